@@ -1,11 +1,12 @@
-"""Streamed replies of Responses as they come.
+"""Decoding of streamed Responses replies.
 
     response.created, response.in_progress
     response.output_item.added, response.content_part.added, response.output_text.delta, …
     response.output_text.done, response.content_part.done, response.output_item.done
     response.completed                                            repeats all items
 
-Items are told apart by the order in which they began: some servers number none, or give an id anew in every event.
+Items are identified by the order in which they started, because some servers do not number them, or send a different
+id in each event.
 """
 
 from __future__ import annotations
@@ -59,11 +60,9 @@ from vtc.events import (
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
-# Reads what the end of a reply of Responses says besides its reason: the tokens used, an error.
-
 
 def decode_usage(usage: Any) -> Iterator[Usage]:
-    """Read how many tokens were used."""
+    """Decode the token counts, if there are any."""
     if isinstance(usage, Mapping):
         cached = count_of(part_of(usage, "input_tokens_details"), "cached_tokens")
         thoughts = count_of(part_of(usage, "output_tokens_details"), "reasoning_tokens")
@@ -72,7 +71,7 @@ def decode_usage(usage: Any) -> Iterator[Usage]:
 
 
 def read_failure(value: Json) -> Failure:
-    """Read an error, which some servers put under `error`."""
+    """Parse an error event; some servers put its fields under `error`."""
     response = part_of(value, "response")
     error = part_of(response, "error") or part_of(value, "error") or value
     own = {key: value[key] for key in ("type", "code", "message", "param") if key in value}
@@ -80,19 +79,18 @@ def read_failure(value: Json) -> Failure:
     kind = str(error.get("code") or error.get("type") or "")
     harmless = value["type"] == "error"
     status = str(response.get("status") or "failed")
-    reason = str(error.get("message") or f"The server ended the reply as {status}, and did not say why.")
+    reason = str(error.get("message") or f"The server ended the reply as {status} and gave no reason.")
     return Failure(
         reason, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
     )
 
 
-# Items of a streamed reply that no event began: some servers tell them by their end alone, or by that of the reply.
-#
-# A client of this API finds them there. For one of another they are told at that place.
-
-
 def decode_item(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[Delta | Origin | Seal]:
-    """Tell a whole item, before which so many `calls` began, by deltas, and by what stands beside them."""
+    """Decode a whole item into deltas and metadata; `calls` is the number of calls before it.
+
+    This is for items without a start event: some servers send only the end event of an item, or list the item only in
+    the last event of the reply. Clients of this API find them there; for clients of another API they are sent then.
+    """
     kind = str(item.get("type") or "message")
     if kind in CALL_KINDS:
         call = read_call(item, form)
@@ -118,7 +116,7 @@ def decode_item(item: Json, number: int, form: ResponseForm, calls: int) -> Iter
 
 
 def find_remaining_items(output: Any, begun: Sequence[str]) -> list[Json]:
-    """Find the items of a whole reply that follow those which began, by their types; none if these differ."""
+    """Return the items of `output` after the `begun` ones, whose types are compared; none if the types differ."""
     items = [entry for entry in output if isinstance(entry, Mapping)] if isinstance(output, list) else []
     kinds = [str(entry.get("type") or "message") for entry in items]
     return items[len(begun) :] if kinds[: len(begun)] == [*begun] else []
@@ -133,7 +131,7 @@ _INCOMPLETE_REASONS: Mapping[str, Reason] = {
     **dict.fromkeys(("", "max_output_tokens", "max_tokens", "length"), "length"),
     "content_filter": "halted",
 }
-"""Why a reply is incomplete; any other word denotes a fault."""
+"""Reasons why a reply is incomplete; any other word denotes a fault."""
 TEXT_DELTA = "response.output_text.delta"
 _REASONING_DELTAS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 _PART_EVENTS = ("response.content_part", "response.reasoning_summary_part")
@@ -143,7 +141,7 @@ _FAILURE_EVENTS = ("error", *(f"response.{status}" for status in FAILED_STATUSES
 _ERROR_FIELDS = ("response", "error", "code", "message", "param")
 _METADATA_TYPES = (Origin, Start, BlockStart, Seal, Usage)
 _REQUIRED_FIELDS = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
-"""Fields without which a reply says nothing; they are never dropped."""
+"""Fields that a reply cannot do without; they are never dropped."""
 _COMMON_FIELDS = {
     *("type", "sequence_number", "output_index", "item_id", "content_index", "summary_index", "obfuscation")
 }
@@ -156,7 +154,7 @@ _FIELDS_OF_EVENT = {
     "response.output_text.annotation.added": {"annotation", "annotation_index"},
     "keepalive": set[str](),
 }
-"""Events that are known, and their own fields; those of calls are read with their items."""
+"""Known events with their specific fields; events of calls are decoded with their items."""
 _FIELDS_OF_OBJECT = {
     "item": {"id", "type", "status", "role", "content", "summary", "phase", "encrypted_content"},
     "part": {"type", "text", "refusal", "annotations", "logprobs"},
@@ -169,17 +167,16 @@ _FIELDS_OF_OBJECT = {
         *("frequency_penalty", "presence_penalty", "kv_transfer_params"),
     },
 }
-"""Fields in which no client finds a call, or that are read, by where they stand."""
-
+"""Fields that are decoded or in which no client finds a call, by the object that holds them."""
 
 _CLEAN_CALL: Mapping[str, Table] = {
     "arguments": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "arguments": (BLANK, WRITTEN)},
     "input": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "input": (BLANK, WRITTEN)},
     "": {"id": (WRITTEN,), "call_id": (WRITTEN,)},
 }
-"""The kinds of value in a clean item of a call as it begins, by the field of its arguments."""
+"""The kinds of value in a clean item of a call at its start, by the field of its arguments."""
 _CLEAN_REPEATED_CALL: Table = {"call_id": (WRITTEN,), "name": (WRITTEN,)}
-"""The same of an item that the last event repeats."""
+"""The same for an item that the last event repeats."""
 
 
 class _TextEvent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -197,31 +194,34 @@ _decode_text = msgspec.json.Decoder(_TextEvent).decode
 
 
 class Decoder(msgspec.Struct):
-    """The events of a streamed reply; `drop` names fields to leave out."""
+    """Decoder of a streamed reply; fields named in `drop` are removed."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
 
     form: ResponseForm = ResponseForm()
     drop: frozenset[str] = frozenset()
     items: tuple[str, ...] = ()
-    """The types of upstream's items, in order."""
+    """Types of the server's items, in order; an item's number is its place here."""
     number_of_key: dict[str | int, int] = {}
-    """Items by all that may name them."""
+    """Numbers of items by each id or index that can identify them."""
     filled: frozenset[int] = frozenset()
-    """Items whose open part holds text."""
+    """Numbers of items whose open part holds text."""
     pieces: dict[int, TextChain] = {}
-    """By item, the arguments of a call."""
+    """Arguments of calls, by item."""
     call_heads: dict[int, tuple[str, str | None]] = {}
-    """By item, the name and the id with which a call began."""
+    """Name and id at the start of each call, by item."""
     in_text: bool = False
-    """True in a text."""
+    """True inside a text that is shown to the user."""
     done_count: int = 0
-    """Items that are done."""
+    """Number of items that are done."""
     done_calls: frozenset[int] = frozenset()
-    """Calls that are done."""
+    """Numbers of calls that are done."""
 
     def decode(self, frame: Frame) -> Decoded | None:
-        """Read an event. Nearly all say a piece of text, of an item and a part that hold some."""
+        """Decode an event.
+
+        Nearly all events are a piece of text in a part that already holds some, so these are parsed by their schema.
+        """
         data = frame.data
         if data is None:
             return Decoded(at_once=True)
@@ -259,7 +259,10 @@ class Decoder(msgspec.Struct):
         return _make_decoded(events, frame, received, clean=type_ not in END_EVENTS or _is_clean(value))
 
     def _decode_unannounced_items(self, value: Json, type_: str) -> list[Delta | FrameMetadata]:
-        """Tell items that no event began, and what this one says besides; nothing if it holds none."""
+        """Decode the items of an event that had no start event; empty if it has none.
+
+        For an event that ends the reply, its other content is included.
+        """
         if type_ == ITEM_DONE:
             is_new = not any(name in self.number_of_key for name in _list_item_keys(value)) and self.done_count == len(
                 self.items
@@ -284,7 +287,7 @@ class Decoder(msgspec.Struct):
         return sum(map(is_call, self.items[:number]))
 
     def _find_item(self, value: Json) -> int:
-        """Find the item that an event is about: the last one, if nothing tells."""
+        """Return the number of the item that an event belongs to: the last item, if the event names none."""
         return next(
             (self.number_of_key[name] for name in _list_item_keys(value) if name in self.number_of_key),
             len(self.items) - 1,
@@ -306,7 +309,7 @@ class Decoder(msgspec.Struct):
             return
         if type_ not in _FIELDS_OF_EVENT or (type_ in (ITEM_ADDED, ITEM_DONE) and kind not in ("message", "reasoning")):
             known = kind in SERVER_KINDS and (
-                part_of(value, "item").get("type") == kind  # one that is done as another may be a call
+                part_of(value, "item").get("type") == kind  # an item that changes its type may be a call
                 if type_ in (ITEM_ADDED, ITEM_DONE)
                 else type_.startswith(f"response.{kind.partition('_')[0]}")
             )
@@ -366,10 +369,8 @@ class Decoder(msgspec.Struct):
         if not text:
             yield Origin(NAME, "nothing", None, harmless=True)
 
-    # Calls
-
     def _decode_call(self, value: Json, number: int, kind: str) -> Iterator[CallDelta | Origin]:
-        """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
+        """Decode an event of a call. The raw input of a custom tool is re-encoded as JSON, piece by piece."""
         type_, item = value["type"], part_of(value, "item")
         in_order = value.get("output_index") == number and self._find_item(value) == number
         events, field = CALL_KINDS.get(kind, ("", ""))
@@ -403,7 +404,7 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "event", (number, value))
 
     def _compare_call_head(self, item: Json, number: int, *, is_item: bool) -> tuple[str, bool]:
-        """Return the name of a call that began without one, and whether its end says the same as its beginning."""
+        """Return the name of a call that started without one, and whether its end matches its start."""
         name, (begun, id_) = name_of(item, self.form), self.call_heads.get(number, ("", None))
         if not begun and name:
             self.call_heads = {**self.call_heads, number: (name, id_)}
@@ -416,14 +417,12 @@ class Decoder(msgspec.Struct):
         self.pieces = {**self.pieces, number: (self.pieces.get(number), piece)} if piece else self.pieces
         return CallDelta(number, arguments=json.dumps(piece, ensure_ascii=False)[1:-1] if raw else piece, clean=clean)
 
-    # The whole
-
     def _decode_response(self, value: Json, type_: str) -> Iterator[Delta | FrameMetadata]:
         response = value["response"]
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
         known = {key: value for key, value in response.items() if key in _FIELDS_OF_OBJECT["response"]}
         if type_ not in END_EVENTS and known.get("output"):
-            del known["output"]  # nothing was said yet
+            del known["output"]  # the reply has no content yet
         if type_ in END_EVENTS:
             finish = self._decode_finish(response, type_)
             yield from self._complete_calls(response.get("output"), complete=finish.reason not in CUT_OFF)
@@ -441,14 +440,14 @@ class Decoder(msgspec.Struct):
         yield from (Origin(NAME, f"{kind}.{key}", value) for key, value in response.items() if key not in known)
 
     def _find_unknown_output_fields(self, output: Any) -> Iterator[Origin]:
-        """Look for fields that are not known in the items that the last event repeats."""
+        """Find unknown fields in the items that the last event repeats."""
         for item in output or ():
             if item.get("type") in ("message", "reasoning"):
                 odd = [*(item.keys() - _FIELDS_OF_OBJECT["item"]), *_list_unknown_part_fields(item)]
                 yield from (Origin(NAME, f"output.{key}", None) for key in odd)
 
     def _complete_calls(self, output: Any, *, complete: bool) -> Iterator[CallDelta]:
-        """Complete the calls that are not done by what the last event repeats of them; a call not repeated is cut.
+        """Complete the calls that are not done from their copies in the last event; a call without a copy is cut.
 
         Some servers send the arguments, the name or the id of a call in their last event only.
         """
@@ -467,7 +466,7 @@ class Decoder(msgspec.Struct):
                 yield self._complete_call(number, kind, repeated.get(number, {}), complete=complete)
 
     def _complete_call(self, number: int, kind: str, item: Json, *, complete: bool) -> CallDelta:
-        """Return what an item says of a call besides what was received; all that was received stays."""
+        """Return the rest of a call that its repeated item adds to the received pieces, which are never changed."""
         raw = kind == "custom_tool_call"
         so_far, whole = join_chain(self.pieces.get(number)), text_at(item, CALL_KINDS[kind][1]) or ""
         is_known = item.get("type") == kind and whole.startswith(so_far)
@@ -480,15 +479,16 @@ class Decoder(msgspec.Struct):
         return replace(piece, name=name, id=id_, arguments=piece.arguments + ends, last=True, complete=complete)
 
     def _decode_finish(self, response: Json, type_: str) -> Finish:
-        """Read the end of a reply. Some servers do not tell that it was cut off: its length does.
+        """Decode the end of a reply.
 
-        An event without a status has that of its type.
+        Some servers report a reply that was cut off as complete; then it is recognized by its length. If an event has
+        no status, its type implies it.
         """
         why = str(part_of(response, "incomplete_details").get("reason") or "")
         status = str(response.get("status") or type_.removeprefix("response."))
         status = "incomplete" if why and not response.get("status") else status
         used = part_of(response, "usage").get("output_tokens")
-        reason: Reason = "other"  # it does not speak of calls, so that they do not change it
+        reason: Reason = "other"  # the API reports calls with the same status, so they do not change the reason
         most = self.form.max_tokens
         if status != "completed":
             reason = _INCOMPLETE_REASONS.get(why, "failed") if status == "incomplete" else "failed"
@@ -498,7 +498,7 @@ class Decoder(msgspec.Struct):
 
 
 def _is_clean(value: Json) -> bool:
-    """True if the calls that the last event repeats have what clients rely on."""
+    """True if the calls repeated in the last event have the fields that clients rely on."""
     output = part_of(value, "response").get("output")
     items = [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
     return all(is_clean(item, _CLEAN_REPEATED_CALL) for item in items if item.get("type") in CALL_KINDS)
@@ -513,12 +513,12 @@ def _make_decoded(
 
 
 def _is_known_field(type_: str, key: str, value: Any) -> bool:
-    """True for a field of an event of a known type in which no client finds a call, or that is read."""
+    """True for a field of a known event that is decoded or in which no client finds a call."""
     return key in _FIELDS_OF_EVENT[type_] or (key in _COMMON_FIELDS and not isinstance(value, dict | list))
 
 
 def _decode_failure(value: Json) -> Iterator[Failure | Origin]:
-    """Read an error, and what else its event says."""
+    """Decode an error and the unknown fields of its event."""
     yield read_failure(value)
     response = part_of(value, "response")
     odd = [*(value.keys() - {*_ERROR_FIELDS, *_COMMON_FIELDS}), *(response.keys() - _FIELDS_OF_OBJECT["response"])]
@@ -528,7 +528,7 @@ def _decode_failure(value: Json) -> Iterator[Failure | Origin]:
 
 
 def _decode_start(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[FrameMetadata]:
-    """Read the beginning of an item or of a part of it."""
+    """Decode the start of an item or of a part."""
     known = {key: value for key, value in fields.items() if key in _FIELDS_OF_OBJECT[place]}
     own = Origin(NAME, place, (at, known), harmless=True)
     yield BlockStart("reasoning" if kind == "reasoning" else "text", number, id_, own=own)
@@ -538,13 +538,13 @@ def _decode_start(kind: str, number: int, id_: str, place: str, at: Any, fields:
 
 
 def _list_unknown_part_fields(item: Json) -> list[str]:
-    """List the fields of an item's parts that are not known."""
+    """List the unknown fields of an item's parts."""
     parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
     return [key for part in parts for key in part if key not in _FIELDS_OF_OBJECT["part"]]
 
 
 def _decode_end(place: str, number: int, fields: Json) -> Iterator[Origin]:
-    """Read the end of an item or of a part of it."""
+    """Decode the end of an item or of a part."""
     known = {key: value for key, value in fields.items() if key in _FIELDS_OF_OBJECT[place]}
     yield from (Origin(NAME, f"output.{key}", None) for key in _list_unknown_part_fields(fields))
     yield Origin(NAME, f"{place}_done", (number, known), harmless=True)
@@ -552,7 +552,7 @@ def _decode_end(place: str, number: int, fields: Json) -> Iterator[Origin]:
 
 
 def _list_item_keys(value: Json) -> list[str | int]:
-    """List all that may name the item of an event, the surest first."""
+    """List the ids and the index that identify the item of an event, the most reliable first."""
     item = part_of(value, "item")
     names = (value.get("item_id"), item.get("id"), item.get("call_id"), value.get("output_index"))
     return [name for name in names if isinstance(name, str | int)]
@@ -560,7 +560,7 @@ def _list_item_keys(value: Json) -> list[str | int]:
 
 def _require_string(text: Any) -> str:
     if text is not None and not isinstance(text, str):
-        raise TypeError("a text is no string")
+        raise TypeError("a text is not a string")
     return text or ""
 
 

@@ -1,7 +1,7 @@
-"""Streamed replies of Responses as they leave (`decoder.py` shows them).
+"""Encoding of streamed Responses replies (`decoder.py` shows them).
 
-An item begins with its first text. The text that left is kept, since the events that end an item repeat it. Of calls
-that come in pieces one is written after the other, the first as it comes.
+An item starts with its first text. The sent text is kept, since the events that end an item repeat it. Calls that
+arrive in interleaved pieces are sent one after the other; the first one is streamed as it arrives.
 """
 
 from __future__ import annotations
@@ -59,40 +59,38 @@ from vtc.events import (
 from vtc.json_text import decode
 from vtc.wire import sse
 
-# A call that comes in pieces, as an encoder must know it that writes one call after the other.
-
 
 class CallProgress(msgspec.Struct, frozen=True, gc=False):
-    """The pieces of one call so far."""
+    """The pieces of one call that have been received."""
 
     number: int
-    """By which its pieces are known."""
+    """The server's number, which identifies its pieces."""
     id: str = ""
     name: str = ""
     source: Mapping[str, Any] = {}
     pieces: TextChain = None
-    """Its arguments."""
+    """Pieces of its arguments."""
     nesting: JsonNesting = JsonNesting()
     ended: bool = False
-    """True if the server said so."""
+    """True if the server ended the call."""
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing of it is to come: its arguments are a whole value."""
+        """True if the call has ended or its arguments are a complete JSON value."""
         return self.ended or self.nesting.is_whole
 
     @property
     def can_begin(self) -> bool:
-        """True if all is there that its beginning says."""
+        """True if its start event can be sent: its name is known, and its id or the start of its arguments."""
         return bool(self.name and (self.id or self.nesting.begun or self.ended))
 
     @property
     def arguments(self) -> str:
-        """Return its arguments so far; a complete call without arguments has an empty object."""
+        """The arguments received so far; an empty object for a complete call without arguments."""
         return join_chain(self.pieces) or ("{}" if self.is_whole else "")
 
     def add_piece(self, piece: CallDelta) -> CallProgress:
-        """Add a piece."""
+        """Return the call with a piece added."""
         source = piece.source if isinstance(piece.source, Mapping) else {}
         pieces = replace(
             self,
@@ -107,12 +105,9 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_special(self) -> bool:
-        """True for a call of a tool that has a kind of its own."""
+        """True for a call that has a dedicated kind of item (`shell_call`)."""
         kind = str(self.source.get("type"))
         return is_call(kind) and kind not in CALL_KINDS and kind == f"{self.name}_call"
-
-
-# The items of a reply as a client was told them: what is open, what is done, and the events of each step.
 
 
 _TEXT_ITEMS = ("message", "reasoning")
@@ -121,29 +116,29 @@ _PART_LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
 
 
 class OpenItem(msgspec.Struct, frozen=True, gc=False):
-    """An item that the client was told the beginning of, and not the end."""
+    """An item that has started and not ended at the client."""
 
     kind: str
     number: int
-    """Upstream's."""
+    """The server's number."""
     index: int
-    """The client's."""
+    """The client's number."""
     fields: Json
     parts: tuple[tuple[str, Json], ...] = ()
-    """Those that are done, each with the list that it stands in."""
+    """Finished parts, each with the name of its list."""
     part: Json | None = None
-    """The one that is not."""
+    """The open part."""
     is_text_done: bool = False
-    """True if the client was told that its text, or its arguments, are complete."""
+    """True if the event that completes its text or its arguments has been sent."""
 
     @property
     def part_list(self) -> str:
-        """Name the list in which the open part stands."""
+        """The name of the list that holds the open part."""
         return _PART_LISTS[part_names_of(self.part)[0]]
 
     @property
     def location(self) -> dict[str, Any]:
-        """Tell an event where it belongs."""
+        """The fields of an event that identify the open item and part."""
         at = {"item_id": self.fields["id"], "output_index": self.index}
         if self.part is None:
             return at
@@ -151,34 +146,35 @@ class OpenItem(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenItems(msgspec.Struct):
-    """It is copied for each frame: a field gets a new value, and is not changed."""
+    """The items of a reply at the client, and the events that open and close them.
+
+    It is copied for each frame, so fields are assigned new values and never changed in place.
+    """
 
     form: ResponseForm = ResponseForm()
     drop: frozenset[str] = frozenset()
     id: str = ""
-    """Of the reply."""
+    """The id of the response."""
     item_count: int = 0
-    """Items that began."""
+    """Number of items that have started."""
     open: OpenItem | None = None
     sent_text: TextChain = None
-    """The text of the open part, or what was told of the open call's arguments."""
+    """Text of the open part, or arguments of the open call, that have been sent."""
     raw: RawInput = RawInput()
-    """That of the open call, if it is one of a custom tool."""
+    """Raw input of the open call, if its tool is a custom one."""
     calls: dict[int, CallProgress] = {}
-    """Calls that came in pieces and are not done."""
+    """Unfinished calls that arrive in pieces, by the server's number."""
     notes: dict[str, Json] = {}
-    """What upstream says of the beginning or the end of an item or a part, until that is told."""
+    """The server's fields for the start or end of an item or part, until that event is sent."""
     done: tuple[tuple[int, Json], ...] = ()
-    """Items that are done, by their index."""
+    """Finished items, each with its index at the client."""
 
     def _pop_note(self, key: str) -> Json | None:
-        """Take a note."""
+        """Remove a note and return it."""
         taken = self.notes.get(key)
         if taken is not None:
             self.notes = {name: note for name, note in self.notes.items() if name != key}
         return taken
-
-    # Messages and reasoning
 
     def _begin_item(self, kind: str, number: int, fields: Json) -> Iterator[Json]:
         own = f"{ID_PREFIXES[kind]}_vtc{self.item_count}_{self.id.removeprefix('resp_')}"
@@ -209,7 +205,7 @@ class OpenItems(msgspec.Struct):
         yield {"type": f"response.{events}.delta", **self.open.location, "delta": text, **more}
 
     def _end_part(self) -> Iterator[Json]:
-        """End the open part, as upstream does if it says the same text."""
+        """End the open part, with the server's fields for its end if its text is the same."""
         open_, noted = self.open, self._pop_note("part_done")
         if open_ is None or open_.part is None:
             return
@@ -225,7 +221,7 @@ class OpenItems(msgspec.Struct):
         self.open = replace(open_, part=None, parts=(*open_.parts, (open_.part_list, part)))
 
     def _end_item(self, status: str = "completed") -> Iterator[Json]:
-        """End what is open."""
+        """End the open item or call."""
         if self.open is not None and self.open.number in self.calls and self.open.kind not in _TEXT_ITEMS:
             yield from self._end_call()
             return
@@ -244,8 +240,6 @@ class OpenItems(msgspec.Struct):
     def _record_done(self, index: int, item: Json) -> None:
         self.done, self.open, self.sent_text = (*self.done, (index, item)), None, None
 
-    # Calls that come in pieces
-
     def _begin_call(self, call: CallProgress) -> Iterator[Json]:
         id_ = call.id or f"call_vtc{self.item_count}_{self.id.removeprefix('resp_')}"
         arguments = render_action(call.source) if call.is_special else "{}"
@@ -260,7 +254,7 @@ class OpenItems(msgspec.Struct):
             yield from self._add_arguments(join_chain(call.pieces))
 
     def _add_arguments(self, arguments: str) -> Iterator[Json]:
-        """Write a piece of the open call's arguments, of a custom tool what that has of its raw input."""
+        """Send a piece of the open call's arguments; for a custom tool, the raw input that it holds."""
         assert self.open is not None
         piece = arguments
         if self.open.kind == "custom_tool_call":
@@ -298,61 +292,60 @@ class OpenItems(msgspec.Struct):
         return call
 
     def _is_output(self, output: Any) -> bool:
-        """True if the last event repeats the items that were told."""
+        """True if `output`, from the last event, matches the items that were sent."""
         sent = [compared_fields(item) for _, item in self.done]
         return isinstance(output, list) and [compared_fields(item) for item in output] == sent
 
     @property
     def _output(self) -> list[Json]:
-        """Return the items that are done, in the client's order."""
+        """The finished items, in the client's order."""
         return [item for _, item in sorted(self.done, key=lambda pair: pair[0])]
 
     @property
     def _output_text(self) -> str:
-        """Return all text of the messages that were told, as some servers repeat it beside them."""
+        """All text of the sent messages, which some servers repeat in `output_text`."""
         parts = [part for item in self._output for part in item.get("content") or ()]
         return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
-
-
-# What a client was told of a reply, by frames of the same API that passed: they are followed to the letter.
-#
-# A frame that a strict client would fail at is out of step, and all after it is written anew.
 
 
 ITEM_KINDS = {"text": "message", "reasoning": "reasoning"}
 _SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
 _DEFERRED_KINDS = ("text_done", "part_done", "item_done", "item", "part", "nothing")
 _REQUIRED_FIELDS = ("id", "object", "created_at", "status", "model", "output")
-"""Fields of a response without which some client fails at its beginning."""
+"""Fields of a response that some client requires in its first event."""
 _REASONING_FIELDS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
 class EventCounter(OpenItems):
-    """Counts the events for the encoder, and knows which item is open."""
+    """Tracks the forwarded frames and numbers the events.
+
+    Frames of the same API that are forwarded unchanged are followed exactly. A frame that a strict client would fail
+    at is out of step; that frame and all after it are re-encoded.
+    """
 
     in_step: bool = True
     head: Json = msgspec.field(default_factory=dict)
-    """The fields of the response; empty before its beginning was told."""
+    """Fields of the response; empty until its first event is sent."""
     next_number: int | None = 0
-    """The number of the next event, if they have numbers."""
+    """Sequence number of the next event; None if events have none."""
     deferred: tuple[Sequence[ReplyEvent], ...] = ()
-    """What each frame says of those that leave with the next one."""
+    """Events of each buffered frame that is sent together with the next one."""
     last_message: tuple[int, Json] = (-1, {})
-    """Upstream's last message: its number and fields, which one that goes on after a call has, too."""
+    """Number and fields of the server's last message; a message that continues after a call gets the same fields."""
     indices: dict[int, int] = msgspec.field(default_factory=dict)
-    """Where the client has upstream's items that are neither text nor calls."""
+    """The client's index of items that are neither text nor calls, by the server's number."""
     ended: bool = False
     passed_data: bytes = b""
-    """The last frames that left unread."""
+    """The frames that the fast path forwarded last."""
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
-        """Take note of frames that left unread (`contract.FrameFollower`)."""
+        """Record frames that the fast path forwarded (`contract.FrameFollower`)."""
         self.passed_data = data
         if self.open is not None and self.open.part is not None:
             self.sent_text = (self.sent_text, decode(b'"%b"' % b"".join(texts), "replace"))
 
     def _number_events(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
-        """Number events; `frames` have left with their own numbers."""
+        """Number events; `frames` frames were forwarded with their own numbers since the last call."""
         if self.passed_data and (numbers := _SEQUENCE_NUMBER.findall(self.passed_data)):
             self.next_number = int(numbers[-1]) + 1
         self.passed_data = b""
@@ -360,8 +353,6 @@ class EventCounter(OpenItems):
             return [*events]
         first, self.next_number = self.next_number + frames, self.next_number + frames + len(events)
         return [{**event, "sequence_number": first + place} for place, event in enumerate(events)]
-
-    # Following
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         if events and all(map(_is_deferred, events)):
@@ -374,7 +365,7 @@ class EventCounter(OpenItems):
         return True
 
     def _track(self, event: ReplyEvent) -> bool:
-        """Take note of what is told in a frame that passes; False if a strict client would fail at it."""
+        """Track an event of a forwarded frame; False if a strict client would fail at it."""
         open_ = self.open
         match event:
             case Start(own=Origin(value=(number, fields))):
@@ -459,19 +450,17 @@ class EventCounter(OpenItems):
             self._record_done(open_.index, {**open_.fields, **(piece.source or {})})
         return piece.clean
 
-    # The beginning
-
     def _is_hidden(self, kind: str) -> bool:
         return kind == "reasoning" and bool(self.drop & _REASONING_FIELDS)
 
     def _assign_index(self, number: int) -> None:
-        """Give an item that is neither text nor a call the next place, unless it has one."""
+        """Assign the next index to an item that is neither text nor a call, unless it has one."""
         if number not in self.indices:
             self.indices = {**self.indices, number: self.item_count}
             self.item_count += 1
 
     def _begin_response(self, start: Start, fields: Json | None = None) -> Iterator[Json]:
-        """Begin the reply."""
+        """Send the first events of the response, once."""
         if self.head:
             return iter(())
         id_ = start.id if start.id.startswith("resp_") or fields else f"resp_{start.id or 'vtc'}"
@@ -489,7 +478,7 @@ class EventCounter(OpenItems):
 
 
 def _is_deferred(event: ReplyEvent) -> bool:
-    """True for what is told with what follows."""
+    """True for events that are sent together with the next one."""
     if isinstance(event, Origin):
         return event.kind.partition(".")[0] in _DEFERRED_KINDS
     if isinstance(event, BlockStart | BlockEnd):
@@ -507,30 +496,28 @@ _SAME_PART_TYPES = {"reasoning_text": ("reasoning_text", "summary_text")}
 
 
 class Encoder(EventCounter):
-    """The events of a streamed reply; `drop` names fields, and reasoning, to leave out."""
+    """Encoder of a streamed reply; fields named in `drop` are removed, and so is reasoning if it is named."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = True
     call_fields: ClassVar[frozenset[str]] = CALL_FIELDS
 
     deferred_start: BlockStart | None = None
-    """The item that begins with its first text."""
+    """Start of an item that is sent with its first text."""
     queue: tuple[ReplyEvent, ...] = ()
-    """What waits for the end of a call."""
+    """Events that are buffered until the end of a call."""
     finish: Finish | None = None
     usage: Usage | None = None
     closing: Json | None = None
-    """The fields of the response at its end, as upstream says them."""
+    """The server's fields of the response in its last event."""
 
     def keep_alive(self) -> bytes:
-        """Make an event of a type that no client knows: comments do not reset the timer of Codex."""
+        """Make an event of an unknown type, because comments do not reset the timer of Codex."""
         if self.ended or not self.head:
-            return b": keep-alive\n\n"  # openai-python fails at any event before the first, others after the last
+            return b": keep-alive\n\n"  # openai-python fails at events before the first, other clients after the last
         self.in_step = False
         (event,) = self._number_events([{"type": "keepalive"}])
         return self.framing.encode([event])[0]
-
-    # Writing
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
@@ -548,7 +535,7 @@ class Encoder(EventCounter):
         if out and extra:
             out[0] = {**extra, **out[0]}
         if self.finish and (self.usage or self.closing is not None or not self.finish.said):
-            out += self._end_response()  # else the usage may come yet
+            out += self._end_response()  # otherwise the usage may still arrive
         return self._number_with_head(out)
 
     def end(self) -> list[Json]:
@@ -605,7 +592,7 @@ class Encoder(EventCounter):
         self.last_message = (start.number, fields) if start.kind == "text" else self.last_message
 
     def _open_part(self, kind: str, type_: str) -> Iterator[Json]:
-        """Make sure that a part of an item is open: the one that began last, if it is of this kind."""
+        """Ensure that a part of type `type_` is open in an item of `kind`, preferring the item that started last."""
         if self.deferred_start is not None and ITEM_KINDS[self.deferred_start.kind] == kind:
             yield from self._end_item()
             number, self.deferred_start = self.deferred_start.number, None
@@ -626,7 +613,7 @@ class Encoder(EventCounter):
             yield from self._begin_part({"type": type_})
 
     def _encode_origin(self, kind: str, value: Any) -> Iterator[Json]:
-        """Write what only this API knows."""
+        """Encode an origin of this API."""
         place, _, key = kind.partition(".")
         start, open_ = self.deferred_start, self.open
         match place:
@@ -641,7 +628,7 @@ class Encoder(EventCounter):
                 number, fields = value
                 if start is not None and start.number == number:
                     if place == "item_done" and start.kind == "reasoning" and not self._is_hidden("reasoning"):
-                        yield from self._begin_reasoning(start)  # it must come back, even without a text
+                        yield from self._begin_reasoning(start)  # the client must send it back, even without text
                         self.notes = {**self.notes, place: fields}
                     elif place == "item_done":
                         self.deferred_start = None
@@ -655,7 +642,7 @@ class Encoder(EventCounter):
                 yield {**rest, **open_.location}
             case "event" if not key:
                 yield from self._encode_native_event(*value)
-            case "status" if not self.item_count:  # one that comes later is of a second reply
+            case "status" if not self.item_count:  # a later status belongs to a second reply
                 yield {"type": value[1]["type"], "response": self.head}
             case "end":
                 self.closing = value[1]
@@ -666,8 +653,8 @@ class Encoder(EventCounter):
         yield from self._begin_item("reasoning", start.number, self._pop_note("item") or {})
 
     def _render_seal(self, seal: Seal) -> Iterator[Json]:
-        """Write what must come back with reasoning, which may have no text."""
-        is_sealed = self.notes.get("item_done", {}).keys() == {"encrypted_content"}  # by one before
+        """Add encrypted content to its reasoning item, which may have no text; the client must send it back."""
+        is_sealed = self.notes.get("item_done", {}).keys() == {"encrypted_content"}  # by an earlier seal
         if self.deferred_start is not None and self.deferred_start.kind == "reasoning":
             yield from self._begin_reasoning(self.deferred_start)
         elif self.open is None or self.open.kind != "reasoning" or is_sealed:
@@ -677,7 +664,7 @@ class Encoder(EventCounter):
         self.notes = {**self.notes, "item_done": {**self.notes.get("item_done", {}), **sealed}}
 
     def _encode_native_event(self, number: int | None, event: Json) -> Iterator[Json]:
-        """Write an event that only this API knows, where the client has its item."""
+        """Send an API-specific event with the client's index of its item."""
         more: dict[str, Any] = {}
         if number is not None and event["type"] in (ITEM_ADDED, ITEM_DONE):
             yield from self._end_item()
@@ -690,16 +677,14 @@ class Encoder(EventCounter):
             self.done = (*self.done, (self.indices[number], event["item"]))
         yield {**event, **more}
 
-    # Calls in pieces
-
     @property
     def _is_in_call(self) -> bool:
-        """True while a call is open whose arguments go on."""
+        """True while a call is open whose arguments are incomplete."""
         open_ = self.open
         return open_ is not None and open_.kind not in ITEM_KINDS.values() and not self.calls[open_.number].is_whole
 
     def _encode_piece(self, piece: CallDelta) -> Iterator[Json]:
-        """Write a piece of a call, or keep it: one call is written after the other, the first at once."""
+        """Send a piece of a call, or buffer it: calls are sent one after the other, the first one at once."""
         number = piece.index if piece.index is not None else max(self.calls, default=self.item_count - 1)
         known = self.calls.get(number)
         is_open = self.open is not None and known is not None and self.open.number == number
@@ -717,7 +702,7 @@ class Encoder(EventCounter):
         yield from self._begin_calls()
 
     def _begin_calls(self, *, all_: bool = False) -> Iterator[Json]:
-        """Begin calls that waited, in order; with `all_` end them, too."""
+        """Start buffered calls, in order; with `all_`, also end them."""
         while waiting := [call for key, call in sorted(self.calls.items()) if not self._is_open_call(key)]:
             ready = next((call for call in waiting if call.can_begin or (all_ and call.name)), None)
             if ready is None or (self._is_in_call and not all_):
@@ -726,7 +711,7 @@ class Encoder(EventCounter):
             yield from self._begin_call(ready)
         if all_:
             yield from self._end_item()
-            for call in [*self.calls.values()]:  # they never got a name
+            for call in [*self.calls.values()]:  # calls without a name
                 yield from self._encode(Text(join_chain(self._pop_call(call.number).pieces)))
         if self.queue and not self._is_in_call:
             later, self.queue = self.queue, ()
@@ -736,10 +721,8 @@ class Encoder(EventCounter):
     def _is_open_call(self, number: int) -> bool:
         return self.open is not None and self.open.kind not in ITEM_KINDS.values() and self.open.number == number
 
-    # The whole
-
     def _end_response(self) -> Iterator[Json]:
-        """End the reply; one that has no end of its own was cut off, and failed if nothing was told."""
+        """End the reply. Without an end from the server it was cut off; if it is also empty, it failed."""
         end, closing = self.finish, self.closing or {}
         cut = end is None or end.reason == "length"
         yield from self._begin_calls(all_=True)
@@ -767,7 +750,7 @@ class Encoder(EventCounter):
         error = {"code": failure.kind or "server_error", "message": failure.message}
         if not self.head:
             yield from self._begin_response(Start())
-        if failure.kind == FULL:  # some clients look here, with OpenAI's server, which tells both
+        if failure.kind == FULL:  # some clients read this event; OpenAI's server sends both
             own = {**error, "type": "invalid_request_error", "param": "input"}
             yield {"type": "error", **error, "param": "input", "error": own}
         yield {

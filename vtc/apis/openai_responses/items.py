@@ -1,12 +1,12 @@
-r"""Items: the parts of a conversation and of a reply of Responses.
+r"""Items, of which a conversation and a reply of Responses consist.
 
     {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": …}]}
     {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "namespace": "fs", "arguments": "{…}"}
     {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin…"}
     {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": …}], "content": […]}
 
-A tool in a namespace is known as `fs.read`; servers that know no namespaces also write `fs__read`. The raw input
-of a custom tool is its one argument, `input`.
+A tool in a namespace is called `fs.read` here; servers without support for namespaces also write `fs__read`. The raw
+input of a custom tool becomes its single argument, `input`.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")
 END_EVENTS = ("response.completed", "response.incomplete")
 FAILED_STATUSES = ("failed", "cancelled", "canceled")
-"""The states of a response that is none: the server failed, or was told to stop."""
+"""Statuses of a response that failed or was cancelled."""
 ITEM_ADDED, ITEM_DONE = "response.output_item.added", "response.output_item.done"
 ID_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
-"""How ids of items begin."""
+"""Prefixes of item ids, by kind."""
 CALL_KINDS = {
     "function_call": ("function_call_arguments", "arguments"),
     "custom_tool_call": ("custom_tool_call_input", "input"),
 }
-"""The kinds of calls: how their events are called, the field with their arguments."""
+"""Kinds of calls: the name of their events, the field with their arguments."""
 PART_KINDS: dict[Any, tuple[str, str, str]] = {
     "output_text": ("content_part", "output_text", "text"),
     "refusal": ("content_part", "refusal", "refusal"),
     "reasoning_text": ("content_part", "reasoning_text", "text"),
     "summary_text": ("reasoning_summary_part", "reasoning_summary_text", "text"),
 }
-"""The kinds of parts: how the events of the part and those of its text are called, the field with its text."""
-
+"""Kinds of parts: the name of the part's events, the name of its text's events, the field with its text."""
 
 SERVER_KINDS = (
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
     *("mcp_call", "mcp_list_tools", "compaction"),
 )
-"""The kinds of items that the server carries out itself, and does not ask the client for (`mcp_approval_request`)."""
+"""Kinds of items that the server runs itself, without asking the client (unlike `mcp_approval_request`)."""
 CLIENT_KINDS = (*CALL_KINDS, "shell_call", "local_shell_call", "apply_patch_call", "computer_call", "tool_search_call")
-"""The kinds of items by which the client is to do something. Under a strict policy no unknown kind leaves."""
+"""Kinds of items that ask the client to run something. Under a strict policy no unknown kind is sent."""
 _ACTION_FIELDS = ("action", "operation", "arguments", "input")
 _IDENTITY_FIELDS = ("id", "call_id", "type", "status")
 CALL_FIELDS = frozenset(
@@ -71,27 +70,27 @@ CALL_FIELDS = frozenset(
         *("pending_safety_checks", "server_label"),
     )
 )
-"""The fields of a call in which no client finds another one."""
+"""Fields of a call in which no client finds another call."""
 
 
 class ResponseForm(msgspec.Struct, frozen=True):
-    """The part of a request that decoder and encoder of its reply must know."""
+    """The part of a request that the decoder and the encoder of its reply need."""
 
     flat_names: Mapping[str, tuple[str, str]] = {}
-    """Namespace, empty for none, and name of a tool, by each flat name for both."""
+    """Namespace (or an empty string) and name of a tool, by each flat name that joins them."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
     max_tokens: int | None = None
-    """Tokens that the reply may have."""
+    """Limit of the reply in tokens, as the request set it."""
     model: str = ""
 
 
 DEFAULT_NAMESPACE = "functions"
-"""The namespace of tools that have none: of these the name alone is told."""
+"""The namespace that servers use for tools without one; it is omitted from their names."""
 
 
 def split_namespace(item: Json, form: ResponseForm) -> Json:
-    """Part the flat name of a call into namespace and name."""
+    """Split the flat name of a call into namespace and name."""
     space, name = ("", "") if item.get("namespace") else form.flat_names.get(str(item.get("name")), ("", ""))
     if not name:
         return item
@@ -99,7 +98,7 @@ def split_namespace(item: Json, form: ResponseForm) -> Json:
 
 
 def is_as_declared(item: Json, form: ResponseForm) -> bool:
-    """True unless a call has a flat name, or is one of a function where its tool is a custom one."""
+    """True unless a call has a flat name, or calls a custom tool as a function."""
     is_function = item.get("type") == "function_call"
     return split_namespace(item, form) is item and not (is_function and name_of(item, form) in form.custom)
 
@@ -112,26 +111,26 @@ def name_of(item: Json, form: ResponseForm) -> str:
 
 
 def is_call(kind: str) -> bool:
-    """True for a kind of item by which the client is to do something."""
+    """True for a kind of item that asks the client to run something."""
     return kind in CLIENT_KINDS
 
 
 def read_call(item: Json, form: ResponseForm) -> ToolCall:
-    """Read an item that is a call."""
+    """Parse the item of a function or custom tool call."""
     arguments = item.get(CALL_KINDS[item["type"]][1]) or ""
     arguments = arguments_text({"input": arguments} if item["type"] == "custom_tool_call" else arguments)
     return ToolCall(name_of(item, form), arguments or "{}", text_at(item, "call_id") or text_at(item, "id"), item)
 
 
 def render_action(item: Json) -> str:
-    """Write the arguments of a call of a tool that has a kind of its own (`shell_call`), as JSON."""
+    """Serialize the arguments of a call that has a dedicated kind (`shell_call`) as JSON."""
     action = next((item[key] for key in _ACTION_FIELDS if isinstance(item.get(key), dict)), None)
     rest = {key: value for key, value in item.items() if key in CALL_FIELDS and key not in _IDENTITY_FIELDS}
     return json.dumps(rest if action is None else action, ensure_ascii=False)
 
 
 def render_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
-    """Write a call as an item of a conversation, with the fields that VTC does not know."""
+    """Render a call as an item of a conversation, with the fields that VTC does not know."""
     kind = str(call.source.get("type")) if isinstance(call.source, dict) else ""
     source = call.source if is_call(kind) else {}
     if source and kind not in CALL_KINDS:
@@ -144,13 +143,13 @@ def render_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     else:
         call_item = {"type": "function_call", "name": call.name, "arguments": call.arguments}
     if source.get("namespace") and name_of(source, form) == call.name:
-        named = {key: source[key] for key in ("name", "namespace")}  # also where no such namespace is declared
+        named = {key: source[key] for key in ("name", "namespace")}  # even if the namespace is not declared
         return {**rest, **call_item, **named, "call_id": call.id}
     return {**rest, **split_namespace({**call_item, "call_id": call.id}, form)}
 
 
 def _render_special_call(item: Json, arguments: str) -> dict[str, Any]:
-    """Write a call of a tool that has a kind of its own: as it came, unless its arguments were changed."""
+    """Render a call that has a dedicated kind: unchanged, unless its arguments were changed."""
     if arguments == render_action(item):
         return {**item}
     field = next((key for key in _ACTION_FIELDS if isinstance(item.get(key), dict)), None)
@@ -158,21 +157,21 @@ def _render_special_call(item: Json, arguments: str) -> dict[str, Any]:
 
 
 def render_done_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
-    """Write a call as a reply has it, with an id of its own, which is made of the call's."""
+    """Render a call as an item of a reply, with an item id that is derived from the call's id."""
     item = render_item(call, form)
     status = "incomplete" if is_cut(call.arguments) else "completed"
     return {**item, "id": item.get("id") or make_item_id(item), "status": status}
 
 
 def make_item_id(item: Json) -> str:
-    """Make the id of an item that is a call."""
+    """Make the item id of a call from its call id."""
     return (
         f"{ID_PREFIXES.get(item['type'], 'item')}_{str(item.get('call_id')).removeprefix('call_').removeprefix('fc_')}"
     )
 
 
 def unfold_item(item: Json, index: int) -> Iterator[dict[str, Any]]:
-    """Write the events by which a stream tells of an item, without their numbers."""
+    """Unfold an item to the events of a stream, without sequence numbers."""
     at, kind = {"item_id": item["id"], "output_index": index}, item.get("type")
     lists = {key: item[key] for key in ("summary", "content") if isinstance(item.get(key), list)}
     begun = {**item, **dict.fromkeys(lists, ())}
@@ -192,7 +191,7 @@ def unfold_item(item: Json, index: int) -> Iterator[dict[str, Any]]:
 
 
 def part_names_of(part: Json | None) -> tuple[str, str, str]:
-    """Return the names for a part: what stands around it, of the events of its text, and of its field."""
+    """Return the `PART_KINDS` names of a part: of its events, of its text's events, and of its text field."""
     return PART_KINDS.get((part or {}).get("type"), ("content_part", "", ""))
 
 
@@ -207,17 +206,17 @@ def _unfold_part(part: Json, at: Json) -> Iterator[dict[str, Any]]:
 
 
 def clear_part(part: Json) -> dict[str, Any]:
-    """Leave out of a part what repeats its text, or is about places in it."""
+    """Empty the annotations and logprobs of a part, because they refer to its original text."""
     return {**part, **{key: [] for key in ("annotations", "logprobs") if key in part}}
 
 
 def text_of(part: Any) -> Any:
-    """Return the text of a part, whatever its kind calls it."""
+    """Return the text of a part, under the field name of its kind."""
     return part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
 
 
 def compared_fields(item: Json) -> tuple[Any, ...]:
-    """Return what a client takes from an item that is done: one that was told otherwise is another."""
+    """Return the values that a client reads from a finished item; two items are the same if these are equal."""
     about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
     lists = (item.get(key) for key in ("summary", "content"))
     parts = [[text_of(part) for part in listed] if isinstance(listed, list) else [] for listed in lists]
@@ -225,7 +224,7 @@ def compared_fields(item: Json) -> tuple[Any, ...]:
 
 
 def make_response(id_: str, model: str, created: int) -> dict[str, Any]:
-    """Write the fields of a response that clients demand from its beginning."""
+    """Make a response with all fields that clients require in its first event."""
     return {
         "id": id_,
         "object": "response",
@@ -245,7 +244,7 @@ def make_response(id_: str, model: str, created: int) -> dict[str, Any]:
 
 
 def render_usage(usage: Usage) -> dict[str, Any]:
-    """Write the counts of a response, with those that some servers leave out."""
+    """Render the token counts of a response, including those that some servers omit."""
     counts = {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached},

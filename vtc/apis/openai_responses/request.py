@@ -1,9 +1,9 @@
-"""Requests of Responses. A request keeps the bytes of every field and item that is not changed.
+"""Requests of Responses. Fields and items that are not changed keep their original bytes.
 
-A turn of the model may be several items: reasoning, text, calls. They are one message here; items that are
-neither text nor calls are opaque parts of it, in their place. `instructions` are the first message.
+A turn of the model can consist of multiple items: reasoning, text, calls. Here they are one message; items that are
+neither text nor calls are opaque parts of it, in order. `instructions` are the first message.
 
-Tools may be declared in the conversation, too, by items of their own (Codex declares all of them so).
+Tools can also be declared in the conversation, by dedicated items (Codex declares all of its tools in this way).
 """
 
 from __future__ import annotations
@@ -46,11 +46,6 @@ from vtc.events import (
 )
 from vtc.json_text import decode, encode
 
-# Requests of Responses that stand for those of another API.
-#
-# What the model thought is left out, unless this very server told it: it may want the content that it encrypted.
-
-
 LAYOUT = BodyLayout(
     told_model=("model", "response.model"),
     name="request for a response",
@@ -71,7 +66,11 @@ LAYOUT = BodyLayout(
 
 
 def ask(canonical: CanonicalRequest) -> Json:
-    """Write a request; the server is to keep nothing of it."""
+    """Render a canonical request for this API, with `store` off.
+
+    Reasoning is omitted unless this same server produced it, because the server may require the content that it
+    encrypted.
+    """
     prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {"model": canonical.model}
     if prompt is not None:
@@ -92,7 +91,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     if canonical.effort not in (None, "auto"):
         fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(canonical.effort), canonical.effort)}
     if canonical.effort not in (None, "none"):
-        fields["include"] = ["reasoning.encrypted_content"]  # else it could not come back, as the server keeps nothing
+        fields["include"] = ["reasoning.encrypted_content"]  # without `store`, the client must send it back itself
     if answer := canonical.answer:
         form: dict[str, Any] = {"type": "json_object"}
         if answer.schema:
@@ -123,21 +122,22 @@ def _render_asked_items(message: Message) -> Iterator[Json]:
 
 
 def _is_content_part(part: str | Opaque | ToolCall) -> bool:
-    """True for what stands in the content of an item."""
+    """True for a part that belongs in the content of a message item."""
     return not isinstance(part, ToolCall) and (isinstance(part, str) or part.thought is None)
 
 
 def _render_part_item(part: str | Opaque | ToolCall) -> Json:
-    """Write a call, or what the model thought."""
+    """Render a call or reasoning as an item."""
     if isinstance(part, ToolCall):
         return {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
     return render_reasoning((part.thought if isinstance(part, Opaque) else None) or Thought())
 
 
 def render_reasoning(thought: Thought) -> Json:
-    """Write the item of what the model thought: the encrypted one alone, else its text.
+    """Render the model's reasoning as an item: encrypted if possible, otherwise as text.
 
-    Its id is the same in every turn. What is encrypted has none, as its server would know that as another's.
+    The id is a hash of the text, so it is the same in every turn. Encrypted reasoning has no id, because its server
+    would recognize a made-up one as foreign.
     """
     if thought.encrypted or not thought.text:
         return {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted}
@@ -170,7 +170,7 @@ def _render_media(media: Media) -> Json:
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
-    """Tell what a part of a message, or an item, is."""
+    """Return the canonical meaning of a part or an item: text, media or a seal; None if it has none."""
     match part:
         case str():
             return part
@@ -193,27 +193,27 @@ def meaning(part: Any) -> str | Media | Seal | None:
 
 
 def error(failure: Failure, status: int) -> Json:
-    """Write an error, as chat completions have it."""
+    """Render an error, in the form of chat completions."""
     return openai_chat.error(failure, status)
 
 
 OUTPUT_KINDS = {f"{kind}_output": kind for kind in CALL_KINDS}
-"""The kinds of results, each with that of its call."""
+"""Kinds of tool results, each with the kind of its call."""
 CANONICAL_ROLES = {"developer": "system"}
 STATE_FIELDS = ("previous_response_id", "conversation")
 REFERENCE_KIND = "item_reference"
-"""The kind of an item that stands for one which the server keeps."""
+"""The kind of an item that refers to an item stored by the server."""
 STATE_REASON = (
-    "the server keeps the conversation (`{}`), and would not know of a call that it did not make: none is read from "
-    "the text"
+    "the server stores the conversation (`{}`) and would not know of a call that it did not make, so text tool calls "
+    "are not read"
 )
 _TOOL_KINDS = ("function", "custom", "namespace")
 _FOREIGN_FIELDS = {"function", "input_schema"}
-"""Fields of functions that only other APIs have."""
+"""Fields of a function declaration that only other APIs have."""
 _TOOLS_KIND = "additional_tools"
 """The kind of an item that declares tools."""
 _INPUT_SUFFIXES = ("_output", "_response", _TOOLS_KIND, "agent_message")
-"""How kinds of items end that are not the model's."""
+"""Suffixes of the kinds of items that are not from the model."""
 
 
 class _OpaqueItem(dict[str, Any]):
@@ -221,7 +221,7 @@ class _OpaqueItem(dict[str, Any]):
 
 
 def _normalize_tool(entry: Any) -> Any:
-    """Declare a function as this API does: with no object of its own for it."""
+    """Convert the declaration of a function to this API's shape, which has no nested `function` object."""
     if not isinstance(entry, dict) or (entry.get("type") in _TOOL_KINDS and not entry.keys() & _FOREIGN_FIELDS):
         return entry
     function = shapes.function_in(entry)
@@ -229,7 +229,7 @@ def _normalize_tool(entry: Any) -> Any:
 
 
 def _normalize_parts(item: Any) -> Any:
-    """Write the parts of a message, or of a result, as this API does; texts of the model have a type of their own."""
+    """Convert the parts of a message or a tool result to this API's shape; text of the model is `output_text`."""
     if not isinstance(item, dict):
         return item
     role = item.get("role")
@@ -260,7 +260,7 @@ class Request(request.Request):
     meaning = staticmethod(meaning)
 
     def kind(self, part: Any) -> str:
-        """Name an item that cannot be told; what was thought before, and tools told elsewhere, are no news."""
+        """Name an item that other APIs cannot express; empty for reasoning and tool declarations, which are handled."""
         kind = super().kind(part)
         return "" if kind in ("reasoning", "additional_tools") else kind
 
@@ -287,8 +287,6 @@ class Request(request.Request):
             (REFERENCE_KIND for item in self._conversation if item.get("type") == REFERENCE_KIND), ""
         )
 
-    # Tools
-
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
@@ -302,7 +300,7 @@ class Request(request.Request):
         return chain(super()._declarations(), _find_tool_lists(self.fields))
 
     def _find_chosen_tool(self, choice: Json, declared: Sequence[str]) -> str:
-        """Return the name of the tool that is chosen, with its namespace, which the choice may leave out."""
+        """Return the chosen tool's name with its namespace, which the choice may omit."""
         name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
         if space:
             return f"{space}.{name}"
@@ -318,7 +316,10 @@ class Request(request.Request):
                 yield {**entry, "tools": left} if entry.get("type") == "namespace" else entry
 
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
-        """Names in a namespace stay; a custom tool has no parameters."""
+        """Rewrite the parameters of the functions in a declaration.
+
+        Names in a namespace are preserved; a custom tool has no parameters.
+        """
         declared = [(tools.get(name), own, function) for name, _, own, function in _list_declarations([entry])]
         written = [
             {**function, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
@@ -353,10 +354,8 @@ class Request(request.Request):
 
     @staticmethod
     def _declaration(tool: Tool) -> Json:
-        """Declare a function; it would be strict if it did not say otherwise, and a text client's is not."""
+        """Declare a function as not strict, because the API's default is strict and a text client's tools are not."""
         return {"type": "function", **tool.as_openai()["function"], "strict": False}
-
-    # The conversation
 
     def _read(self) -> Iterator[request.MessageGroup]:
         items: Sequence[Json] = self._conversation
@@ -383,23 +382,20 @@ class Request(request.Request):
         return message
 
 
-# Tools
-
-
 def _is_tools_item(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == _TOOLS_KIND and isinstance(item.get("tools"), list)
 
 
 def _find_tool_lists(fields: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """Find the tools that the conversation declares."""
+    """Find the lists of tools that items of the conversation declare."""
     items = fields.get("input")
     return (item["tools"] for item in items if _is_tools_item(item)) if isinstance(items, list) else iter(())
 
 
 def _list_declarations(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
-    """List what is declared, in namespaces too: its whole name, its namespace, its own name, its declaration.
+    """List all declared tools, also inside namespaces: full name, namespace, name in it, declaration.
 
-    What the server runs has no name of its own: its type is the name.
+    A tool that the server runs has no name field: its type is the full name, and the name in the namespace is empty.
     """
     for entry in entries or ():
         is_space = entry.get("type") == "namespace"
@@ -411,7 +407,7 @@ def _list_declarations(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
 
 
 def _map_flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
-    """Find the namespace and name that each flat name stands for: of several, or of a tool's own name, none does."""
+    """Map each flat name to its namespace and name, except ambiguous ones and full names of other tools."""
     own = {name for name, *_ in declared}
     names: dict[str, set[tuple[str, str]]] = {}
     for _, space, name, _ in declared:
@@ -431,21 +427,18 @@ def _read_tool(name: str, entry: Json) -> Tool:
     return Tool(name, about, part_of(entry, "parameters"))
 
 
-# Reading
-
-
 def _kind_of(item: Json) -> str:
     return item.get("type") or "message"
 
 
 def _is_from_model(item: Json) -> bool:
-    """True for an item of the model's turn."""
+    """True for an item of a turn of the model."""
     kind = _kind_of(item)
     return item.get("role") == "assistant" if kind == "message" else not kind.endswith(_INPUT_SUFFIXES)
 
 
 def _read_turn(items: Sequence[Json], form: ResponseForm) -> Message:
-    """Read the items of one turn of the model."""
+    """Parse the items of one turn of the model into a message."""
     spoken: list[str | Opaque] = []
     thoughts: list[str] = []
     own: Sequence[Json] = [*map(_OpaqueItem, items)]
@@ -462,7 +455,7 @@ def _read_turn(items: Sequence[Json], form: ResponseForm) -> Message:
 
 
 def _read_input_item(item: Json) -> Message:
-    """Read an item that is not the model's."""
+    """Parse an item that is not from the model."""
     role = str(item.get("role") or "")
     if item.get("type") in OUTPUT_KINDS:
         return Message("tool", content.read(item.get("output")), (), text_at(item, "call_id"), None, item)
@@ -471,11 +464,8 @@ def _read_input_item(item: Json) -> Message:
     return Message("system" if _is_tools_item(item) else "user", (Opaque(_OpaqueItem(item)),), source=item)
 
 
-# Writing
-
-
 def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
-    """Write a message that was changed, as items."""
+    """Render a changed message as items."""
     source = message.source
     first = source if isinstance(source, dict) else {}
     if isinstance(source, list):
@@ -492,7 +482,7 @@ def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
         first, role = {}, message.role
     new = {"type": "output_text", "annotations": []} if role == "assistant" else {"type": "input_text"}
     items: list[Json] = []
-    kept = first  # by the first message of it
+    kept = first  # fields of the original, for the first message item only
     for is_item, some in groupby(message.sequence, _is_item):
         if is_item:
             items += [_render_own_item(part, form) for part in some]
@@ -505,14 +495,14 @@ def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
 
 
 def _is_item(part: str | Opaque | ToolCall) -> bool:
-    """True for what is an item of its own."""
+    """True for a part that is rendered as a separate item."""
     return isinstance(part, ToolCall) or (
         isinstance(part, Opaque) and (part.thought is not None or isinstance(part.part, _OpaqueItem))
     )
 
 
 def _render_own_item(part: str | Opaque | ToolCall, form: ResponseForm) -> Json:
-    """Write an item; one of the client's own stays as it came."""
+    """Render a part as an item; an item from the client is returned unchanged."""
     if isinstance(part, ToolCall):
         return render_item(part, form)
     return part.part if isinstance(part, Opaque) and part.thought is None else _render_part_item(part)
@@ -522,22 +512,20 @@ def _is_reasoning(item: Any) -> bool:
     return isinstance(item, Mapping) and item.get("type") == "reasoning"
 
 
-# What clients of Responses ask besides replies: Codex says its version when it asks for the models.
-
-
 def render_model_list(models: Sequence[ListedModel]) -> Json:
-    """Write a list of models. Codex reads another one, where an entry would replace its prompt."""
+    """Render a list of models.
+
+    Codex reads the list under `models`, which is empty, because an entry there would replace its prompt.
+    """
     return {**openai_chat.render_model_list(models), "models": []}
 
 
 QUESTIONS = (Question("models", "GET", "/v1/models", render_model_list, lambda query, _: "client_version=" in query),)
-
-
-# Whole replies of Responses: the response object, and the stream that says the same.
+"""Side questions: Codex sends its version when it asks for the models."""
 
 
 def unfold_reply(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
-    """Tell a whole reply by the events of a stream."""
+    """Unfold a whole reply to the numbered events of a stream."""
     return ({**event, "sequence_number": number} for number, event in enumerate(_unfold_response(reply)))
 
 
@@ -557,6 +545,6 @@ def _unfold_response(reply: Any) -> Iterator[dict[str, Any]]:
 
 
 def fold_events(events: Iterable[Json]) -> Json:
-    """Return the whole reply, which the last event of a stream repeats."""
+    """Return the whole reply, which the last event of a stream contains."""
     last = (*END_EVENTS, *(f"response.{status}" for status in FAILED_STATUSES))
     return next(event["response"] for event in events if event["type"] in last)
