@@ -69,7 +69,7 @@ def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | 
         ("POST", "/v1/messages/batches", "of a batch"),
         ("GET", "/v1/messages/batches/b1/results", "of a batch"),
         ("POST", "/v1/responses/input_tokens", "tokens are counted"),
-        ("POST", "/codex/responses/compact", "makes shorter"),
+        ("POST", "/codex/responses/compact", "compaction"),
         ("GET", "/v1/responses/resp_1?stream=true", "a response that the server kept"),
         ("POST", "/v1/responses/resp_1/cancel", "a response that the server kept"),
         ("GET", "/v1/responses", "a response that the server kept"),

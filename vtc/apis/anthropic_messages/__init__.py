@@ -7,8 +7,8 @@ from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, fold_e
 from vtc.apis.contract import COUNTED, Api, UnreadPath
 from vtc.apis.place import Place
 
-_VERTEX = UnreadPath("Claude on Vertex (`rawPredict`) is not read: ask for it at /v1/messages", may_call=True)
-_BEDROCK = UnreadPath("the API of Amazon Bedrock is not read: ask for the model at /v1/messages", may_call=True)
+_VERTEX = UnreadPath("Claude on Vertex (`rawPredict`) is not read: use /v1/messages", may_call=True)
+_BEDROCK = UnreadPath("the API of Amazon Bedrock is not read: use the model at /v1/messages", may_call=True)
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
 

@@ -1,4 +1,4 @@
-"""Gemini's API (`POST …/models/MODEL:generateContent`), as Gemini CLI and Google's SDKs speak it."""
+"""Gemini's API (`POST …/models/MODEL:generateContent`), the API of Gemini CLI and Google's SDKs."""
 
 from vtc.apis.contract import Api, UnreadPath
 from vtc.apis.gemini_generate import request
@@ -6,9 +6,11 @@ from vtc.apis.gemini_generate.parts import NAME
 from vtc.apis.gemini_generate.reply import Decoder, Encoder, fold_events, unfold_reply
 from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
 
-_LOGIN = UnreadPath("what Gemini CLI asks after a login at Google has another form: give it a key", may_call=True)
-_LIST = UnreadPath("a stream that is a list of JSON is not read: ask for it by alt=sse", may_call=True)
-_OTHER = UnreadPath("what is asked at this address is none of `models`, `tunedModels` and `endpoints`", may_call=True)
+_LOGIN = UnreadPath("Gemini CLI uses another API after a login at Google: give it an API key", may_call=True)
+_LIST = UnreadPath("a stream in the form of a JSON list is not read: add alt=sse to the query", may_call=True)
+_OTHER = UnreadPath(
+    "only `models`, `tunedModels` and `endpoints` are read, not this path", may_call=True
+)
 _INTERACTIONS = UnreadPath("the Interactions API is not read: use generateContent", may_call=True)
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]

@@ -1,4 +1,4 @@
-"""The parts of which contents of Gemini's API are made: texts, thoughts, calls and results.
+"""Parts, of which the contents of Gemini's API consist: texts, reasoning, calls and results.
 
 {"text": "…"}                       {"text": "…", "thought": true}
 {"functionCall": {"id": …, "name": "read", "args": {…}}, "thoughtSignature": "…"}
@@ -18,9 +18,6 @@ from vtc.apis.fields import part_of, text_at
 from vtc.events import Message, Origin, Reason, Tool, ToolCall
 from vtc.wire.sse import EventStream
 
-# The words of Gemini's API: its name, the reasons why a reply ends, the two ways in which fields are spelled.
-
-
 NAME = "gemini-generate"
 FRAMING = EventStream()
 REASONS: Mapping[str, Reason] = {
@@ -30,7 +27,8 @@ REASONS: Mapping[str, Reason] = {
     **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "halted"),
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"), "halted"),
 }
-"""Calls change no reason of this API; any other word denotes a fault (`MALFORMED_FUNCTION_CALL`)."""
+"""Finish reasons, with their canonical ones. Calls do not change them; any other word denotes a fault
+(`MALFORMED_FUNCTION_CALL`)."""
 USER_FIELDS = frozenset(
     (
         *("args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"),
@@ -38,15 +36,14 @@ USER_FIELDS = frozenset(
         *("labels", "vars"),
     )
 )
-"""Fields whose own fields are the user's."""
-
+"""Fields that hold objects of the user, whose names are not respelled."""
 
 SIGNATURE = "thoughtSignature"
-"""The field of a part in which a server seals what was thought before."""
+"""The field of a part that holds the server's seal of earlier reasoning."""
 
 
 def to_camel_case(value: Any) -> Any:
-    """Spell fields as the API's documents do; servers take `function_call` for `functionCall`, too."""
+    """Convert field names to camel case, as the API documents them; servers also accept `function_call`."""
     if isinstance(value, list):
         return [to_camel_case(part) for part in value]
     if not isinstance(value, dict):
@@ -55,39 +52,42 @@ def to_camel_case(value: Any) -> Any:
 
 
 def rename_fields[T](fields: Mapping[str, T]) -> dict[str, T]:
-    """Spell the names of fields; of two that are one, the other spelling stays, as something that is not known."""
+    """Convert the names of fields to camel case.
+
+    If a field is present in both spellings, the other spelling is preserved as an unknown field.
+    """
     named = ((key, rename_field(key)) for key in fields)
     return {key if name != key and name in fields else name: fields[key] for key, name in named}
 
 
 def rename_field(name: str) -> str:
-    """Spell the name of a field."""
+    """Convert the name of a field to camel case."""
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 def make_origin(kind: str, value: Any, choice: int = 0, *, harmless: bool = False) -> Origin:
-    """Take a thing that only this API knows."""
+    """Make an origin of this API."""
     return Origin(NAME, kind, value, choice, harmless=harmless)
 
 
 _RESULT_FIELDS = ("output", "result", "content", "error")
-"""Fields of a result that hold all that it says."""
+"""Fields that hold the whole text of a tool result, if it has only one of them."""
 
 
 def is_text(part: Any) -> bool:
-    """True for a part that says a text, and nothing besides."""
+    """True for a part that has a text and no other field."""
     return isinstance(part, dict) and isinstance(part.get("text"), str) and part.keys() == {"text"}
 
 
 def read_call(part: Mapping[str, Any]) -> ToolCall:
-    """Read a call."""
+    """Parse a part that is a call."""
     call = part["functionCall"]
     arguments = arguments_text(call.get("args")) or "{}"
     return ToolCall(get_text(call.get("name")), arguments, text_at(call, "id"), part)
 
 
 def render_call(call: ToolCall) -> dict[str, Any]:
-    """Write a call; with what its part says besides, if it was read from one."""
+    """Render a call as a part, with the other fields of its original part, if it has one."""
     own = call.source if isinstance(call.source, dict) and "functionCall" in call.source else {}
     arguments = object_in(call.arguments)
     ids = {"id": call.id} if call.id else {}
@@ -95,17 +95,17 @@ def render_call(call: ToolCall) -> dict[str, Any]:
 
 
 def render_signature(tool: Tool) -> dict[str, Any]:
-    """Write what a declaration says of how a tool is called."""
+    """Render the name and parameters of a tool for its declaration."""
     return {"name": tool.name, "parametersJsonSchema": dict(tool.parameters)}
 
 
 def render_declaration(tool: Tool) -> dict[str, Any]:
-    """Declare a tool."""
+    """Render the declaration of a tool."""
     return {"description": tool.description, **render_signature(tool)}
 
 
 def read_result_text(part: Mapping[str, Any]) -> str:
-    """Read what a result says: the text that is all of it, or its JSON."""
+    """Return the text of a tool result: its only field, if that is a text, otherwise its JSON."""
     response = part["functionResponse"].get("response")
     whole = response
     if isinstance(response, dict) and len(response) == 1:
@@ -114,7 +114,7 @@ def read_result_text(part: Mapping[str, Any]) -> str:
 
 
 def render_result(message: Message, text: str) -> dict[str, Any]:
-    """Write a result; under the field that it said it in, if it was read from one."""
+    """Render a tool result as a part, with the field name of its original part, if it has one."""
     own = message.source if isinstance(message.source, dict) and "functionResponse" in message.source else {}
     before = part_of(part_of(own, "functionResponse"), "response")
     field = next((key for key in before if key in _RESULT_FIELDS), "output")

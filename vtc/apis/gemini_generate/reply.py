@@ -1,11 +1,11 @@
-"""Replies of Gemini's API: server-sent events, each a reply that says a part more.
+"""Replies of Gemini's API: server-sent events, each a partial reply with more parts.
 
     {"candidates": [{"content": {"parts": [{"text": " word"}], "role": "model"}, "index": 0}], "usageMetadata": {…},
      "modelVersion": …, "responseId": …}
     {"candidates": [{"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": "STOP", "index": 0}], …}
 
-Calls come whole, and the reason stays `STOP` with them. A whole reply has the form of one such event, and no event says
-that the stream ends. The format is that of ai.google.dev/api/generate-content.
+Calls are never split, and do not change the finish reason `STOP`. A whole reply has the shape of one such event, and no
+event marks the end of the stream. The format is that of ai.google.dev/api/generate-content.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _HARMLESS_FIELDS = (
 
 
 class Decoder(msgspec.Struct):
-    """The events of a reply as they come; `drop` names fields to leave out."""
+    """Decoder of a reply; fields named in `drop` are removed."""
 
     framing: ClassVar[EventStream] = FRAMING
     drop: frozenset[str] = frozenset()
     begun: bool = False
     call_count: int = 0
-    """Those that came."""
+    """Number of calls received."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         event = object_of(frame.data)
@@ -121,7 +121,7 @@ class Decoder(msgspec.Struct):
 
 
 def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
-    """Tell what the candidates of an event say."""
+    """Decode the candidates of an event."""
     candidates = event.get("candidates") or ()
     if not candidates and (why := part_of(event, "promptFeedback").get("blockReason")):
         yield Finish("halted", said=str(why))
@@ -140,7 +140,7 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
 
 
 def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
-    """Tell what a part says."""
+    """Decode a part, its seal first."""
     signature = part.get(SIGNATURE)
     on: SealPlace = "call" if isinstance(part.get("functionCall"), dict) else "text" if _has_text(part) else ""
     if isinstance(signature, str):
@@ -159,12 +159,12 @@ def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
 
 
 def _has_text(part: Json) -> bool:
-    """True if a part says text to the user."""
+    """True if a part holds text for the user."""
     return bool(part.get("text")) and part.get("thought") is not True
 
 
 class Encoder(msgspec.Struct):
-    """The events of a reply as they leave. `thinks` tells what the model thinks; `drop` names fields to leave out."""
+    """Encoder of a reply; `thinks` is True if the request asked for reasoning, `drop` names fields to remove."""
 
     framing: ClassVar[EventStream] = FRAMING
     counts: ClassVar[bool] = False
@@ -174,18 +174,18 @@ class Encoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     head: Json = {}
     native: bool = False
-    """True if the server is one of this API: its last event says how many tokens were used."""
+    """True if the server speaks this API, whose last event contains the usage."""
     finish: Finish | None = None
-    """The end of a reply of another API, which may be told before the tokens used."""
+    """The end of another API's reply, which can arrive before the usage."""
     usage: Json = {}
     ended: bool = False
-    """True after the last event of a reply of another API, or after its error."""
+    """True after the last event, or the error, of another API's reply."""
     call_count: int = 0
-    """Those that were written."""
+    """Number of calls sent."""
     seals: tuple[Seal, ...] = ()
-    """Those that stand between calls to come."""
+    """Seals whose place is between calls that are not yet sent."""
     pieces: dict[int, tuple[CallDelta, ...]] = {}
-    """By choice, those of calls that are not whole: this API has whole calls alone."""
+    """Pieces of incomplete calls, by choice: this API sends only whole calls."""
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         for event in events:
@@ -244,7 +244,7 @@ class Encoder(msgspec.Struct):
     def _render_event(
         self, parts: list[Json], own: dict[str, dict[str, Any]], end: Finish | None, choice: int
     ) -> list[Json]:
-        """Write one event; the end of another API's reply waits for the tokens used."""
+        """Render one event; the end of another API's reply is deferred until the usage arrives."""
         if not self.native:
             self.finish = end or self.finish
             end = self.finish if own["event"] else None
@@ -269,18 +269,21 @@ class Encoder(msgspec.Struct):
         ]
 
     def keep_alive(self) -> bytes | None:
-        """Make an event without text, as Google's client reads all as events; None before the first, after the last."""
+        """Make an event without text, because Google's client parses even comments as events.
+
+        None before the first event and after the last one.
+        """
         frame = {"candidates": [_render_candidate([], 0)], **self.head}
         return self.framing.encode([frame])[0] if self.head and not self.ended else None
 
     def _render_collected_calls(self, choice: int) -> list[Json]:
-        """Write the calls that came in pieces."""
+        """Render the calls that arrived in pieces."""
         calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls(complete=False)
         self.pieces = {key: value for key, value in self.pieces.items() if key != choice}
         return self._render_calls(calls)
 
     def _render_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
-        """Write calls, each with the seals before it."""
+        """Render calls, each preceded by its seals."""
         parts: list[Json] = []
         for call in calls:
             parts += [*self._render_seals(self.call_count), _render_call_or_text(call)]
@@ -288,7 +291,7 @@ class Encoder(msgspec.Struct):
         return parts
 
     def _render_seals(self, calls: int) -> list[Json]:
-        """Write the seals whose place is before the next call, if they are not written yet."""
+        """Render the seals that precede call number `calls`, each once."""
         here = [seal for seal in self.seals if seal.calls <= calls]
         self.seals = tuple(seal for seal in self.seals if seal.calls > calls)
         return [{"text": "", SIGNATURE: seal.value} for seal in here]
@@ -305,13 +308,13 @@ class Encoder(msgspec.Struct):
 
 
 def _get_signature(event: ReplyEvent) -> str | None:
-    """Return the signature that a call is written with."""
+    """Return the signature in the original part of a call."""
     source = event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
     return source.get(SIGNATURE) if isinstance(source, dict) else None
 
 
 def _render_call_or_text(call: ToolCall) -> Json:
-    """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
+    """Render a call; as text if its arguments are cut off or no object, because this API cannot express that."""
     text = in_words(call)
     return render_call(call) if text is None else {"text": text}
 
@@ -319,14 +322,14 @@ def _render_call_or_text(call: ToolCall) -> Json:
 def _render_candidate(
     parts: Collection[Json], choice: int, end: Finish | None = None, own: Json | None = None, beside: Json | None = None
 ) -> Json:
-    """Write a candidate with fields of its `own`, and those `beside` its parts."""
+    """Render a candidate with additional fields: its `own`, and those `beside` the parts of its content."""
     content = {**(beside or {}), "parts": [*parts] or [{"text": ""}], "role": "model"}
     reason = {"finishReason": _render_reason(end)} if end else {}
     return {"content": content, **reason, "index": choice, **(own or {})}
 
 
 def _render_reason(end: Finish) -> str:
-    """Write the reason; the server's own word if it is one of this API and says the same."""
+    """Render the finish reason; the server's own word if it is one of this API with the same meaning."""
     if end.said and REASONS.get(end.said, "failed") == end.reason:
         return end.said
     return {"length": "MAX_TOKENS", "halted": "SAFETY"}.get(end.reason, "STOP")
@@ -342,11 +345,11 @@ def _render_usage(usage: Usage) -> Json:
     }
 
 
-# Whole replies of Gemini's API as streams. A whole one has the form of an event.
-
-
 def unfold_reply(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
-    """Tell a reply by events: one for each part of each candidate. Raises KeyError if it is none."""
+    """Unfold a whole reply to events, one for each part of each candidate.
+
+    Raises KeyError if it has neither candidates nor `promptFeedback`.
+    """
     fields = to_camel_case(reply)
     candidates = fields.get("candidates") or []
     if not candidates and "promptFeedback" not in fields:
@@ -360,7 +363,7 @@ def unfold_reply(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
 
 
 def _split_candidate(candidate: Json) -> Iterator[Json]:
-    """Part a candidate into some of one part each, so that each thing has its place; the last has all else."""
+    """Split a candidate into candidates of one part each, which preserves the order; the last has all other fields."""
     content = part_of(candidate, "content")
     parts = content.get("parts") or []
     for part in parts[:-1]:
@@ -369,7 +372,7 @@ def _split_candidate(candidate: Json) -> Iterator[Json]:
 
 
 def fold_events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up events to a whole reply."""
+    """Fold events to a whole reply."""
     reply: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}
     for event in events:
@@ -384,7 +387,7 @@ def fold_events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _append_part(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """Add a part; texts of one kind that follow each other are one."""
+    """Append a part; consecutive texts of one kind are joined."""
     last = parts[-1] if parts else {}
     if "text" not in part or part.keys() - {"text", "thought"}:
         parts.append({**part})

@@ -1,10 +1,10 @@
-"""Requests of Gemini's API. A request keeps the bytes of every field and entry that is not changed.
+"""Requests of Gemini's API. Fields and entries that are not changed keep their original bytes.
 
     POST …/models/MODEL:generateContent          {"systemInstruction": {"parts": [{"text": "…"}]},
                                                   "contents": [{"role": "user", "parts": [{"text": "…"}]}]}
 
-Each result in an entry of the user's is a canonical message of its own. Results name their tool, and often no call:
-they are matched by their order. The format is that of ai.google.dev/api/generate-content.
+Each tool result in a user's entry becomes a separate canonical message. Results name their tool, and often not their
+call; then they are matched by order. The format is that of ai.google.dev/api/generate-content.
 """
 
 from __future__ import annotations
@@ -48,9 +48,6 @@ from vtc.events import (
     ToolCall,
 )
 
-# Requests of Gemini's API that stand for those of another, and what the parts of its own mean to others.
-
-
 _CONFIG = "generationConfig"
 LAYOUT = BodyLayout(
     told_model=("modelVersion",),
@@ -82,9 +79,9 @@ LAYOUT = BodyLayout(
     ),
 )
 THINKING_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
-"""Tokens to think with, by the words that other APIs have."""
+"""Token budgets for thinking, by the effort levels of other APIs."""
 _EFFORT_ALIASES = {"xhigh": "high", "max": "high"}
-"""Words that this API does not have."""
+"""Effort levels that this API lacks, with their closest ones."""
 _ERROR_STATUSES = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -97,7 +94,7 @@ _ERROR_STATUSES = {
 
 
 def ask(canonical: CanonicalRequest) -> Json:
-    """Write a request; its model stands in the path."""
+    """Render a canonical request for this API; the model is in the path."""
     prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {"contents": media.turns(messages, _render_parts, model="model", key="parts")}
     if prompt:
@@ -127,7 +124,7 @@ def _render_thinking(effort: str) -> Json:
 
 
 def _render_parts(message: Message) -> list[Json]:
-    """Write the parts of a message."""
+    """Render a message as parts."""
     if message.role == "tool":
         written = _render_sequence(message)
         text = "\n".join(part["text"] for part in written if "text" in part)
@@ -137,9 +134,9 @@ def _render_parts(message: Message) -> list[Json]:
 
 
 def _render_sequence(message: Message) -> list[dict[str, Any]]:
-    """Write all that a message says, in order; what was sealed stands where it stood: on a part, or by itself."""
+    """Render the content and calls of a message, in order, each seal in its original place: on a part or alone."""
     parts: list[dict[str, Any]] = []
-    on_calls: list[Json] = []  # the seals of calls that follow
+    on_calls: list[Json] = []  # seals of the calls that follow
     for part in message.sequence:
         seal = _get_seal(part) if isinstance(part, Opaque) else None
         if isinstance(part, ToolCall):
@@ -156,7 +153,7 @@ def _render_sequence(message: Message) -> list[dict[str, Any]]:
 
 
 def _get_seal(part: Opaque) -> Thought | None:
-    """Return what is sealed and stands on another part, or by itself."""
+    """Return the seal in an opaque part; None if it has none."""
     if part.thought:
         return part.thought if part.thought.encrypted else None
     is_bare = isinstance(part.part, dict) and part.part.keys() == {SIGNATURE}
@@ -178,7 +175,7 @@ def _render_part(part: str | Opaque) -> Iterator[dict[str, Any]]:
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
-    """Tell what a part is."""
+    """Return the canonical meaning of a part: text, media or a seal; None if it has none."""
     match part:
         case str():
             return part
@@ -201,14 +198,14 @@ def _media_kind_of(media_type: str) -> str:
 
 
 def kind(part: Any) -> str:
-    """Name a part that cannot be told; what was thought before is left out without a word."""
+    """Name a part that other APIs cannot express; empty for reasoning, which is omitted silently."""
     if not isinstance(part, Mapping) or part.get("thought") or "thoughtSignature" in part:
         return ""
     return next((key for key in part if key not in ("videoMetadata", "mediaResolution")), "part")
 
 
 def read_effort(config: Mapping[str, Any]) -> str | None:
-    """Read how much is to be thought, as `GenerationConfig.effort`."""
+    """Return the effort level of a `thinkingConfig`, in the words of `GenerationConfig.effort`."""
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     if isinstance(level, str):
         return level.lower()
@@ -220,14 +217,14 @@ def read_effort(config: Mapping[str, Any]) -> str | None:
 
 
 def read_answer(config: Mapping[str, Any], schema: Any) -> Answer | None:
-    """Read the form that the answer must have; `schema` is one of JSON Schema, or None."""
+    """Return the required form of the answer; `schema` is a JSON Schema or None."""
     if config.get("responseMimeType") != "application/json":
         return None
     return Answer(schema if isinstance(schema, Mapping) else None)
 
 
 def error(failure: Failure, status: int) -> Json:
-    """Write an error, by its status."""
+    """Render an error for an HTTP status."""
     known = _ERROR_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
     code = 400 if failure.kind == FULL else 500 if status == 200 else status
     return {"error": {"code": code, "message": failure.message, "status": "INTERNAL" if status == 200 else known}}
@@ -247,15 +244,12 @@ PLACE = Place(
 )
 COUNT_PLACE = Place("/models/{model}:countTokens")
 _ROLES = {"function": "user"}
-"""Roles by another name."""
+"""Alternative names of roles."""
 _DECLARATIONS = "functionDeclarations"
 
 
-# What clients miss of this API's shape
-
-
 def _normalize_tools(entries: Any) -> Any:
-    """Declare functions as this API does, in one entry: those of another API, and none where there are none."""
+    """Convert function declarations of other APIs to one entry of this API; an entry without functions is removed."""
     if not isinstance(entries, list):
         return entries
     functions = [*map(_foreign_function, entries)]
@@ -273,7 +267,7 @@ def _foreign_function(entry: Any) -> shapes.Function | None:
 
 
 def _normalize_part(part: Any) -> Any:
-    """Write a text or an image as this API does, which knows no types of parts."""
+    """Convert a text or image part of another API to this API's shape, which has no `type` field."""
     spelled = {**part, "image_url": part["imageUrl"]} if isinstance(part, dict) and "imageUrl" in part else part
     meaning = shapes.foreign(spelled, ("text", "input_text", "output_text", "image_url", "input_image"))
     if meaning is None:
@@ -282,14 +276,14 @@ def _normalize_part(part: Any) -> Any:
 
 
 def _normalize_response(value: Any) -> Any:
-    """Write a result as an object."""
+    """Convert a tool result to an object."""
     if isinstance(value, Mapping):
         return value
     return {} if value in (None, []) else {"output": value}
 
 
 def _merge_results(entries: Any) -> Any:
-    """Join entries of results that follow each other: all that were called for in one turn are counted in one."""
+    """Merge consecutive entries of tool results, because servers expect all results of one turn in one entry."""
     if not isinstance(entries, list):
         return entries
     out: list[Any] = []
@@ -307,7 +301,7 @@ def _has_only_results(entry: Any) -> bool:
 
 
 class Request(request.Request):
-    """A request; `form` is True if it asks to be told what the model thinks."""
+    """A request; `form` is True if it asks for the model's reasoning."""
 
     LAYOUT = replace(
         LAYOUT,
@@ -334,7 +328,7 @@ class Request(request.Request):
     @staticmethod
     def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
         raw, fields, halved = raws(body, mend=mend)
-        if inner := raw.get("generateContentRequest"):  # whose tokens are to be counted
+        if inner := raw.get("generateContentRequest"):  # a request to count tokens wraps it
             raw, fields, _ = raws(bytes(inner))
         return rename_fields(raw), to_camel_case(fields), halved
 
@@ -360,13 +354,11 @@ class Request(request.Request):
         calls = (part["functionCall"].get("id") for entry in self._conversation for part in _list_calls(entry))
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
 
-    # Messages
-
     def _read(self) -> Iterator[request.MessageGroup]:
         return ((_read_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
-        """Add a message; of those of one side in a row that were written anew, one entry is made."""
+        """Append a message; consecutive re-encoded messages of one role are merged into one entry."""
         role = "model" if message.role == "assistant" else "user"
         last = entries[-1] if entries else None
         parts = _render_message(message)
@@ -401,8 +393,6 @@ class Request(request.Request):
 
     def _is_thought(self, part: Any) -> bool:
         return _is_thought(part)
-
-    # Tools
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
@@ -461,7 +451,7 @@ class Request(request.Request):
 
 
 def convert_schema(schema: Any) -> Any:
-    """Write a schema of OpenAPI as Google spells it (`OBJECT`, `nullable`) as JSON Schema."""
+    """Convert an OpenAPI schema in Google's spelling (`OBJECT`, `nullable`) to JSON Schema."""
     if isinstance(schema, list):
         return [convert_schema(part) for part in schema]
     if not isinstance(schema, dict):
@@ -493,10 +483,10 @@ def _read_content(parts: Iterable[Any]) -> tuple[str | Opaque, ...]:
 
 
 def _read_messages(entry: Mapping[str, Any]) -> list[Message]:
-    """Read an entry as canonical messages: each result is one of its own."""
+    """Parse an entry into canonical messages: each tool result becomes a separate one."""
     parts = entry.get("parts") or []
     if not all(isinstance(part, dict) for part in parts):
-        raise TypeError("`parts` holds something else than parts")
+        raise TypeError("`parts` holds a value that is not an object")
     if entry.get("role") == "model":
         rest, calls = media.split_calls(parts, lambda part: bool(part.get("functionCall")), read_call, _is_thought)
         spoken = _read_content(part for whole in rest for part in _split_seal(whole))
@@ -521,7 +511,7 @@ def _read_result(part: Mapping[str, Any]) -> Message:
 
 
 def _is_thought(part: Any) -> bool:
-    """True for a part that says what the model thought, or holds nothing but a seal of that."""
+    """True for a part that is reasoning, or holds only a seal of it."""
     if not isinstance(part, dict):
         return False
     return part.get("thought") is True or (
@@ -530,7 +520,7 @@ def _is_thought(part: Any) -> bool:
 
 
 def _split_seal(part: Json) -> Iterator[Json]:
-    """Part the seal from a text on which it stands."""
+    """Split the seal from the text part that it is on."""
     if part.get("text") and part.keys() == {"text", SIGNATURE}:
         yield {"text": part["text"]}
         yield {SIGNATURE: part[SIGNATURE]}
@@ -539,14 +529,14 @@ def _split_seal(part: Json) -> Iterator[Json]:
 
 
 def _drop_seal(call: ToolCall) -> ToolCall:
-    """Leave out the seal on a call."""
+    """Remove the seal from a call."""
     if not (isinstance(call.source, dict) and SIGNATURE in call.source):
         return call
     return replace(call, source={key: value for key, value in call.source.items() if key != SIGNATURE})
 
 
 def _render_message(message: Message) -> list[dict[str, Any]]:
-    """Write a message as parts."""
+    """Render a changed message as parts."""
     return [render_result(message, message.text)] if message.role == "tool" else _render_sequence(message)
 
 
@@ -554,15 +544,12 @@ def _render_content(content: Iterable[str | Opaque]) -> list[dict[str, Any]]:
     return [{"text": part} if isinstance(part, str) else part.part for part in content]
 
 
-# Answers what clients of Gemini's API ask besides replies.
-
-
 GOOGLE_HEADERS = {PLACE.key, "x-goog-api-client"}
-"""Headers of Google's clients, whose version may be `/v1`, too."""
+"""Headers of Google's clients, which may also use the version `/v1` in the path."""
 
 
 def render_model(model: ListedModel) -> Json:
-    """Write a model."""
+    """Render a model for the answer to a side question."""
     limits = {"inputTokenLimit": model.window, "outputTokenLimit": model.longest}
     return {
         "name": f"models/{model.name}",
@@ -574,7 +561,7 @@ def render_model(model: ListedModel) -> Json:
 
 
 def render_model_list(models: Sequence[ListedModel]) -> Json:
-    """Write a list of models."""
+    """Render a list of models."""
     return {"models": [*map(render_model, models)]}
 
 

@@ -24,7 +24,7 @@ API = Api(
     questions=QUESTIONS,
     unread={
         "/responses/input_tokens": COUNTED,
-        "/responses/compact": UnreadPath("a conversation that the server makes shorter is not read", may_call=True),
-        "/v1/responses": UnreadPath("a response that the server kept is not read", may_call=True),
+        "/responses/compact": UnreadPath("compaction of a conversation by the server is not read", may_call=True),
+        "/v1/responses": UnreadPath("a response that the server stored is not read", may_call=True),
     },
 )
