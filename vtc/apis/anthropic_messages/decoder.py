@@ -185,11 +185,11 @@ class Decoder(msgspec.Struct):
                 thought = ReasoningDelta(str(block.get("thinking") or ""))
                 return Decoded((thought,), (BlockStart("reasoning", number, own=own), *seal))
             case "redacted_thinking":
-                beside = (
+                metadata = (
                     BlockStart("reasoning", number, own=own),
                     Seal(encrypted=str(block.get("data") or ""), calls=self.call_count),
                 )
-                return Decoded((TextDelta(""),), beside)
+                return Decoded((TextDelta(""),), metadata)
             case "tool_use":
                 self.initial_inputs, self.call_count = (
                     {**self.initial_inputs, number: block.get("input", "")},
@@ -206,25 +206,25 @@ class Decoder(msgspec.Struct):
 
     def _decode_block_delta(self, event: Json, number: int, delta: Json) -> Decoded:
         kind, delta_type = self.block_types.get(number, ""), str(delta.get("type") or "")
-        more = (*_find_unknown_fields(event, delta),)
+        unknown = (*_find_unknown_fields(event, delta),)
         match kind, delta_type:
             case _, "text_delta":
                 text = TextDelta(str(delta.get("text") or ""))
                 if kind != "text" or number != self.current_block:
-                    return Decoded((text,), (Origin(NAME, "within", number), *more))
+                    return Decoded((text,), (Origin(NAME, "within", number), *unknown))
                 if text.text:
-                    return Decoded((text,), more)
+                    return Decoded((text,), unknown)
             case "thinking", "thinking_delta" if delta.get("thinking"):
                 within = () if number == self.current_block else (Origin(NAME, "within", number),)
-                return Decoded((ReasoningDelta(str(delta["thinking"])),), (*within, *more))
+                return Decoded((ReasoningDelta(str(delta["thinking"])),), (*within, *unknown))
             case "thinking", "signature_delta" if number == self.current_block:
-                return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.call_count), *more))
+                return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.call_count), *unknown))
             case "tool_use", "input_json_delta":
                 arguments = str(delta.get("partial_json") or "")
                 if arguments and self.initial_inputs.get(number) is not None:
                     self.initial_inputs = {**self.initial_inputs, number: None}
-                return Decoded((CallDelta(number, arguments=arguments),), more)
-        is_text = delta_type in ("citations_delta", *_KNOWN_FIELDS) and delta_type != "input_json_delta" and not more
+                return Decoded((CallDelta(number, arguments=arguments),), unknown)
+        is_text = delta_type in ("citations_delta", *_KNOWN_FIELDS) and delta_type != "input_json_delta" and not unknown
         known = _is_known(event) and (kind in _HARMLESS_BLOCKS or is_text)
         lost = "citations" if delta_type == "citations_delta" else ""
         return Decoded((), (Origin(NAME, delta_type, event, harmless=known, lost=lost),))
@@ -236,26 +236,28 @@ class Decoder(msgspec.Struct):
             number == self.current_block,
             None if number == self.current_block else self.current_block,
         )
-        more = (*_find_unknown_fields(event),)
+        unknown = (*_find_unknown_fields(event),)
         if kind == "text" and is_current:
-            return Decoded((BlockEnd(),), more)
+            return Decoded((BlockEnd(),), unknown)
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
             deltas = (replace(self._make_initial_arguments(number), last=True),)
             self.initial_inputs = {key: input_ for key, input_ in self.initial_inputs.items() if key != number}
-        return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
+        return Decoded(
+            deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *unknown)
+        )
 
     def _decode_message_delta(self, event: Json, delta: Json) -> Decoded:
         harmless = _is_known(event) and delta.keys() <= _KNOWN_FIELDS["delta"]
         reason = get_text(delta.get("stop_reason"))
         ends = reason or (self.call_count and "stop_reason" in delta)  # after a call, clients accept a null reason
         own = Origin(NAME, "message_delta", event, harmless=harmless, ends=bool(ends and not reason))
-        beside: list[Any] = [own]
+        metadata: list[Any] = [own]
         if usage := part_of(event, "usage"):
             self.usage = {**self.usage, **usage}
-            beside.append(_decode_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
+            metadata.append(_decode_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
         if not ends:
-            return Decoded((), (*beside,))
+            return Decoded((), (*metadata,))
         finish = Finish(REASON_OF[reason] if reason else "stop", said=reason)
         # A call whose block has not ended and that received no arguments stays incomplete at the end of the message.
         untold = [
@@ -264,7 +266,7 @@ class Decoder(msgspec.Struct):
             if kind == "tool_use" and self.initial_inputs[number] is not None
         ]
         cut = [replace(self._make_initial_arguments(number), complete=False) for number in untold]
-        return Decoded((*cut, finish), (*beside,))
+        return Decoded((*cut, finish), (*metadata,))
 
     def _make_initial_arguments(self, number: int) -> CallDelta:
         """Make a delta of the arguments in the start of a call; they apply only if no delta brought others."""

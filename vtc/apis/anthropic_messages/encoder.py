@@ -635,12 +635,12 @@ def _drop_block_ends(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...
 
 def _drop_empty_blocks(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
     """Remove the starts and ends of blocks that ended without text, since they need not be sent."""
-    left: list[DeferredEvent] = []
+    kept: list[DeferredEvent] = []
     for event in noted:
         if isinstance(event, BlockStart | BlockEnd):
-            begun = any(isinstance(before, BlockStart) for before in left)
-            left = [before for before in left if isinstance(before, BlockEnd)]
-            if isinstance(event, BlockEnd) and (begun or left):
+            begun = any(isinstance(before, BlockStart) for before in kept)
+            kept = [before for before in kept if isinstance(before, BlockEnd)]
+            if isinstance(event, BlockEnd) and (begun or kept):
                 continue
-        left.append(event)
-    return (*left,)
+        kept.append(event)
+    return (*kept,)

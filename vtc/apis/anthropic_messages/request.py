@@ -422,16 +422,16 @@ class Request(request.Request):
     LAYOUT = replace(
         LAYOUT,
         shapes=(
-            Shape("messages.*.content", shapes.parts, "contents of one block written as lists"),
+            Shape("messages.*.content", shapes.parts, "contents of one block converted to lists"),
             Shape("messages.*.content.*", _normalize_part, shapes.OWN_PARTS),
             Shape("messages.*.content.*.[tool_use].input", shapes.arguments_object, shapes.ARGUMENTS_ARE_OBJECTS),
             Shape("messages.*.content.*.[tool_result].content", _normalize_result, shapes.RESULTS_ARE_TEXT),
-            Shape("messages.*.content", _drop_blank_texts, "empty text blocks left out"),
-            Shape("messages.*.content.*.[tool_result].content", _drop_blank_texts, "empty text blocks left out"),
-            Shape("system", _drop_blank_texts, "empty text blocks left out"),
+            Shape("messages.*.content", _drop_blank_texts, "empty text blocks removed"),
+            Shape("messages.*.content.*.[tool_result].content", _drop_blank_texts, "empty text blocks removed"),
+            Shape("system", _drop_blank_texts, "empty text blocks removed"),
             Shape("tools.*", _normalize_tool, shapes.OWN_TOOLS),
             Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
-            Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
+            Shape("metadata", shapes.object_for_list, "an empty list in metadata converted to an object"),
         ),
     )
     meaning = staticmethod(meaning)

@@ -8,9 +8,7 @@ from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
 
 _LOGIN = UnreadPath("Gemini CLI uses another API after a login at Google: give it an API key", may_call=True)
 _LIST = UnreadPath("a stream in the form of a JSON list is not read: add alt=sse to the query", may_call=True)
-_OTHER = UnreadPath(
-    "only `models`, `tunedModels` and `endpoints` are read, not this path", may_call=True
-)
+_OTHER = UnreadPath("only `models`, `tunedModels` and `endpoints` are read, not this path", may_call=True)
 _INTERACTIONS = UnreadPath("the Interactions API is not read: use generateContent", may_call=True)
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]

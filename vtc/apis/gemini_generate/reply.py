@@ -80,8 +80,8 @@ class Decoder(msgspec.Struct):
         if event and is_error(event):
             reason = part_of(event, "error")
             failure = Failure(str(reason.get("message") or event.get("error") or ""), str(reason.get("status") or ""))
-            beside_it = event.keys() - {"error", *_COMMON_FIELDS}
-            return Decoded((failure,), tuple(make_origin(f"event.{key}", event[key]) for key in beside_it))
+            unknown = event.keys() - {"error", *_COMMON_FIELDS}
+            return Decoded((failure,), tuple(make_origin(f"event.{key}", event[key]) for key in unknown))
         if not event or not any(key in event for key in _REPLY_FIELDS):
             return Decoded(at_once=True) if frame.data is None else None
         received, (frame, event) = (
@@ -90,16 +90,16 @@ class Decoder(msgspec.Struct):
         )
         event = to_camel_case(event)
         deltas: list[Delta] = []
-        beside: list[FrameMetadata] = [*self._decode_metadata(event)]
+        metadata: list[FrameMetadata] = [*self._decode_metadata(event)]
         for entry in _decode_candidates(event):
             if isinstance(entry, Seal):
-                beside.append(replace(entry, calls=self.call_count))
+                metadata.append(replace(entry, calls=self.call_count))
             elif isinstance(entry, Origin):
-                beside.append(entry)
+                metadata.append(entry)
             else:
                 deltas.append(entry)
                 self.call_count += isinstance(entry, CallDelta)
-        return Decoded((*deltas,), (*beside,), None if frame is received else frame)
+        return Decoded((*deltas,), (*metadata,), None if frame is received else frame)
 
     def _decode_metadata(self, event: Json) -> Iterator[FrameMetadata]:
         if not self.begun:
@@ -320,10 +320,14 @@ def _render_call_or_text(call: ToolCall) -> Json:
 
 
 def _render_candidate(
-    parts: Collection[Json], choice: int, end: Finish | None = None, own: Json | None = None, beside: Json | None = None
+    parts: Collection[Json],
+    choice: int,
+    end: Finish | None = None,
+    own: Json | None = None,
+    content_fields: Json | None = None,
 ) -> Json:
-    """Render a candidate with additional fields: its `own`, and those `beside` the parts of its content."""
-    content = {**(beside or {}), "parts": [*parts] or [{"text": ""}], "role": "model"}
+    """Render a candidate with its `own` additional fields; `content_fields` are added to its content."""
+    content = {**(content_fields or {}), "parts": [*parts] or [{"text": ""}], "role": "model"}
     reason = {"finishReason": _render_reason(end)} if end else {}
     return {"content": content, **reason, "index": choice, **(own or {})}
 

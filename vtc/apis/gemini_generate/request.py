@@ -311,15 +311,15 @@ class Request(request.Request):
                 shapes.arguments_object,
                 shapes.ARGUMENTS_ARE_OBJECTS,
             ),
-            Shape("contents.*.parts.*.functionResponse.response", _normalize_response, "results written as objects"),
+            Shape("contents.*.parts.*.functionResponse.response", _normalize_response, "results converted to objects"),
             Shape("contents.*.parts.*", _normalize_part, shapes.OWN_PARTS),
-            Shape("contents", _merge_results, "results of one turn put in one entry"),
+            Shape("contents", _merge_results, "results of one turn merged into one entry"),
             Shape("tools", _normalize_tools, shapes.OWN_TOOLS),
             *(
                 Shape(f"tools.*.{_DECLARATIONS}.*.{field}", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS)
                 for field in ("parameters", "parametersJsonSchema")
             ),
-            Shape(_CONFIG, shapes.object_for_list, "an empty list in generationConfig written as an object"),
+            Shape(_CONFIG, shapes.object_for_list, "an empty list in generationConfig converted to an object"),
         ),
     )
     meaning = staticmethod(meaning)
@@ -410,12 +410,12 @@ class Request(request.Request):
 
     def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         for entry in entries:
-            left = {key: value for key, value in entry.items() if key not in names}
-            functions = left.pop(_DECLARATIONS, None) or ()
+            remaining = {key: value for key, value in entry.items() if key not in names}
+            functions = remaining.pop(_DECLARATIONS, None) or ()
             if kept := [function for function in functions if self._name(function) not in names]:
-                left[_DECLARATIONS] = kept
-            if left:
-                yield left
+                remaining[_DECLARATIONS] = kept
+            if remaining:
+                yield remaining
 
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
         entries = entry.get(_DECLARATIONS) or ()

@@ -215,7 +215,7 @@ OF_TOOLS = (
     Shape("tools.*.function", shapes.without_null_strict, shapes.NO_STRICT),
 )
 OF_CONTENT = (
-    Shape("messages.*.content", shapes.parts, "contents of one part written as lists"),
+    Shape("messages.*.content", shapes.parts, "contents of one part converted to lists"),
     Shape("messages.*", _own_result, shapes.RESULTS_ARE_TEXT),
 )
 

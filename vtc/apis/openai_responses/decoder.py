@@ -508,8 +508,8 @@ def _make_decoded(
     events: Sequence[Delta | FrameMetadata], frame: Frame, received: Frame, *, clean: bool = True
 ) -> Decoded:
     deltas = tuple(event for event in events if not isinstance(event, _METADATA_TYPES))
-    beside = tuple(event for event in events if isinstance(event, _METADATA_TYPES))
-    return Decoded(deltas, beside, None if frame is received else frame, clean=clean)
+    metadata = tuple(event for event in events if isinstance(event, _METADATA_TYPES))
+    return Decoded(deltas, metadata, None if frame is received else frame, clean=clean)
 
 
 def _is_known_field(type_: str, key: str, value: Any) -> bool:

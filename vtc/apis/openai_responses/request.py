@@ -247,14 +247,14 @@ class Request(request.Request):
         shapes=(
             Shape("input.*.[function_call].arguments", shapes.arguments_string, shapes.ARGUMENTS_ARE_TEXT),
             Shape(f"input.*.[{'|'.join(OUTPUT_KINDS)}].output", shapes.result, shapes.RESULTS_ARE_TEXT),
-            Shape("input.*.content", shapes.parts, "contents of one part written as lists"),
+            Shape("input.*.content", shapes.parts, "contents of one part converted to lists"),
             Shape("input.*", _normalize_parts, shapes.OWN_PARTS),
             Shape("tools.*", _normalize_tool, shapes.OWN_TOOLS),
             Shape("tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*.tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
             Shape("tools.*.tools.*", shapes.without_null_strict, shapes.NO_STRICT),
-            Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
+            Shape("metadata", shapes.object_for_list, "an empty list in metadata converted to an object"),
         ),
     )
     meaning = staticmethod(meaning)
@@ -312,8 +312,8 @@ class Request(request.Request):
 
     def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
         for entry in entries:
-            if left := [function for name, _, _, function in _list_declarations([entry]) if name not in names]:
-                yield {**entry, "tools": left} if entry.get("type") == "namespace" else entry
+            if remaining := [function for name, _, _, function in _list_declarations([entry]) if name not in names]:
+                yield {**entry, "tools": remaining} if entry.get("type") == "namespace" else entry
 
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
         """Rewrite the parameters of the functions in a declaration.
@@ -345,8 +345,8 @@ class Request(request.Request):
             return kept
 
         def rewrite_tools(entries: Sequence[Json]) -> list[Json]:
-            left = self._withhold_tools(entries, changes.withheld)
-            return [self._rewrite_declaration(entry, changes.redeclared) or entry for entry in left]
+            remaining = self._withhold_tools(entries, changes.withheld)
+            return [self._rewrite_declaration(entry, changes.redeclared) or entry for entry in remaining]
 
         items = decode(encode(kept["input"]))
         items = [{**item, "tools": rewrite_tools(item["tools"])} if _is_tools_item(item) else item for item in items]
