@@ -20,12 +20,12 @@ CLOSE: dict[str, tuple[Any, str]] = {
     "/v1/messages/count_tokens?beta=true": (messages.request(), "tokens are counted without what VTC would write"),
     "/v1/messages/batches": ({"requests": [{"params": messages.request()}]}, "of a batch are not read"),
     "/v1/responses/input_tokens": (responses.request(), "tokens are counted without what VTC would write"),
-    "/v1/responses/resp_1/cancel": (responses.request(), "a response that the server kept"),
+    "/v1/responses/resp_1/cancel": (responses.request(), "a response that the server stored"),
     "/v1/completions": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
     "/api/generate": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
     "/v1internal:streamGenerateContent?alt=sse": ({"request": gemini.request()}, "after a login at Google"),
-    "/v1beta/dynamic/x:generateContent": (gemini.request(), "is none of `models`"),
-    "/v1beta/tunedModels/x:streamGenerateContent": (gemini.request(), "ask for it by alt=sse"),
+    "/v1beta/dynamic/x:generateContent": (gemini.request(), "only `models`"),
+    "/v1beta/tunedModels/x:streamGenerateContent": (gemini.request(), "add alt=sse"),
     "/v1beta/interactions/i": ({"input": "x"}, "Interactions"),
     "/v1/projects/p/publishers/anthropic/models/c:streamRawPredict": (messages.request(), "Claude on Vertex"),
     "/model/us.anthropic.claude%3A0/invoke-with-response-stream": (messages.request(), "Bedrock"),
@@ -64,7 +64,7 @@ async def test_get_of_a_kept_response_is_marked(start: Start) -> None:
     lab = await start(Reply([b"{}"], JSON, framing="length"))
     await lab.client.get("/v1/responses/resp_1")
     flow = await lab.flow()
-    assert (flow.marked, "a response that the server kept" in flow.comment) == (":zzz:", True)
+    assert (flow.marked, "a response that the server stored" in flow.comment) == (":zzz:", True)
 
 
 @pytest.mark.parametrize(
