@@ -1,13 +1,15 @@
-"""Read JSON in which marks of structure are missing: find the one reading that is a whole call.
+"""Repair JSON with missing structure: find the only reading that is a whole call.
 
     {"path": "a.py" "content": "print("x")\n"}  ->  {"path": "a.py", "content": "print(\"x\")\n"}
 
-A search over places in the text and states of the grammar. Each step takes one token, or does without one comma, colon
-or quote. Strings, numbers and keys are only ever cut out of the text, so a repair changes structure and never a value.
-The search is done twice: first each quote ends its string, as JSON says; only if no reading comes of that, a string
-may hold quotes. Then it ends where structure follows that leads to a whole call. The tool's schema says which keys
-begin a parameter and which ones a call needs. Two readings with different values are none, and so is a search that
-takes too long.
+This is a search over positions in the text and states of the grammar. Each step consumes one token, or assumes one
+missing comma, colon or quote. Strings, numbers and keys are only ever cut out of the text, so a repair changes
+structure and never a value.
+
+The search runs twice. At first each quote ends its string, as in JSON. Only if this gives no reading, strings may
+contain quotes: a string then ends at a quote that is followed by the structure of a whole call. The tool's schema
+provides the known keys and the required ones. The search fails if two readings have different values, or if it takes
+too long.
 """
 
 from __future__ import annotations
@@ -33,16 +35,13 @@ from vtc.dialects.arguments.json_object import (
 from vtc.dialects.repair import Repair
 from vtc.json_schema import ObjectSchema, Schema
 
-# A string cut out of broken JSON: what it holds that may be structure, and how JSON writes it.
-
-
 QUOTE_OR_ESCAPE = re.compile(r"[\"'\\](?:(?<=\\).)?", re.DOTALL)
-"""Finds quotes and escapes; it begins with a set of characters, which is what `re` looks for fast."""
+"""Finds quotes and escapes. It begins with a character class, because `re` searches for one fast."""
 _NAMED = re.compile(r"""["',]\s{0,99}+([\w.$-]{1,128}+)["']?\s{0,99}+:""")
-"""Finds keys in a string that holds quotes."""
+"""Finds keys inside a string that contains quotes."""
 _PLAIN = re.compile(r"[^\"'\\\x00-\x1f]*+")
 _UNSURE = frozenset("/01234567avN\n")
-"""Escapes that Python reads, and JSON otherwise."""
+"""Escapes that mean something else in Python than in JSON."""
 _PYTHON = frozenset("xU")
 """Escapes that only Python has."""
 
@@ -51,20 +50,20 @@ _NEXT_STRING = re.compile(r"'\s*,\s*'")
 
 
 class CutString(NamedTuple):
-    """A string as it stands in the text, from its quotes on either side."""
+    """A string cut out of broken JSON, without its quotes."""
 
     start: int
     end: int
     quote: str
-    """Its quote, empty if it has none."""
+    """The quote; empty if there is none."""
     known: frozenset[str] = frozenset()
-    """Keys that end it where they follow a quote of its own."""
+    """Keys that end the string if they follow a quote inside it."""
     listed: bool = False
-    """It stands in a list, where any string may follow."""
+    """True inside a list, in which any string may follow."""
 
 
 def escape_quotes(text: str, quote: str) -> str:
-    """Return the text of a string with each quote of a kind escaped."""
+    """Escape each quote of a kind in the text of a string."""
     return QUOTE_OR_ESCAPE.sub(lambda match: f"\\{quote}" if match[0] == quote else match[0], text)
 
 
@@ -74,15 +73,15 @@ def count_quotes(text: str, quote: str) -> int:
 
 
 def has_structure(text: str, cut: CutString) -> bool | None:
-    """True if a string with quotes in it must have ended before its end, None if it may have.
+    """Return True if a string with inner quotes must have ended earlier, None if it may have.
 
-    What looks like a key is the string's own only between braces and quotes that are all in pairs.
+    Text that looks like a key is content only between balanced braces and quotes.
     """
     quotes = count_quotes(text, cut.quote) if cut.quote else 0
     if not quotes:
         return False
     if cut.quote == "'" and _NEXT_STRING.search(text):
-        return None  # as Python writes several
+        return None  # several strings, as Python writes them
     depth = lowest = place = 0
     strange = cut.listed
     for match in _NAMED.finditer(text):
@@ -100,9 +99,9 @@ def has_structure(text: str, cut: CutString) -> bool | None:
 
 
 def encode_string(text: str, quote: str, *, python: bool) -> tuple[str, list[str]] | None:
-    """Write a string as JSON, with the repairs that took; None if it could be read in two ways.
+    """Encode a string as JSON, and return the repairs; None if it is ambiguous.
 
-    `python` if the object has strings in single quotes: then escapes are Python's.
+    With `python`, the object has strings in single quotes, so escapes are Python's.
     """
     if _PLAIN.fullmatch(text):
         return f'"{text}"', []
@@ -123,11 +122,11 @@ def encode_string(text: str, quote: str, *, python: bool) -> tuple[str, list[str
 
 
 MAX_JSON_MARKS = 100_000
-"""Quotes, braces, backslashes and line breaks in a text beyond which it is not read."""
+"""Maximum number of quotes, braces, backslashes and line breaks in a text; longer ones are not searched."""
 MAX_INNER_QUOTES = 10_000
-"""Quotes in a text beyond which it is not asked which of them end a string."""
+"""Maximum number of quotes in a text for a search in which strings may contain quotes."""
 MIN_SEARCH_STEPS, MAX_SEARCH_STEPS = 48, 20_000
-"""Steps of one search; between them there is one for four characters."""
+"""Bounds of the steps of one search; between them, there is one step per four characters."""
 
 _GAP = r"(?:\s|//[^\n\"]{0,400}+\n|\#[^\n\"]{0,400}+\n|/\*(?:[^*\"]|\*(?!/)){0,400}+\*/)*+"
 _SPACE = re.compile(_GAP)
@@ -139,30 +138,30 @@ _BARE_VALUE = re.compile(  # used with match
 _LAST_QUOTE = re.compile(  # used with match
     r"""(?P<text>[^\s"'{}\[\],:\\][^"'{}\[\],:\\\n]{0,1000}+)"(?=\s{0,99}[,}])"""
 )
-"""Finds a value that has lost its first quote."""
+"""Finds a value whose first quote is missing."""
 _IDENTIFIER = re.compile(r"[\w.$-]{1,128}\Z")
 _VALUE = frozenset("\"'{[-0123456789tfnTFN")
 _NEXT = re.compile(
     rf"""{_GAP}(?P<closers>(?:[}}\]]{_GAP})*+)(?P<comma>,?){_GAP}"""
     rf"""(?:(?P<open>["']?)(?P<key>[^\s"'{{}}\[\],:=\\]{{1,128}}+)(?P<close>["']?){_GAP}(?P<colon>:?){_GAP}(?P<value>.?)|(?P<end>\Z)|)"""
 )
-"""Finds the next key after a string, with at most closers between."""
+"""Finds the next key after a string, with only closers before it."""
 
 
 class ExpectedObject(NamedTuple):
-    """The object that is expected; of a whole call also where the arguments stand, and of which tool."""
+    """The object that is expected; for a whole call, with the keys of the name and the arguments, and the tools."""
 
     schema: Schema
     names: frozenset[str] = frozenset()
     """Keys of the tool's name."""
     arguments: frozenset[str] = frozenset()
-    """Keys of its arguments."""
+    """Keys of the tool's arguments."""
     tool: Callable[[str], Schema | None] = lambda _: None
-    """Finds the schema of a tool by its name as it is written; of an empty name, what is known of all of them."""
+    """Returns the schema of a tool by its written name; for an empty name, the known parameters of all tools."""
 
 
 class Reading(NamedTuple):
-    """Strict JSON and the repairs that it took."""
+    """Strict JSON, with the repairs that were needed."""
 
     text: str
     repairs: list[str]
@@ -178,10 +177,10 @@ class _OpenContainer(NamedTuple):
     declared: Mapping[str, Schema] = {}
     required: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
-    """Keys that are declared here or around."""
+    """Keys that are declared in this object or an enclosing one."""
     keys: frozenset[str] = frozenset()
     key: str = ""
-    """The key whose value is read."""
+    """The key of the current value."""
     tool: Schema | None = None
     is_call: bool = False
 
@@ -191,7 +190,7 @@ type _WrittenChain = tuple[_WrittenChain, str | CutString] | None
 
 
 class _ParseState(NamedTuple):
-    """A place in the text, the state of the grammar, and what led to it."""
+    """A node of the search: the position in the text, the state of the grammar, and the path to it."""
 
     at: int
     state: str
@@ -199,24 +198,24 @@ class _ParseState(NamedTuple):
     written: _WrittenChain = None
     repairs: tuple[str, ...] = ()
     no_comma: bool = False
-    """A comma is missing before this, so nothing else may be."""
+    """A comma is missing before this value, so nothing else may be missing."""
     bare: bool = False
-    """The last value has no quotes, likewise."""
+    """The last value has no quotes, so nothing else may be missing."""
     doubt: bool = False
-    """It could be meant otherwise: if this is a whole reading, there is none."""
+    """The text is ambiguous here: if this path leads to a reading, the search fails."""
 
     def take_token(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _ParseState:
-        """Take a token."""
+        """Return the node after a token."""
         return self._replace(
             at=at, state=state, written=(self.written, token), repairs=self.repairs + repairs, **changes
         )
 
 
 def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = False) -> Reading | None:
-    """Read an object or an array; None if that is not sure. The last braces may be missing only if it is `closed`.
+    """Read an object or an array; None if that is ambiguous. Final braces may be missing only if it is `closed`.
 
-    If it is `listed` the text may also be the rest of a list: that comes before strings that hold quotes, which could
-    take the next object in.
+    With `listed`, the text may also be the rest of a list. This is tried before strings with inner quotes, which could
+    swallow the next object.
     """
     if sum(map(text.count, "\"'{}\\\n\r\t")) > MAX_JSON_MARKS:
         return None
@@ -234,9 +233,9 @@ def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = Fa
 
 
 def read_value(text: str, schema: Schema) -> str | None:
-    """Read an object or an array that stands alone and is broken, as strict JSON; None if that is not sure.
+    """Read a broken object or array that stands alone, as strict JSON; None if that is ambiguous.
 
-    Its last braces may be missing, or there may be too many: something else shows where it ends.
+    Final braces may be missing or surplus, because its end is known otherwise.
     """
     if not text.startswith(("{", "[")):
         return None
@@ -250,11 +249,11 @@ def read_value(text: str, schema: Schema) -> str | None:
 
 
 _NO_READING = Reading("", [])
-"""No reading, whereas None says that there are several."""
+"""No reading was found; None means that there are several."""
 
 
 class _JsonSearch:
-    """One search, depth first; `inner` if strings may hold quotes."""
+    """One search, depth first; with `inner`, strings may contain quotes."""
 
     def __init__(self, text: str, expected: ExpectedObject, *, closed: bool, inner: bool) -> None:
         self.text = text
@@ -265,7 +264,7 @@ class _JsonSearch:
 
     @cached_property
     def _quotes(self) -> dict[str, list[int]]:
-        """The places of quotes that are not escaped, by kind."""
+        """Positions of the quotes that are not escaped, by kind."""
         quotes: dict[str, list[int]] = {'"': [], "'": []}
         for token in QUOTE_OR_ESCAPE.finditer(self.text):
             if token[0] in quotes:
@@ -274,18 +273,18 @@ class _JsonSearch:
 
     @cached_property
     def _braces(self) -> tuple[list[int], list[int]]:
-        """The places of braces, and how many are open after each."""
+        """Positions of braces, and the depth after each."""
         places = [match.start() for match in re.finditer(r"[{}]", self.text)]
         return places, list(accumulate(1 if self.text[at] == "{" else -1 for at in places))
 
     def _depth(self, start: int, end: int) -> int:
-        """Count the braces that a part of the text opens, less those that it closes."""
+        """Return the number of opened minus closed braces in a part of the text."""
         places, depths = self._braces
         first, last = bisect_left(places, start), bisect_left(places, end)
         return (depths[last - 1] if last else 0) - (depths[first - 1] if first else 0)
 
     def find_reading(self) -> Reading | None:
-        """The only reading, `_NO_READING`, or None if it is not sure."""
+        """Return the only reading, `_NO_READING`, or None if the text is ambiguous."""
         first: Reading | None = None
         nodes = [_ParseState(0, "value", None)]
         while nodes:
@@ -308,8 +307,6 @@ class _JsonSearch:
                     node = node._replace(repairs=(*node.repairs, Repair.JSON_COMMENT))
                 nodes += _STATES[node.state](self, node, gap.end())
         return None if self.steps < 0 else first or _NO_READING
-
-    # The states
 
     def _value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         char = self.text[at : at + 1]
@@ -334,7 +331,7 @@ class _JsonSearch:
         yield from self._match_unquoted(node, _LAST_QUOTE, at)
 
     def _match_unquoted(self, node: _ParseState, pattern: re.Pattern[str], at: int) -> Iterator[_ParseState]:
-        """Take a text value that lacks quotes, as a pattern finds it."""
+        """Consume a text value without quotes that matches a pattern."""
         if not self.inner and self._takes_text(node.open) and (match := pattern.match(self.text, at)):
             opened = self._record_tool_name(node.open, *match.span("text"))
             token = CutString(*match.span("text"), "")
@@ -387,7 +384,7 @@ class _JsonSearch:
         closer = "}" if opened.mark == "{" else "]"
         assert node.written is not None
         after_string = isinstance(node.written[1], CutString) and not self.inner
-        if after_string and char and char in "+\"'":  # an expression that adds strings up?
+        if after_string and char and char in "+\"'":  # a string concatenation?
             yield node._replace(at=at + (char == "+"), state="value", doubt=True)
         if char == ",":
             yield node.take_token(",", at + 1, f"next {opened.mark}")
@@ -399,12 +396,12 @@ class _JsonSearch:
             if self.closed and not node.bare:
                 yield from self._close_container(node, at, Repair.JSON_CUT)
         elif char in _VALUE and not node.bare:
-            # In a list, a quote and a value directly after it may as well be a string's.
+            # In a list, a quote directly before a value may also be part of a string.
             doubt = node.doubt or (opened.mark == "[" and at == node.at)
             yield node.take_token(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
 
     def _fix_brace_count(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
-        """Pass over a brace too many in the outermost list, or add one that is missing before the end of a list."""
+        """Skip a surplus brace in the outermost list, or insert a missing one before the end of a list."""
         opened = node.open
         assert opened is not None
         if opened.mark == "[" and opened.around is None:
@@ -413,7 +410,7 @@ class _JsonSearch:
             yield node.take_token("}", at, "after", Repair.JSON_CUT, open=opened.around, no_comma=False, bare=False)
 
     def _close_container(self, node: _ParseState, at: int, *repairs: str) -> Iterator[_ParseState]:
-        """Close the innermost object or array, if nothing is missing in it."""
+        """Close the innermost object or array, unless a required key is missing."""
         opened = node.open
         assert opened is not None
         if opened.mark == "[" or opened.keys >= opened.required:
@@ -422,8 +419,6 @@ class _JsonSearch:
             if Repair.JSON_TRAILING_COMMA in repairs and node.written:
                 node = node._replace(written=node.written[0])
             yield node.take_token(closer, end, "after", *repairs, open=opened.around, no_comma=False, bare=False)
-
-    # What the schema says
 
     def _open_container(self, mark: str, around: _OpenContainer | None) -> _OpenContainer:
         if around is None:
@@ -449,7 +444,7 @@ class _JsonSearch:
         return _OpenContainer(mark, needed, around, depth, declared, required, known, is_call=is_call)
 
     def _record_tool_name(self, opened: _OpenContainer | None, start: int, end: int) -> _OpenContainer | None:
-        """Note the tool's name."""
+        """Record the tool of the call if this string is its name."""
         if opened is None or not (opened.is_call and opened.key in self.expected.names):
             return opened
         return opened._replace(tool=self.expected.tool(self.text[start:end]))
@@ -460,15 +455,13 @@ class _JsonSearch:
         entry = opened.declared.get(opened.key)
         return entry is not None and json_schema.is_text(entry, opened.schema, or_null=True)
 
-    # Strings
-
     def _next_quote(self, at: int, quote: str) -> int:
         places = self._quotes[quote]
         index = bisect_left(places, at)
         return places[index] if index < len(places) else -1
 
     def _find_ends(self, opened: _OpenContainer | None, start: int, quote: str) -> Iterator[int]:
-        """The places at which a string may end."""
+        """Find the positions at which a string may end."""
         places = self._quotes[quote]
         first = bisect_left(places, start)
         if not self.inner:
@@ -491,23 +484,24 @@ class _JsonSearch:
                     yield end
                     return
                 if depth > 0 and count % 2 and not known:
-                    continue  # a key within braces and quotes of the string's own
+                    continue  # a key between balanced braces and quotes inside the string
             yield end
             if match["comma"] and char and count % 2 == 0 and depth <= 0 and not match["closers"]:
                 following = _SPACE.match(self.text, match.end("comma"))
                 if following and self.text.startswith(quote, following.end()):
-                    return  # where a quote would open what the string quotes, it ends
+                    return  # it must end here: the next quote would open a string
 
     def _is_key(self, match: re.Match[str]) -> bool:
-        """True if a key follows, and at most one of its marks is missing."""
+        """Return True if a key follows with at most one mark missing."""
         missing = (not (match["comma"] or match["closers"])) + (not (match["open"] and match["close"]))
         missing += not match["colon"]
         return missing <= 1 and (match["value"] in _VALUE or bool(match["colon"]))
 
-    # What comes of it
-
     def _render_reading(self, node: _ParseState) -> Reading | None:
-        """Write a reading as strict JSON; `_NO_READING` if a string of it ends elsewhere, None if that is not sure."""
+        """Render a reading as strict JSON.
+
+        Return `_NO_READING` if one of its strings must have ended elsewhere, None if that is uncertain.
+        """
         tokens: list[str | CutString] = []
         written = node.written
         while written:
@@ -516,12 +510,12 @@ class _JsonSearch:
         spans = [token for token in tokens if isinstance(token, CutString)]
         python = any(span.quote == "'" for span in spans)
         if python and Repair.JSON_COMMENT in node.repairs:
-            return None  # a quote may stand in the comment
+            return None  # the quote may be in the comment
         repairs = dict.fromkeys((*node.repairs, *([Repair.PYTHON_LITERAL] if python else [])))
         if self.inner:
             last = spans[0]
             if Repair.JSON_CUT in repairs and count_quotes(self.text[last.start : last.end], last.quote):
-                return None  # is the last quote the string's own?
+                return None  # the last quote may be part of the string
             swallowed = [has_structure(self.text[span.start : span.end], span) for span in spans]
             if None in swallowed or True in swallowed:
                 return _NO_READING if True in swallowed else None

@@ -1,8 +1,9 @@
-"""Read the arguments of a Python call in which quotes in a string are not escaped, or a comma is missing.
+"""Read the arguments of a Python call with unescaped quotes in a string, or with a missing comma.
 
     bash(command="python -c 'print("hi")'", timeout=5)
 
-A string ends only where structure follows: another argument, or the end of the call. Of two readings none is taken.
+A string ends only at a quote before structure: another argument, or the end of the call. If there are two readings,
+none is used.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BARE = re.compile(  # used with match
 
 
 class KwargsState(NamedTuple):
-    """The state of the search: what was read so far."""
+    """The arguments read so far."""
 
     values: tuple[tuple[str, str], ...] = ()
     """Keys, each with its value as JSON."""
@@ -36,21 +37,21 @@ class KwargsState(NamedTuple):
 
 
 def read(text: str) -> KwargsState | None:
-    """Read the arguments between the brackets of a call; None if they can be read in no way, or in two."""
+    """Read the arguments between the parentheses of a call; None unless there is exactly one reading."""
     search = _KwargsSearch(text)
     readings = list(islice(search.find_readings(0, KwargsState()), 2))
     return readings[0] if len(readings) == 1 and search.steps >= 0 and readings[0].repairs else None
 
 
 class _KwargsSearch:
-    """A search for all the ways to read some arguments."""
+    """A search for all readings of some arguments."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.steps = MAX_KWARGS_STEPS
 
     def find_readings(self, at: int, before: KwargsState) -> Iterator[KwargsState]:
-        """Read the arguments from `at` on in every way, after those `before`."""
+        """Find all readings of the arguments from `at` on, after those in `before`."""
         self.steps -= 1
         key = _KEY.match(self.text, at)
         if self.steps < 0 or key is None or key[1] in dict(before.values):
@@ -67,7 +68,7 @@ class _KwargsSearch:
                 yield from self.find_readings(following.end(), more)
 
     def _find_values(self, at: int) -> Iterator[tuple[str, int, frozenset[Repair]]]:
-        """Find the values that may stand here, as JSON, where each ends, and the repairs that took."""
+        """Find the possible values at a position: each as JSON, with its end and the repairs."""
         quote = self.text[at : at + 1]
         if quote not in ("'", '"'):
             bare = _BARE.match(self.text, at)
@@ -91,4 +92,4 @@ class _KwargsSearch:
                 repairs = frozenset({Repair.JSON_INNER_QUOTES} if held else {})
                 yield value, end + 1, repairs
                 if held and re.search(rf"{quote}\s*[,+]|\w\s*=\s*{quote}", inner):
-                    yield value, end + 1, repairs  # it may have ended there: a second reading
+                    yield value, end + 1, repairs  # it may have ended earlier: yield a second reading

@@ -1,4 +1,4 @@
-"""A call in one JSON object: `{"name": …, "arguments": {…}}` and the spellings of it that models use."""
+"""A call in one JSON object: `{"name": …, "arguments": {…}}`, with the spellings that models use."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from vtc.events import Tool
 
 
 class NotACall(ValueError):
-    """The JSON is no call; the message says why."""
+    """The JSON is not a call; the message gives the reason."""
 
 
 class EnvelopeContent(NamedTuple):
-    """What a call says."""
+    """The content of a call."""
 
     name: str
     text: str
     """The arguments as they are written."""
     arguments: Mapping[str, Any]
     tool: Tool | None
-    """The offered tool that is meant."""
+    """The offered tool that the name refers to."""
     id: str | None = None
     repairs: tuple[str, ...] = ()
 
@@ -43,18 +43,18 @@ class EnvelopeContent(NamedTuple):
 DECLARATION = "it declares a tool, as the list of tools does"
 _ABOUT_THE_CALL = ("id", "type", "index", *WRAPPER_KEYS)
 _NAMES = ("tool", "tool_name", "function", "function_name", "func", "action", "method", "call")
-"""Keys that models write for that of the name."""
+"""Keys that models write for the name."""
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
-"""What `type` says of a call, as JSON."""
+"""Values of `type` in a call, as JSON."""
 
 MAX_CANDIDATE_TOOLS = 64
-"""Tools whose parameters are known where the name of the one that is meant is not."""
+"""Maximum number of tools whose parameters are combined if the name is not known yet."""
 
 
 def describe_expected_call(
     keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]
 ) -> ExpectedObject:
-    """Describe a call for the search of broken JSON. `offered` finds the tool that a written name means."""
+    """Describe a call for the search of broken JSON. `offered` finds the tool for a written name."""
     arguments = frozenset((*keys.arguments, *ARGUMENT_KEYS)) - {*keys.name}
     entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
     entries |= {key: {"type": "string"} for key in keys.name}
@@ -70,7 +70,7 @@ def describe_expected_call(
 
 
 def extract_call_list(text: str) -> str | None:
-    """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
+    """Return the list in an object that contains only a list of calls, as JSON text; None for any other."""
     if not any(key in text for key in CALL_LIST_KEYS):
         return None
     fields = split_members(text)
@@ -79,7 +79,7 @@ def extract_call_list(text: str) -> str | None:
 
 
 def read_arguments(name: str, text: str, tool: Tool | None) -> EnvelopeContent:
-    """Read a call whose JSON is the arguments, or a string that holds them. Raises `NotACall`."""
+    """Read a call whose JSON is the arguments, or a string that encodes them. Raises `NotACall`."""
     if text.startswith('"'):
         text = _decode_nested_arguments(load_unique_keys(text))
         return EnvelopeContent(name, text, _parse_object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
@@ -89,9 +89,10 @@ def read_arguments(name: str, text: str, tool: Tool | None) -> EnvelopeContent:
 def read_parameters(
     name: str, parameters: Mapping[str, Any], tool: Tool | None, declared: Collection[str]
 ) -> EnvelopeContent:
-    """Read a call whose parameters stand between tags.
+    """Read a call whose parameters are written between tags.
 
-    If the only one is not `declared` and holds arguments that are, as an object or as JSON text, these are meant.
+    If there is only one, which is not `declared`, and it holds declared arguments as an object or as JSON text, they
+    are used instead.
     """
     repairs: tuple[str, ...] = ()
     ((key, value), *more) = parameters.items() or [("", None)]
@@ -110,15 +111,15 @@ def read(
     needs_arguments: bool,
     offered: Callable[[str], Tool | None] = lambda _: None,
 ) -> EnvelopeContent:
-    """Read a call. Raises `NotACall`.
+    """Read a call from an object. Raises `NotACall`.
 
-    With `needs_arguments`, an object without an arguments key is an answer and no call. `offered` finds the
-    tool that a written name means: none of its parameters may be dropped, under whatever key it stands.
+    With `needs_arguments`, an object without the key of the arguments is an answer and not a call. `offered` finds the
+    tool for a written name, because its parameters must never be dropped, whatever their keys are.
     """
     call, fields = _parse_object(text), split_members(text)
     around = [key for key in WRAPPER_KEYS if isinstance(call.get(key), dict)]
     if around and not any(key in call for key in keys.name if key not in WRAPPER_KEYS):
-        # The API's own form, {"type": "function", "function": {…}}.
+        # The form of the chat API, {"type": "function", "function": {…}}.
         inner = fields[around[0]]
         call, fields = {**call, **_parse_object(inner)}, {**fields, **split_members(inner)}
     repairs: tuple[str, ...] = ()
@@ -138,7 +139,7 @@ def read(
     if "description" in call:
         raise NotACall(DECLARATION)
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
-    if not key:  # what tells of the call elsewhere may be an argument here
+    if not key:  # a key that usually describes the call may be an argument here
         about -= {key for key in parameters if key not in (named, *WRAPPER_KEYS) and fields.get(key) not in _KINDS}
     rest = {key: value for key, value in fields.items() if key not in about}
     if not key:
@@ -168,11 +169,11 @@ def read(
 def _find_name(
     call: dict[str, Any], fields: dict[str, str], keys: Envelope, offered: Callable[[str], object]
 ) -> tuple[dict[str, Any], dict[str, str], str]:
-    """Find the name of a call under another key: the one value that is a tool's name, or the only key.
+    """Find the name of a call under another key: the only value that is a tool's name, or the only key.
 
-    A key that is none of the usual ones holds it only beside arguments: else the object may be the arguments of a call
-    without a name, `{"status": "now"}`. Return the call with the key that holds it; that is empty if there is none, or
-    several could be meant.
+    An unusual key counts only if there are arguments, because the object could also be the arguments of a call without
+    a name: `{"status": "now"}`. Return the call with the key of its name, which is empty if there is none or if it is
+    ambiguous.
     """
     naming = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
     has_arguments = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *ARGUMENT_KEYS))
@@ -185,7 +186,7 @@ def _find_name(
 
 
 def _find_arguments(fields: dict[str, str], declared: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """Find the arguments of a call that has none of the dialect's keys for them."""
+    """Find the arguments of a call without the dialect's keys for them."""
     if not fields:
         return "{}", ()
     ((key, value), *more) = fields.items()
@@ -199,7 +200,7 @@ def _find_arguments(fields: dict[str, str], declared: Collection[str]) -> tuple[
 
 
 def _parse_object(text: str, otherwise: str = "the JSON is no object") -> dict[str, Any]:
-    """Read an object in which no key is given twice. Raises `NotACall`."""
+    """Parse an object without duplicate keys. Raises `NotACall`."""
     try:
         value = load_unique_keys(text)
     except DuplicateKeyError as error:
@@ -210,7 +211,7 @@ def _parse_object(text: str, otherwise: str = "the JSON is no object") -> dict[s
 
 
 def _decode_nested_arguments(text: str) -> str:
-    """Read arguments that were encoded twice. Raises `NotACall`."""
+    """Parse arguments that were encoded twice. Raises `NotACall`."""
     inner = text.strip() or "{}"
     body = JsonBody(lenient=False)
     end = body.feed(inner, 0, final=True)
@@ -220,5 +221,5 @@ def _decode_nested_arguments(text: str) -> str:
 
 
 def _has_schema(*objects: Mapping[str, Any]) -> bool:
-    """True if one of them is a JSON schema."""
+    """Return True if one of the objects is a JSON Schema."""
     return any(schema.get("type") == "object" and isinstance(schema.get("properties"), dict) for schema in objects)

@@ -1,8 +1,9 @@
-"""Arguments as Gemma 4 writes them: `{city:<|"|>Paris<|"|>,days:2,opts:{a:[1,<|"|>x<|"|>]}}`.
+"""Arguments in the format of Gemma 4: `{city:<|"|>Paris<|"|>,days:2,opts:{a:[1,<|"|>x<|"|>]}}`.
 
-JSON but for two things: keys stand bare, and strings between tokens of their own, raw, since nothing can be escaped in
-them. FunctionGemma's token is `<escape>`. Each token is handed on as JSON to a `JsonBody`, which knows the rest of the
-grammar. Strings in double quotes are JSON's, as fine-tuned models write them; so is a string that holds the token.
+This is JSON with two differences: keys have no quotes, and strings are raw between special tokens, without any escapes.
+FunctionGemma's token is `<escape>`. Each token is converted to JSON and fed to a `JsonBody`, which checks the rest of
+the grammar. Strings in double quotes are JSON: fine-tuned models write them, and they are needed for strings that
+contain the token.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
 @cache
 def _compile_outside(quote: str) -> re.Pattern[str]:
-    """Find the next token outside of strings, which stand between `quote`."""
+    """Compile an expression for the next token outside strings, which are delimited by `quote`."""
     bare = r"""[^\s{}\[\]:,<"]{1,400}+"""
     return re.compile(
         rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{_prefixes_of(quote)}\Z)"""
@@ -39,25 +40,25 @@ def _compile_outside(quote: str) -> re.Pattern[str]:
 
 @cache
 def _compile_inside(quote: str) -> re.Pattern[str]:
-    """Find the next piece of a string between `quote`."""
+    """Compile an expression for the next piece of a string that is delimited by `quote`."""
     return re.compile(
         rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{_prefixes_of(quote)}\Z)|(?P<other><)"
     )
 
 
 def _prefixes_of(quote: str) -> str:
-    """Write the expression for what a text may end in that more could make a quote of."""
+    """Return an expression for the proper prefixes of a quote."""
     return f"(?:{'|'.join(re.escape(quote[:end]) for end in range(len(quote)))})"
 
 
 class GemmaBody:
-    """One object in Gemma's writing, fed in pieces; the counterpart of `JsonBody`. Strings stand between `quote`."""
+    """One object in Gemma's format, fed in pieces; the counterpart of `JsonBody`. `quote` delimits strings."""
 
     def __init__(self, quote: str = STRING_TOKEN, *, lenient: bool = True) -> None:
         self.quote = quote
         self._outside, self._in_quotes = _compile_outside(quote), _compile_inside(quote)
         self._json = JsonBody(lenient=lenient)
-        self._inside: re.Pattern[str] | None = None  # what a string goes on with
+        self._inside: re.Pattern[str] | None = None  # pattern for the rest of the open string
         self._error = ""
 
     @property
@@ -74,23 +75,23 @@ class GemmaBody:
 
     @property
     def in_string(self) -> bool:
-        """True if reading stopped inside of a string."""
+        """True if the text so far ends inside a string."""
         return self._inside is not None
 
     def text(self) -> str:
-        """The object as strict JSON (once `done`)."""
+        """Return the object as strict JSON (once `done`)."""
         return self._json.text()
 
     def discard(self) -> None:
-        """Forget the text so far: only the end is wanted."""
+        """Discard the text so far, because only the end is needed."""
         self._json.discard()
 
     def close(self) -> bool:
-        """Close what is open, if the text was cut off in or after a value."""
+        """Close everything that is open, if the text was cut off in or after a value."""
         return self._json.close()
 
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
-        """Read `text` from `at` on; returns where reading stopped, as `JsonBody.feed` does."""
+        """Parse `text` from `at` on; return the end of the parsed part, as `JsonBody.feed` does."""
         while not self.done and not self.error and at < len(text):
             match = (self._inside or self._outside).match(text, at)
             assert match is not None
@@ -106,7 +107,7 @@ class GemmaBody:
         return at
 
     def _feed_string(self, kind: str, piece: str) -> None:
-        """Part of a string between Gemma's quotes."""
+        """Feed a piece of a string between Gemma's quotes."""
         if kind == "close":
             self._inside = None
             self._forward('"')
@@ -135,9 +136,9 @@ class GemmaBody:
 
 
 def close_last_string(text: str, quote: str = STRING_TOKEN) -> str:
-    """Close the last string if only the object's own brace follows it; else return the text unchanged.
+    """Close the last string if only the brace of the object follows; otherwise return the text unchanged.
 
-    What looks like another key in it may be one.
+    This is refused if text in the string looks like another key.
     """
     before, token, last = text.rpartition(quote)
     value = last.removesuffix("}")
@@ -148,7 +149,7 @@ def close_last_string(text: str, quote: str = STRING_TOKEN) -> str:
 
 
 def write(value: Any, quote: str = STRING_TOKEN) -> str:
-    """A JSON value in Gemma's writing; in plain JSON where a string holds the token that would end it."""
+    """Render a JSON value in Gemma's format, or as plain JSON if a string contains the delimiter."""
     if quote in json.dumps(value, ensure_ascii=False).replace('\\"', '"'):
         return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
     match value:

@@ -1,9 +1,8 @@
-"""A JSON value read from a stream: finds its own end and re-emits it as strict JSON.
+"""A JSON value in a stream: finds its own end and is emitted again as strict JSON.
 
-No marker is searched for: `</tool_call>` inside a string is content, since only the JSON grammar says where a
-value ends. The grammar is the table `JSON_GRAMMAR`; a missing entry is an error. Faults that leave
-no doubt about what was meant (a raw newline in a string, a trailing comma, a Python literal) are mended on the way
-and named in `repairs`.
+No marker is searched for: `</tool_call>` inside a string is content, because only the JSON grammar defines the end of a
+value. The grammar is the table `JSON_GRAMMAR`; a missing entry is an error. Unambiguous faults (a raw newline in a
+string, a trailing comma, a Python literal) are repaired and recorded in `repairs`.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import msgspec
 from vtc.dialects.repair import Repair
 
 MAX_JSON_DEPTH = 256
-"""Nesting beyond this is an error, so that hostile text costs no stack anywhere later."""
+"""Maximum nesting, so that hostile text cannot overflow a stack later."""
 
-# What may come next -> token -> what may come then. `end` closes an object or an array; `done` is
-# replaced by what the enclosing container expects.
+# State -> token -> next state. `end` closes an object or an array; `done` is replaced by the state of the enclosing
+# container.
 JSON_GRAMMAR: dict[str, dict[str, str]] = {
     "value": {'"': "done", "word": "done", "{": "first key", "[": "first item"},
     "first item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
@@ -34,7 +33,7 @@ JSON_GRAMMAR: dict[str, dict[str, str]] = {
     "second brace": {"}": "end"},
 }
 DOUBLED = "{{"
-"""Opens an object whose braces stand there twice, as in the template of a prompt."""
+"""Opener of an object with doubled braces, as in a prompt template."""
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
@@ -45,31 +44,31 @@ _AFTER_RUN = (
 )
 _IN_STRING = re.compile(r"""(?P<run>(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++)""" + _AFTER_RUN)
 _IN_PATH = re.compile(r"""(?P<run>[^"\\\x00-\x1f]+)""" + _AFTER_RUN)
-"""There each escape is looked at, as it may be a part of the path."""
+"""Inside a path, each escape is matched alone, because it may be part of the path."""
 MAX_PATH_LENGTH = 260
-"""Characters of a path on Windows."""
+"""Maximum length of a Windows path, in characters."""
 _PATH = re.compile(  # for at most 260 characters
     r"(?:^|[\s'=(,;])[A-Za-z]:((?:\\(?:u....|.)|[^\s\\'])*)\Z"
 )
 _ESCAPE = re.compile(r"(?<!\\)\\([nrtbf])")
 _WHITE = re.compile(r"\s")
 dump_json = json.JSONEncoder(ensure_ascii=False).encode
-"""JSON text of a value, characters as they are."""
+"""Encode a value as JSON text, without escaping non-ASCII characters."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def escape_surrogates(text: str) -> str:
-    """JSON text in which the halves of a surrogate pair are escapes.
+    """Escape the halves of surrogate pairs in JSON text.
 
-    They may come from two frames of the stream; as escapes they are one character again.
+    They may arrive in two frames of the stream; as escapes they form one character again.
     """
     return text if text.isascii() else _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def split_items(text: str) -> list[str]:
-    """The items of a strict JSON array, each as it is written; raises ValueError if it is none."""
+    """Return the items of a strict JSON array as JSON text, unchanged. Raises ValueError for anything else."""
     try:
         return [bytes(item).decode() for item in _array.decode(text)]
     except (msgspec.DecodeError, UnicodeError):
@@ -77,7 +76,7 @@ def split_items(text: str) -> list[str]:
 
 
 def split_members(text: str) -> dict[str, str]:
-    """The members of a strict JSON object, each value as it is written; raises ValueError if it is none."""
+    """Return the members of a strict JSON object as JSON text, unchanged. Raises ValueError for anything else."""
     try:
         return {key: bytes(value).decode() for key, value in _object.decode(text).items()}
     except (msgspec.DecodeError, UnicodeError):
@@ -85,11 +84,11 @@ def split_members(text: str) -> dict[str, str]:
 
 
 def load_json(text: str) -> Any:
-    """The value of JSON, as `json.loads` reads it; raises ValueError and RecursionError."""
+    """Parse JSON like `json.loads`, but faster. Raises ValueError and RecursionError."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
-        return json.loads(text)  # it takes half of a surrogate pair, and numbers that are none
+        return json.loads(text)  # accepts half of a surrogate pair, and NaN
 
 
 class DuplicateKeyError(ValueError):
@@ -97,17 +96,17 @@ class DuplicateKeyError(ValueError):
 
 
 def load_unique_keys(text: str) -> Any:
-    """Read strict JSON. Raises `DuplicateKeyError`."""
+    """Parse strict JSON. Raises `DuplicateKeyError`."""
     return json.loads(text, object_pairs_hook=reject_duplicate_keys)
 
 
 def render_members(members: Mapping[str, str]) -> str:
-    """Write an object whose values are JSON text."""
+    """Render an object whose values are JSON text."""
     return f"{{{', '.join(f'{dump_json(key)}: {value}' for key, value in members.items())}}}"
 
 
 def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its members, for `json.loads`. Raises `DuplicateKeyError`."""
+    """Build an object from its members, as a hook for `json.loads`. Raises `DuplicateKeyError`."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         for key, value in pairs:
@@ -134,20 +133,20 @@ class JsonBody:
         self._expect = "value"
         self._containers: list[str] = []
         self.in_string = False
-        """True if reading stopped inside of a string."""
+        """True if the text so far ends inside a string."""
         self._out: list[str] = []
-        self._string_start = 0  # of these, where the string begins
-        self._taken = 0  # of these, how many were taken
+        self._string_start = 0  # index in `_out` of the start of the string
+        self._taken = 0  # number of pieces of `_out` that were taken
         self._in_path = False
 
     def text(self) -> str:
-        """The value as strict JSON (once `done`)."""
+        """Return the value as strict JSON (once `done`)."""
         return escape_surrogates("".join(self._out))
 
     def take(self) -> list[str]:
-        """Return the tokens of strict JSON since the last time, but for what more text may still change.
+        """Return the tokens of strict JSON since the last call, except those that more text may still change.
 
-        A string is its quotes, and pieces between them.
+        A string consists of its quotes, and pieces between them.
         """
         new = self._out[self._taken :]
         if self.in_string and any("\\" in piece for piece in new) and self._find_path()[1]:
@@ -156,14 +155,14 @@ class JsonBody:
         return new
 
     def discard(self) -> None:
-        """Forget the text so far: only the end of the value is wanted."""
+        """Discard the text so far, because only the end of the value is needed."""
         self._out.clear()
         self._taken = 0
 
     def close(self) -> bool:
-        """Close what is open, if the text was cut off in or behind a value; False if it was cut elsewhere.
+        """Close everything that is open, if the text was cut off in or after a value; otherwise return False.
 
-        In a string of which nothing was written yet it was cut before the value.
+        In a string without content, the text was cut off before the value.
         """
         if self.in_string and self._expect.startswith("comma") and self._out[-1] != '"':
             self.in_string = False
@@ -176,10 +175,10 @@ class JsonBody:
         return True
 
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
-        """Read `text` from `at` on; returns where reading stopped.
+        """Parse `text` from `at` on; return the end of the parsed part.
 
-        That is behind the value when `done`, at the fault when `error` is set, and otherwise before what cannot be
-        told yet (half an escape, a number that may go on); feed it again with more text after it.
+        This is after the value if `done`, at the fault if `error` is set, and otherwise before an incomplete token
+        (half an escape, a number that may continue); feed that again with more text after it.
         """
         while not self.done and not self.error and at < len(text):
             here = at
@@ -189,7 +188,7 @@ class JsonBody:
         return at
 
     def write(self, escaped: str) -> None:
-        """Go on with the string that is open."""
+        """Append to the open string."""
         self._append(escaped)
 
     def _feed_string(self, text: str, at: int) -> int:
@@ -202,10 +201,10 @@ class JsonBody:
             self.in_string = False
             self.done = self._expect == "done"
         elif kind == "bad":
-            # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
+            # `\'` is an escape in Python and JavaScript; any other backslash was not escaped.
             if text.startswith("'", at + 1):
                 return at + 2 if self._repair(Repair.JSON_BAD_ESCAPE, "'") else at
-            self._in_path = self._in_path or self._is_in_path()
+            self._in_path = self._in_path or self._escape_path()
             return at + 1 if self._repair(Repair.JSON_BAD_ESCAPE, "\\\\") else at
         elif kind == "escape" and self._in_path and piece[1] not in '\\"/':
             piece = "\\" + piece
@@ -219,10 +218,10 @@ class JsonBody:
         self._in_path = self._in_path and not _WHITE.search(text)
         self._out.append(text)
 
-    def _is_in_path(self) -> bool:
-        """Tell whether the last word of the string is a Windows path, whose backslashes are then none of JSON's.
+    def _escape_path(self) -> bool:
+        """Double the backslashes of a Windows path at the end of the string; return False if there is none.
 
-        One bad escape shows that the model does not escape: `C:\\new\\Users` has no line break in it.
+        One bad escape shows that the model does not escape: `C:\\new\\Users` contains no line break.
         """
         start, path = self._find_path()
         if path:
@@ -233,7 +232,7 @@ class JsonBody:
         return path is not None
 
     def _find_path(self) -> tuple[int, re.Match[str] | None]:
-        """Find a Windows path at the end of the string, in the pieces from the returned one on."""
+        """Find a Windows path at the end of the string; also return the index of the first piece searched."""
         start = max(self._string_start, len(self._out) - MAX_PATH_LENGTH)
         text = "".join(self._out[start:])
         return start, _PATH.search(text, max(0, len(text) - MAX_PATH_LENGTH))
@@ -258,7 +257,7 @@ class JsonBody:
                 return match.end()
             state = None
         if state is None or not piece:
-            shown = "a word" if kind == "word" else repr(piece)  # which may be a value
+            shown = "a word" if kind == "word" else repr(piece)  # a word may be a value, so it is not shown
             self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":

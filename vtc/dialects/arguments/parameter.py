@@ -1,8 +1,8 @@
-"""The value of one parameter between tags, from the text that stands there.
+"""The value of one parameter between tags, parsed from its text.
 
-The schema decides which type it has. The markup of some dialects says whether it is a string (`string="true"`), and
-that decides what the schema leaves open. Text that fits no type is looked at once more where the schema allows no text:
-the value may stand in a CDATA section, or be escaped.
+The schema determines the type. The markup of some dialects declares whether the value is a string (`string="true"`),
+which decides if the schema does not. If the text fits no type and the schema allows no text, two more forms are tried:
+a CDATA section, and escaped text.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from vtc.dialects.repair import Repair
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
 
-# The line breaks that only set a value off from its tags.
-
-
 _INDENTS = re.compile(r"\n[ \t]+\Z")
 _TWO_BREAKS = re.compile(r"\n\r?\n\Z")
 
 
 def strip_frame(text: str, frame: str, param: str) -> str:
-    """Return a value without the newlines that only set it off from its tags: at most one on either side.
+    """Remove the newlines that only separate a value from its tags: at most one on either side.
 
-    After one before it, blanks after the last one indent the closing tag: values keep theirs before that newline.
+    If there is one before the value, blanks after the last newline indent the closing tag; blanks before that newline
+    belong to the value.
     """
     before, _, after = param.partition("{value}")
     starts_line = text.startswith(("\n", "\r\n"))
@@ -49,11 +47,11 @@ def strip_frame(text: str, frame: str, param: str) -> str:
 
 
 def read_unclosed_value(text: str, frame: str, param: str, more: str = "") -> str | None:
-    """Return a value whose closing tag is missing, up to the tag that follows; its frame is still to be taken off.
+    """Return a value without a closing tag, up to the next tag; its frame is not removed yet.
 
-    If the dialect writes that tag on a line of its own, one newline is no part of the value: `more` is the white
-    space that it writes after the parameter. None if the end of the value is in doubt: the tag that follows may be
-    indented, or two newlines may be the dialect's, one before the closing tag and one after it.
+    If the dialect writes the next tag on a separate line, one newline is not part of the value; `more` is the white
+    space that the dialect writes after a parameter. Return None if the end of the value is ambiguous: the next tag may
+    be indented, or both newlines may be the dialect's, before and after the closing tag.
     """
     after = param.partition("{value}")[2]
     own_line = after.startswith("\n") or (frame == "multiline" and text.startswith(("\n", "\r\n")))
@@ -63,7 +61,7 @@ def read_unclosed_value(text: str, frame: str, param: str, more: str = "") -> st
     if _INDENTS.search(text) or (own_line and follows and _TWO_BREAKS.search(text)):
         return None
     if own_line:
-        return text  # that newline is the frame's
+        return text  # that newline belongs to the frame
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 
@@ -74,7 +72,7 @@ _ATTRIBUTE = re.compile(
 )
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)  # used with match
 _CDATA_GOES_ON = "]]]]><![CDATA[>"
-"""How `]]>` is written in a CDATA section."""
+"""Escape of `]]>` in a CDATA section."""
 
 
 def read(
@@ -87,10 +85,10 @@ def read(
     mark: str = "",
     lenient: bool = True,
 ) -> tuple[Any, str]:
-    """Return the value that `text` stands for, and the repair that it took; that is empty if it took none.
+    """Return the value of `text`, and the repair that was needed, empty if none.
 
-    `declared` is the schema of the parameter `key`, None if the tool has no such parameter. `is_string` says what the
-    markup says of the value, None if it says nothing.
+    `declared` is the schema of the parameter `key`, None if the tool has no such parameter. `is_string` is the type
+    that the markup declares, None if it declares none.
     """
     value, fits = _parse_value(text, declared, root, is_string, mark)
     if declared is None or json_schema.accepts_text(declared, root):
@@ -124,12 +122,12 @@ def _parse_value(
     if json_schema.accepts_all(schema, root):
         return value, is_value
     if isinstance(value, str) and text.lstrip().startswith('"'):
-        return value, True  # a string of JSON
+        return value, True  # a JSON string
     return values.read(text, schema, root, mark=mark)
 
 
 def _list_readings(text: str) -> Iterator[tuple[Repair, str]]:
-    """Find the texts that may be meant where the schema allows none."""
+    """List alternative readings of text for a schema that allows no text."""
     if (inner := unwrap_cdata(text)) is not None:
         yield Repair.CDATA, inner
     bare = text.strip()
@@ -140,19 +138,20 @@ def _list_readings(text: str) -> Iterator[tuple[Repair, str]]:
 
 
 def unwrap_cdata(text: str) -> str | None:
-    """Return the text in a CDATA section; None if the text is no section."""
+    """Return the content of a CDATA section; None for any other text."""
     match = _CDATA.fullmatch(text)
     return match[1].replace(_CDATA_GOES_ON, "]]>") if match else None
 
 
 def read_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
-    """Return the parameters in the rest of an opening tag; None if it is not whole yet, or they do not fit the tool."""
+    """Return the parameters in the rest of an opening tag; None if it is incomplete, or does not fit the tool."""
     attributes = list(_ATTRIBUTE.finditer(tag))
     keys = {attribute[1] for attribute in attributes}
     rest = _ATTRIBUTE.sub("", tag).strip()
     declared = takes.properties
     fits = keys <= declared.keys() and not takes.list_missing(keys)
-    fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)  # where would that value end?
+    # A quote inside a value would make its end ambiguous.
+    fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)
     fits = fits and all(attribute["unclosed"] is None for attribute in attributes)
     if rest not in (">", "/>") or len(keys) < len(attributes) or not fits:
         return None
@@ -160,32 +159,29 @@ def read_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
 
 
 def unescape_json_text(text: str) -> str | None:
-    r"""Return the string that the inside of a JSON string means (`[\"a\"]`); None if it is no such inside."""
+    r"""Unescape the inside of a JSON string (`[\"a\"]`); None if the text is not one."""
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
         return None
 
 
-# Fit the arguments of an object to a tool's schema, where there is but one way to.
-
-
 _NAME = re.compile(r"[\w.:-]+")
 _TEXT = {"type": "string"}
-"""What is known of a parameter that is not declared: any value may stay."""
+"""The schema that is assumed for an undeclared parameter: any value is retained."""
 
 
 def is_complete(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    """True if a tool declares all of these arguments, and they are all that it requires."""
+    """Return True if the tool declares all of these arguments, and requires no others."""
     return arguments.keys() <= tool.schema.properties.keys() and not tool.schema.list_missing(arguments)
 
 
 def fit_object(
     text: str, arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True
 ) -> tuple[str, list[str]]:
-    """Fit the arguments of an object, which is JSON text as well, to a tool's schema; return the text and the repairs.
+    """Fit the arguments of an object to a tool's schema, if there is only one way; return JSON text and the repairs.
 
-    What fits stays as it is written.
+    `text` is the JSON text of the `arguments`; members that fit stay as they are written.
     """
     declared = takes.properties
     notes: list[str] = []
@@ -204,7 +200,7 @@ def fit_object(
 def fit_arguments(
     arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
+    """Return the arguments and their repairs: names with markup, and text although the schema allows none."""
     declared, schema = takes.properties, takes.root
     fitted: dict[str, Any] = {}
     notes: list[str] = []
@@ -226,7 +222,7 @@ def fit_arguments(
 def _rename_only_argument(
     text: str, arguments: Mapping[str, Any], takes: ObjectSchema
 ) -> tuple[str, Mapping[str, Any], list[str]]:
-    """Give a single argument that is not declared the name of the tool's only parameter, if that is text; else keep it.
+    """Rename a single undeclared argument to the tool's only parameter if that is text; otherwise keep it.
 
     Return the JSON text, the arguments and the repairs.
     """
@@ -241,13 +237,13 @@ def _rename_only_argument(
 
 
 def _strip_markup(key: str) -> str | None:
-    """Return the name in a key that has markup around it; None if it holds none."""
+    """Return the name in a key with markup around it; None if it contains none."""
     stem = _NAME.match(key.strip())
     return stem[0] if stem else None
 
 
 def list_undeclared(arguments: Collection[str], takes: ObjectSchema) -> list[str]:
-    """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
+    """List the repairs for undeclared parameters; none if the schema allows more."""
     declared = takes.properties
     if not declared or takes.root.get("additionalProperties"):
         return []

@@ -1,8 +1,8 @@
-"""Python's values, and the arguments of a Python call, read from a stream: `city="Paris", days=2, opts={"a": [1]}`.
+"""Python values, and the arguments of a Python call, in a stream: `city="Paris", days=2, opts={"a": [1]}`.
 
-The end shows as brackets and strings are counted; then the text is read by a grammar of our own. What models write is
-less than Python, as all values are written out, and more: names of parameters that are keywords or have dashes, JSON's
-`true` and `null`, line breaks in strings. A number stays as it is written where JSON has such a number.
+The end is found by counting brackets and skipping strings; then the text is parsed with a dedicated grammar. Models
+write less than Python, because all values are literals, and more: parameter names that are keywords or contain dashes,
+JSON's `true` and `null`, line breaks in strings. A number keeps its spelling if JSON accepts it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vtc.dialects.arguments.json_object import (
 from vtc.dialects.repair import Repair
 
 NAME_EXPRESSION = r"[^\W\d][\w.$-]{0,127}"
-"""The name of a parameter: APIs take some that Python does not."""
+"""The name of a parameter: APIs accept some that Python does not."""
 PARAMETER_NAME = re.compile(NAME_EXPRESSION)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _TRIPLE = ('"""', "'''")
@@ -43,7 +43,7 @@ _TOKEN = re.compile(  # used with match
     re.DOTALL,
 )
 _RAW = re.compile(r"\\?[\n\r\x00]")
-"""Finds a character that Python takes for none of a string; after a backslash it can be read in two ways."""
+"""Finds a character that Python does not accept in a string; after a backslash it is ambiguous."""
 _RAW_ESCAPED = re.compile(r"(?:\A|[^\\])(?:\\\\)*\\[\n\r\x00]")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\0": "\\x00"}
 _UNSURE = re.compile(r"(?<!\\)(?:\\\\)*\\[/0-7avN\n]")
@@ -51,14 +51,14 @@ _BRACES = re.compile(r"\{\{|\}\}|[{}]")
 
 
 class PythonSyntaxError(ValueError):
-    """The text is nothing that models write in Python; the message says why."""
+    """The text is not Python as models write it; the message gives the reason."""
 
 
 def read_literal(text: str, *, strict: bool = False) -> str | None:
-    """Return the JSON of a value, which may have line breaks in its strings; None if it is none.
+    """Return a value as JSON; strings may contain line breaks. None if the text is not a literal.
 
-    A `strict` one is written as Python and JSON both know it. Two strings side by side are none then: they lack a comma
-    more often than they are meant to be one.
+    With `strict`, it must be written as both Python and JSON accept it. Adjacent strings are rejected then, because
+    they lack a comma more often than they are one string.
     """
     parser = _Parser(text, lenient=not strict, joins=not strict)
     try:
@@ -69,13 +69,13 @@ def read_literal(text: str, *, strict: bool = False) -> str | None:
 
 
 class _Parser:
-    """Reads values, and writes them as JSON. All methods that read raise `PythonSyntaxError`."""
+    """Parses values and renders them as JSON. All parsing methods raise `PythonSyntaxError`."""
 
     def __init__(self, text: str, *, lenient: bool = True, joins: bool = True) -> None:
         self.repairs: dict[str, None] = {}
         self._lenient = lenient
         self._joins = joins
-        """Strings that follow one another are one."""
+        """Adjacent strings are joined."""
         self._text = text
         self._at = 0
 
@@ -91,7 +91,7 @@ class _Parser:
         return token
 
     def _accept(self, mark: str) -> bool:
-        """Take this mark, if it stands here."""
+        """Consume this mark if it is next."""
         token = self._peek()
         if token["mark"] == mark:
             self._at = token.end()
@@ -102,7 +102,7 @@ class _Parser:
         return self._peek()["end"] is not None
 
     def arguments(self) -> str:
-        """Read the arguments of a call, to the end of the text."""
+        """Parse the arguments of a call, up to the end of the text."""
         if self._peek()["mark"] == "{":
             return self._object()
         given: list[tuple[str, str]] = []
@@ -121,14 +121,14 @@ class _Parser:
         return escape_surrogates(render_members(arguments))
 
     def _accept_colon(self) -> bool:
-        """Take the colon that stands in place of an equals sign, as in an object: `f(city: "Paris")`."""
+        """Consume a colon in place of an equals sign, as in an object: `f(city: "Paris")`."""
         stands = self._lenient and self._accept(":")
         if stands:
             self.repairs[Repair.ARGUMENTS_OBJECT] = None
         return stands
 
     def _object(self) -> str:
-        """Read the one object that holds all arguments: `f({"city": "Paris"})`."""
+        """Parse a single object that holds all arguments: `f({"city": "Paris"})`."""
         value = self._parse_named_arguments()
         self._accept(",")
         if not (self.is_at_end and self._lenient):
@@ -137,14 +137,14 @@ class _Parser:
         return value
 
     def _parse_named_arguments(self) -> str:
-        """Read an object of arguments, whose keys are names."""
+        """Parse an object of arguments, whose keys are names."""
         value = self._braces(named=True) if self._accept("{") else ""
         if not value.startswith("{"):
             raise PythonSyntaxError("arguments without a name")
         return value
 
     def value(self) -> str:
-        """Read a value."""
+        """Parse a value."""
         token = self._next()
         if token["string"] is not None:
             return self._strings(token)
@@ -164,7 +164,7 @@ class _Parser:
         raise PythonSyntaxError("no plain values")
 
     def _strings(self, token: re.Match[str]) -> str:
-        """Read a string, and those directly after it, which belong to it."""
+        """Parse a string, joined with those directly after it."""
         pieces = [self._string(token)]
         while self._joins and self._peek()["string"] is not None:
             pieces.append(self._string(self._next()))
@@ -185,7 +185,7 @@ class _Parser:
         return inner if "r" in prefix or "\\" not in inner else _unescape(inner, quote)
 
     def _items(self, closer: str, items: list[str]) -> list[str]:
-        """Read the rest of a list, after the `items` that were read."""
+        """Parse the rest of a list, after the `items` so far."""
         while not self._accept(closer):
             if items and not self._accept(","):
                 raise PythonSyntaxError("a comma is missing")
@@ -195,14 +195,14 @@ class _Parser:
         return items
 
     def _parentheses(self) -> str:
-        """Read a tuple, or a value in brackets."""
+        """Parse a tuple, or a value in parentheses."""
         if self._accept(")"):
             return "[]"
         first = self.value()
         return first if self._accept(")") else f"[{', '.join(self._items(')', [first]))}]"
 
     def _braces(self, *, named: bool = False) -> str:
-        """Read an object, whose keys must be text if they are `named`; or a set as a list: JSON has no sets."""
+        """Parse an object (with text keys if `named`), or a set as a list, since JSON has no sets."""
         entries: list[str] = []
         while not self._accept("}"):
             if entries and not self._accept(","):
@@ -231,7 +231,7 @@ def _members(text: str) -> list[tuple[str, str]]:
 
 
 def _number(text: str) -> str:
-    """Write a number as JSON does."""
+    """Render a number as JSON."""
     try:
         return text if JSON_NUMBER.match(text) else json.dumps(_evaluate_literal(text) + 0, allow_nan=False)
     except (ValueError, TypeError):
@@ -239,14 +239,14 @@ def _number(text: str) -> str:
 
 
 def _undouble_brace(match: re.Match[str]) -> str:
-    """Undo what an f-string doubles. What stands in single braces is no value that is written out."""
+    """Undouble a brace of an f-string. A single brace is a placeholder, which has no known value."""
     if len(match[0]) == 1:
         raise PythonSyntaxError("a placeholder in a string")
     return match[0][0]
 
 
 def _unescape(inner: str, quote: str) -> str:
-    """Read the escapes of a string."""
+    """Decode the escapes of a string."""
     if _RAW_ESCAPED.search(inner):
         raise PythonSyntaxError("a backslash before a raw newline")
     text = _RAW.sub(lambda match: _ESCAPES[match[0]], inner) if _RAW.search(inner) else inner
@@ -256,7 +256,7 @@ def _unescape(inner: str, quote: str) -> str:
 def _evaluate_literal(token: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them
+            warnings.simplefilter("ignore")  # invalid escapes like `'\d'`, which models write
             return ast.literal_eval(token)
     except (ValueError, SyntaxError, MemoryError):
         raise PythonSyntaxError("no plain values") from None
@@ -267,9 +267,9 @@ _STRING_REST = {quote: re.compile(inner, re.DOTALL) for quote, inner in _INNER.i
 
 
 class PythonBody:
-    """The arguments of a call, up to its closing bracket, or one value in brackets; the counterpart of `JsonBody`.
+    """The arguments of a call, up to its closing parenthesis, or one value in brackets; the counterpart of `JsonBody`.
 
-    The value may stand in the place of `json`; then it is in doubt what an escape means that JSON reads otherwise.
+    If the value is in place of `json`, escapes that JSON reads differently are ambiguous.
     """
 
     def __init__(self, of: Literal["arguments", "value", "json"] = "arguments", *, lenient: bool = True) -> None:
@@ -280,24 +280,24 @@ class PythonBody:
         self.repairs: dict[str, None] = {}
         self._depth = 0
         self._inside = ""
-        """The quotes of the string that is open, or the mark of a comment."""
+        """Quotes of the open string, or the mark of a comment."""
         self._pieces: list[str] = []
         self._text = ""
 
     def text(self) -> str:
-        """Return what was read, as JSON (once `done`)."""
+        """Return the parsed text as JSON (once `done`)."""
         return self._text
 
     def discard(self) -> None:
-        """Forget the text so far: only the end is wanted."""
+        """Discard the text so far, because only the end is needed."""
         self._pieces.clear()
 
     def close(self) -> bool:
-        """Close no call that was cut off: half a value of Python tells nothing."""
+        """Return False: a call that was cut off is never closed, because half a Python value is ambiguous."""
         return False
 
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
-        """Read `text` from `at` on; returns where reading stopped: at the end when `done`."""
+        """Parse `text` from `at` on; return the end of the parsed part, which is the end of the value when `done`."""
         while not self.done and not self.error and at < len(text):
             here = at
             at = self._skip_string(text, at) if self._inside else self._skip_outside(text, at, final)
@@ -307,7 +307,7 @@ class PythonBody:
         return at
 
     def _skip_string(self, text: str, at: int) -> int:
-        """Pass over more of a string or a comment."""
+        """Skip more of a string or a comment."""
         match = _STRING_REST[self._inside].match(text, at)
         assert match is not None
         end = match.end()
@@ -319,7 +319,7 @@ class PythonBody:
         return end
 
     def _skip_outside(self, text: str, at: int, final: bool) -> int:
-        """Pass over more of what is no string."""
+        """Skip more text outside strings."""
         match = _RUN.match(text, at)
         assert match is not None
         if quote := match["quote"]:
@@ -366,7 +366,7 @@ class PythonBody:
 
 
 def _read_json_object(text: str) -> str:
-    """Read an object that is JSON; empty if it is none. Some of its strings would mean something else in Python."""
+    """Return an object that is JSON; empty if it is not. Some of its strings would differ in Python."""
     body = JsonBody(lenient=False)
     end = body.feed(text, 0, final=True)
     return body.text() if body.done and end == len(text) else ""

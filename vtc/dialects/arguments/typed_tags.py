@@ -1,11 +1,11 @@
-"""Lists and objects as tags that say the type of each value, as Cohere's Command 4 writes them.
+"""Lists and objects as tags with the type of each value, in the format of Cohere's Command 4.
 
 <cofl:value name="filters" type="dict">
   <cofl:value name="fresh" type="json">true</cofl:value>
   <cofl:value name="tags" type="list"><cofl:value type="raw">music</cofl:value></cofl:value>
 </cofl:value>
 
-An object's values have names, a list's have none.
+The values of an object have names, those of a list have none.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NAME = re.compile(r'\sname="([^"]*)"')
 _TYPE = re.compile(r'\stype="(\w*)"')
 
 type Unescape = Callable[[str], str]
-"""What reads a key that is escaped."""
+"""Unescapes a key."""
 
 
 class _OpenTag:
-    """A tag that is open."""
+    """A tag that is not closed yet."""
 
     def __init__(self, name: str | None, kind: str, start: int) -> None:
         self.name = name
@@ -35,16 +35,16 @@ class _OpenTag:
 
 
 def tag_of(param: str) -> str:
-    """The name of the tag of a parameter's pattern."""
+    """Return the name of the tag in a parameter's pattern."""
     match = re.match(r"<([\w:.-]+)", param)
     assert match is not None
     return match[1]
 
 
 def read(text: str, tag: str, unescape: Unescape) -> Any:
-    """Return the list or the object that the tags of a `dict` or a `list` stand for.
+    """Return the list or the object inside the tags of a `dict` or a `list`.
 
-    Raises ValueError if there is anything else between them, or the value could be another.
+    Raises ValueError if there is any text between the tags, or if the value is ambiguous.
     """
     token = re.compile(rf"<(/?)\s*{re.escape(tag)}((?:\s+[\w:.-]+=\"[^\"]*\")*)\s*>")
     root = _OpenTag(None, "", 0)
@@ -92,6 +92,6 @@ def _collect_children(node: _OpenTag, kind: str) -> Any:
 
 
 def tag_type_of(value: Any) -> str:
-    """The type that a value's tag says."""
+    """Return the type for the tag of a value."""
     kinds: dict[type, str] = {str: "raw", dict: "dict", list: "list"}
     return kinds.get(type(value), "json")

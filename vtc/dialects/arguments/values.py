@@ -1,8 +1,8 @@
 """Values between tags: text to JSON by the tool's schema, and back.
 
-The type comes from the schema and never from the look: a string parameter `123` stays `"123"`. What is not
-a string is read as JSON, then as a Python literal, since templates show models both. Text that fits no allowed type
-stays the string it is.
+The type comes from the schema and never from the appearance: a string parameter `123` stays `"123"`. Other types are
+parsed as JSON, then as a Python literal, because templates show models both. Text that fits no allowed type stays a
+string.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from vtc.json_schema import Schema, as_list, list_types, resolve_schema
 type Style = Literal["json", "python", "repr", "nested", "typed"]
 
 MAX_LITERAL_LENGTH = 100_000
-"""Characters beyond which text is not tried as a Python literal (the parser behind it is slow and deep)."""
+"""Maximum length of text that is parsed as a Python literal, since Python's parser is slow and recursive."""
 MAX_TAG_DEPTH = 32
-"""Nesting of child tags beyond which they are text; a schema may refer to itself without end."""
+"""Maximum nesting of child tags; deeper ones are text, because a schema may refer to itself."""
 _UNFIT = object()
 
 
 def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
-    """The value that `text` stands for, and whether it fits the schema (a misfit stays a string).
+    """Return the value of `text`, and whether it fits the schema (a misfit stays a string).
 
-    `mark` is what stands before each child tag of a list or an object, in a dialect that writes them so.
+    `mark` precedes each child tag of a list or an object, in a dialect that writes these as tags.
     """
     schema = resolve_schema(schema, root)
     options = as_list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
@@ -43,10 +43,10 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
         return _parse_untyped(text, root, depth, mark), True
     strings = [pair for pair in types if pair[0] == "string"]
     string = bool(strings)
-    # That nothing is written stands for null, [] or {} only where it cannot be a string.
+    # Empty text means null, [] or {} only if it cannot be a string.
     other_types = [] if string and not text else types[: len(types) - len(strings)]
     attempts = [(kind, entry, True) for kind, entry in other_types]
-    # Members that no schema declares, only where none declares them all
+    # Objects with undeclared members are tried only after those without.
     attempts += [(kind, entry, False) for kind, entry in other_types if mark and kind == "object"]
     attempts += [(kind, entry, True) for kind, entry in strings]
     for kind, entry, closed in attempts:
@@ -61,13 +61,13 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
 
 
 def parse_unquoted(text: str) -> tuple[Any, bool]:
-    """The value of text that is said to be no string, and whether it is one."""
+    """Return the value of text that is declared not to be a string, and whether it is a value."""
     value = _parse_json(text.strip())
     return (text, False) if value is _UNFIT else (value, True)
 
 
 def write(value: Any, style: Style) -> str:
-    """A value as `style` writes it; strings stand as they are."""
+    """Render a value in a `style`; strings are unchanged."""
     if isinstance(value, str):
         return value
     if style == "repr" or (style == "python" and (value is None or isinstance(value, bool | int | float))):
@@ -76,7 +76,7 @@ def write(value: Any, style: Style) -> str:
 
 
 def _convert(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
-    """`text` read as one type, or `_UNFIT`; if not `closed`, an object in tags may have undeclared members."""
+    """Convert `text` to one type or return `_UNFIT`. Unless `closed`, an object in tags may have undeclared members."""
     bare = text.strip()
     match kind:
         case "string":
@@ -104,7 +104,7 @@ def _convert(kind: str, text: str, schema: Schema, root: Schema, depth: int, mar
 
 
 def _parse_untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
-    """A parameter of which nothing is known: an object or array if it is one, else the text."""
+    """Parse a parameter without a known type: an object or array if it is one, otherwise the text."""
     bare = text.strip()
     if mark and bare.startswith(f"{mark}<") and depth < MAX_TAG_DEPTH:
         for kind in ("array", "object"):
@@ -119,23 +119,23 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=reject_duplicate_keys)
     except DuplicateKeyError:
-        return _UNFIT  # a literal of Python would leave all but the last out
+        return _UNFIT  # a Python literal would keep only the last value
     except (ValueError, RecursionError):
         pass
     try:
-        # Python makes one of two strings side by side, which lack a comma more often than that is meant.
+        # Python joins adjacent strings, but more often a comma is missing between them.
         return python_literal(text) if python.read_literal(text[:MAX_LITERAL_LENGTH], strict=True) else _UNFIT
     except ValueError:
         return _UNFIT
 
 
 def python_literal(text: str) -> Any:
-    """The value of a Python literal, if JSON has such a value; raises ValueError."""
+    """Return the value of a Python literal that JSON can express. Raises ValueError."""
     if len(text) > MAX_LITERAL_LENGTH:
         raise ValueError("too long for a literal")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them
+            warnings.simplefilter("ignore")  # invalid escapes like `'\d'`, which models write
             value = ast.literal_eval(text)
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
@@ -151,7 +151,7 @@ def _finite(text: str) -> float:
 
 
 def _parse_children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
-    """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
+    """Parse `<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
     declared, additional = schema.get("properties"), schema.get("additionalProperties")
     entries: Mapping[str, Any] = declared if isinstance(declared, Mapping) else {}
     if kind == "array":
@@ -178,10 +178,10 @@ _ANY_KEY = r"[^\s<>\"'=/\\]{1,128}"
 
 
 def _split_children(text: str, opener: re.Pattern[str], mark: str, *, counted: bool) -> list[tuple[str, str]]:
-    """Return the names and texts of child tags; none if the text is anything else.
+    """Return the names and texts of child tags; none if there is any other text.
 
-    As everywhere, a closer counts only where another child or the end follows it, and if `counted`, only if it is not
-    that of an opener inside of the child.
+    As everywhere, a closer counts only before another child or the end; and if `counted`, only if it does not pair with
+    an opener inside the child.
     """
     children: list[tuple[str, str]] = []
     at = 0

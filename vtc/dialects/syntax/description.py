@@ -1,7 +1,7 @@
-"""The description of a dialect, as its file has it: the text that a model writes, with holes.
+"""The description of a dialect, as in its YAML file: the text of calls, with slots.
 
-One description is used both ways. `pattern.py` turns its strings into parts, `grammar.py` compiles
-them for reading and `writing/calls.py` fills them for writing.
+The same description serves both directions: `pattern.py` splits its strings into parts, `grammar.py` compiles them for
+reading and `writing/calls.py` fills them for writing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.events import Tool
 
-# The tool list as a model is shown it: Jinja2 templates in a sandbox, fed with plain data.
-#
-# A tool's own texts are data here: what looks like a template in a description is never evaluated.
+# Prompts are Jinja2 templates that are rendered in a sandbox. The texts of a tool are data: a description that looks
+# like a template is never evaluated.
 
 
 def _tojson(value: object, indent: int | None = None) -> str:
-    # Not Jinja's own filter: that one escapes for HTML, and a model shall see the text as it is.
+    # Jinja's own filter escapes for HTML, but a model must see the plain text.
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
@@ -47,7 +46,7 @@ _SAMPLE = Tool("read", "Reads a file.", _PARAMETERS)
 
 
 def check_template(text: str) -> None:
-    """Raise `PatternError` if `text` is no template, or cannot be rendered for a plain tool."""
+    """Raise `PatternError` if `text` is not a template, or cannot be rendered for a plain tool."""
     try:
         _render_prompt(text, [_SAMPLE], {"must_call": "", "example": ""})
     except jinja2.TemplateSyntaxError as error:
@@ -57,9 +56,9 @@ def check_template(text: str) -> None:
 
 
 def render_template(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
-    """The prompt for `tools`, each with `name`, `description`, `parameters` (JSON Schema) and `fields`.
+    """Render the prompt for `tools`, each with `name`, `description`, `parameters` (JSON Schema) and `fields`.
 
-    A schema that is none, as the template needs it, is left out: it costs its tool the parameters, and no other tool.
+    If the template fails because of a tool's schema, that tool is rendered without parameters.
     """
     try:
         return _render_prompt(text, tools, variables)
@@ -90,7 +89,7 @@ def _render_prompt(text: str, tools: Sequence[Tool], variables: Mapping[str, Any
 
 
 def list_fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
-    """A schema's properties, flattened for a list: name, type in words, required, description, depth.
+    """Flatten the properties of a schema: name, type in words, required, description, depth.
 
     The fields of nested objects and of array items follow their parent one level deeper.
     """
@@ -117,7 +116,7 @@ def list_fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any
 
 
 def describe_type(schema: Mapping[str, Any]) -> str:
-    """`string`, `array of object`, `integer or null` …"""
+    """Describe a type in words: `string`, `array of object`, `integer or null` …"""
     union = schema.get("anyOf") or schema.get("oneOf")
     if union:
         return " or ".join(dict.fromkeys(describe_type(member) for member in union if isinstance(member, dict)))
@@ -132,11 +131,11 @@ def describe_type(schema: Mapping[str, Any]) -> str:
 
 
 ARGUMENT_KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
-"""Keys that hold the arguments of models that use none of the dialect's."""
+"""Keys of the arguments that models use in place of the dialect's."""
 WRAPPER_KEYS = ("function", "tool_call", "function_call")
 """Keys that hold the object with name and arguments."""
 CALL_LIST_KEYS = ("tool_calls", "function_calls")
-"""Keys of an object that holds nothing but a list of calls."""
+"""Keys of an object that contains only a list of calls."""
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -145,28 +144,28 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     name: tuple[str, ...] = ("name",)
     """The key of the tool's name."""
     arguments: tuple[str, ...] = ("arguments", "parameters")
-    """The key of its arguments."""
+    """The key of the tool's arguments."""
     id: str = ""
-    """The key of the call's id; empty: it has none."""
+    """The key of the call's id; empty if it has none."""
     may_lack_arguments: bool = False
-    """An object without the key of the arguments is a call, too, if the tool takes none: where only a model that is
-    known to write so is read, as such an object may be an answer."""
+    """An object without the key of the arguments is a call, too, if the tool has no parameters. This applies only to
+    models that are known to write it, because such an object may be an answer."""
     order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
-    """In which they are written."""
+    """The order in which the keys are written."""
 
 
 class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_fields=True, kw_only=True):
     """One dialect, as its YAML file describes it.
 
-    `call`, `param` and `section` are patterns: literal text with placeholders such as `{name}` and `{value}` (`{{` and
-    `}}` are braces; `pattern.SLOTS` lists them). Of several patterns the first is written and all are read. White space
-    between markup is written exactly and read loosely; white space next to `{value}` is the value's frame.
+    `call`, `param` and `section` are patterns: literal text with placeholders like `{name}` and `{value}` (`{{` and
+    `}}` are braces; `pattern.SLOTS` lists them). If there are several patterns, the first is written and all are read.
+    White space between markup is written exactly and read loosely; white space next to `{value}` is the value's frame.
     """
 
     kind: Literal["dialect"]
-    """What this profile is about."""
+    """The kind of profile."""
     name: str
-    """What profiles, options and reports call it."""
+    """The name in profiles, options and reports."""
     description: str = ""
     """One line for people."""
     call: tuple[str, ...] | str
@@ -176,72 +175,73 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     section: tuple[str, ...] | str = ()
     """A pattern with `{calls}` around one or more calls."""
     section_required: bool = False
-    """A call counts only inside of a section."""
+    """A call counts only inside a section."""
     section_anchor: Literal["anywhere", "message"] = "anywhere"
     """`message`: the section counts only when it is the whole reply."""
     separator: str = "\n"
-    """Between calls."""
+    """Text between calls."""
     param_separator: str = ""
-    """Between parameters, besides white space."""
+    """Text between parameters, in addition to white space."""
     prompted: str = ""
-    """The text that the prompt ends with, and a reply therefore does not begin with: its first call lacks it."""
+    """The text at the end of the prompt with which the first call begins. The reply does not repeat it."""
     optional: tuple[str, ...] = ()
-    """Markers of `call` that models leave out."""
+    """Markers of `call` that models omit."""
     spellings: tuple[tuple[str, ...], ...] = ()
-    """Texts of the markup that models write in several ways: each as the patterns have it, then as it is read, too."""
+    """Alternative spellings of the markup: each list starts with the text in the patterns, followed by the others that
+    are read."""
     tokens: tuple[str, ...] = ()
-    """Texts of the markup that are special tokens of the models that write it: such a model writes them for no example,
-    wherever they stand."""
+    """Texts of the markup that are special tokens of the dialect's models. Such a model does not use them in examples,
+    so they count everywhere."""
     anchor: Literal["anywhere", "line"] = "anywhere"
-    """`line`: a call counts only when nothing else stands on its lines."""
+    """`line`: a call counts only if it is alone on its lines."""
     ends_reply: bool = False
-    """A call counts only if no text follows it but other calls."""
+    """A call counts only if nothing except other calls follows it."""
     id: str = ""
-    """The id that a call's header amounts to, e.g. `functions.{name}:{index}`."""
+    """The id that is implied by a call's header, for example `functions.{name}:{index}`."""
     names: Literal["declared", "any"] = "any"
-    """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
+    """`declared`: only names (and parameters) of offered tools are markup; everything else is text."""
     namespaces: tuple[str, ...] = ()
     """Prefixes that a tag may carry (`antml:`); they are ignored."""
     values: Literal["json", "python", "repr", "nested", "typed"] = "json"
-    """How what is not a string is written: JSON; Python scalars; Python literals throughout; lists and objects as
-    parameters in the parameter, an item's key being `item`; the same with the type of each value in its tag, an item
-    having no key. (In keyword arguments strings, too: in double quotes, or
-    with `repr` as Python has them.)"""
+    """The format of values that are not strings. `json`: JSON. `python`: scalars as Python literals. `repr`: all of
+    them as Python literals. `nested`: lists and objects as parameters inside the parameter, with the key `item` for
+    items. `typed`: the same with the type in each tag, and no key for items. In keyword arguments this covers strings,
+    too: in double quotes, or as Python's `repr`."""
     codec: Literal["json", "gemma"] = "json"
-    """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
+    """The format of `{args}`: JSON, or Gemma 4's with bare keys and strings between `string_token`."""
     string_token: str = '<|"|>'
-    """The marker on either side of a string of the codec `gemma`; it begins with `<`."""
+    """The marker around a string of the codec `gemma`; it begins with `<`."""
     entities: bool = False
-    """The key of a parameter is escaped as in an attribute of XML: `&quot;` and `&amp;`."""
+    """The key of a parameter is escaped like an XML attribute: `&quot;` and `&amp;`."""
     cdata: bool = False
-    """A value may stand in a CDATA section, which only sets it off; elsewhere a section belongs to the value."""
+    """A CDATA section around a value is not part of the value; without this option it is."""
     frame: Literal["pattern", "multiline"] = "pattern"
-    """`multiline`: a value of several lines is set off by one newline on either side."""
+    """`multiline`: a value of several lines has one extra newline on either side."""
     json_body: bool = True
-    """Clients that read the dialect take arguments as one JSON object in the call's body, too. What would not survive
-    between tags is written so; for a model it is in every dialect."""
+    """Clients that read the dialect also accept arguments as one JSON object in the call's body, which is used for
+    values that would not survive between tags. Models accept it in every dialect."""
     to_last_closer: tuple[str, ...] = ()
-    """Parameters, as `tool.parameter`, whose value a client ends at the last closer in the call. Those of all others it
-    ends at the first, whatever follows."""
+    """Parameters, as `tool.parameter`, whose value a client ends at the last closer in the call. All others end at the
+    first closer."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
     fenced: bool = False
-    """A whole reply that is one closed code block around calls, and nothing else, is these calls. So it is for the
-    dialects of a model that is known."""
+    """A reply that consists of one closed code block around calls counts as these calls. This applies to dialects of a
+    known model."""
     json: Envelope = Envelope()
     """The keys of `{json}`."""
     unconstrained: str = ""
-    """Why no server is given a grammar of it, for people to read; empty if one can be made of the patterns."""
+    """The reason why servers get no grammar for this dialect, for people; empty if one can be made of the patterns."""
     result: str = "{result}"
-    """How a tool's result stands in the conversation; `{name}`, `{id}` and `{result}`."""
+    """The text of a tool's result in the conversation; `{name}`, `{id}` and `{result}`."""
     result_role: Literal["user", "tool"] = "user"
     """The role of the message that holds a tool's result."""
     result_start: str = ""
-    """A regular expression with a group `name`: how a client that writes this dialect begins a result."""
+    """A regular expression with a group `name` for the start of a result, as clients of this dialect write it."""
     empty_result: str = "(no output)"
-    """What stands for a result without text."""
+    """Replaces a result without text."""
     prompt: str = ""
-    """Jinja2, sandboxed: how the tools are shown to the model. `{{ example }}` is a call."""
+    """Jinja2 template, sandboxed: the presentation of the tools to the model. `{{ example }}` is a call."""
 
     @property
     def calls(self) -> tuple[str, ...]:
@@ -256,16 +256,16 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return (self.section,) if isinstance(self.section, str) else self.section
 
     def escape_key(self, key: str) -> str:
-        """The key of a parameter as it is written."""
+        """Escape the key of a parameter for writing."""
         return key.replace("&", "&amp;").replace('"', "&quot;") if self.entities else key
 
     def unescape_key(self, written: str) -> str:
-        """The key of a parameter that is written so."""
+        """Unescape the key of a parameter."""
         return written.replace("&quot;", '"').replace("&amp;", "&") if self.entities else written
 
     @property
     def may_be_quoted(self) -> bool:
-        """False if its calls count wherever they stand, as for a client that looks for them in all of the text."""
+        """False if calls count everywhere, as for a client that searches the whole text for them."""
         return self.in_code == "text" and self.json_body
 
     @property
@@ -275,19 +275,19 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     @property
     def is_json_reply(self) -> bool:
-        """True if a call is nothing but JSON, or a code block of JSON, as an answer in JSON is."""
+        """True if a call is just JSON or a code block of JSON, like an answer in JSON."""
         return self.names == "declared" and (self.is_block or any(call.startswith("{json}") for call in self.calls))
 
     @property
     def is_block(self) -> bool:
-        """True if a call is a code block: nothing but its closing fence ends it."""
+        """True if a call is a code block: only its closing fence ends it."""
         return self.calls[0].startswith("```") if self.calls else False
 
     @property
     def is_framed(self) -> bool:
-        """True if its markers alone tell a call, so that one of a tool that was not offered is a call, too.
+        """True if the markers alone identify a call, so that even one of a tool that is not offered is a call.
 
-        Where a parameter may be any tag, as in data of all kinds, only the tool's schema tells it.
+        If a parameter may be any tag, as in data of all kinds, only the tool's schema can identify it.
         """
         patterns = self.sections if self.section_required else self.calls
         is_marked = any(_is_marker(_literal_prefix(text)) for text in patterns)
@@ -295,17 +295,17 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     @property
     def result_opening(self) -> str:
-        """The tag that a result begins with, which only the client writes; empty if a result begins with no tag."""
+        """The tag at the start of a result, which only the client writes; empty if there is none."""
         opening = _literal_prefix(self.result)
         return opening if _is_marker(opening) and opening[0] in "<[" else ""
 
     @property
     def rescued(self) -> Description | None:
-        """The part of it that is read from every model, since no one writes it by accident; None if there is none.
+        """The part of the dialect that is read from every model, because nobody writes it by accident; None if empty.
 
-        This is: calls with a marker of their own, of at least five characters; JSON or Python with the name of an
-        offered tool that is the whole reply; and tags that are tools' names, if no text follows. A dialect that is only
-        how clients read calls is left out, and so are code blocks, which hold examples.
+        It consists of calls with a marker of at least five characters; of JSON or Python with the name of an offered
+        tool that is the whole reply; and of tags that are tools' names, if no text follows. Dialects that only describe
+        how clients read calls are excluded, and so are code blocks, which contain examples.
         """
         if not self.json_body or self.is_block:
             return None
@@ -323,14 +323,14 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return replace(self, section=marked) if self.section_required else replace(self, call=marked)
 
     def check(self, *, template: bool = True) -> None:
-        """Raise the first of those from `find_faults`."""
+        """Raise the first of the errors from `find_faults`."""
         for fault in self.find_faults(template=template):
             raise fault
 
     def find_faults(self, *, template: bool = True) -> Iterator[pattern.PatternError]:
-        """Find the patterns that make no sense, each with the offending `.key`.
+        """Find invalid patterns, each with the `.key` of the field that contains it.
 
-        Compiling the prompt's `template` takes longer than all else; without it, it is compiled when it is needed.
+        Compiling the `template` of the prompt takes longer than everything else; without it, it is compiled on demand.
         """
         for check in self._list_checks(template):
             try:
@@ -368,10 +368,10 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
 
 def _literal_prefix(text: str) -> str:
-    """The literal text that a pattern begins with."""
+    """Return the literal text at the start of a pattern."""
     return text[: text.index("{")].strip() if "{" in text else text
 
 
 def _is_marker(opening: str) -> bool:
-    """True for text that no one writes by accident; a dash would have to be looked at in all prose."""
+    """Return True for text that nobody writes by accident. A dash is excluded: it would match in all prose."""
     return len(opening) >= 5 and not (opening[0].isalnum() or opening[0] == "-" or opening.startswith("```"))

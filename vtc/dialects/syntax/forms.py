@@ -1,4 +1,4 @@
-"""The parts that a dialect's patterns are read by: heads, parameters, closers."""
+"""The syntax of a dialect's patterns, for reading: heads, parameters and closers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, 
 
 KEY_CHARACTERS = r"^\s<>\"'=/\\"
 ESCAPED_KEY_CHARACTERS = r"^\"\\"
-"""Characters of a key in an attribute that entities stand for its quotes in."""
+"""Allowed characters of a key in an attribute, if quotes in it are written as entities."""
 ELEMENT = "<{key}>{value}</{key}>"
 _OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
@@ -42,22 +42,22 @@ _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 JSON_COMMENT_MARKS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
 CODE_FENCES = ("```", "~~~")
-"""What a code block begins and ends with."""
+"""Fences of a code block."""
 MIN_MARKER_LENGTH = 4
-"""Characters of a text that marks a call; one that begins with less the name of its tool has to mark."""
+"""Minimum number of characters of a marker; a call with a shorter one is recognised by the name of its tool."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
-"""The opening fence of a code block that stands inside of a call's tags."""
+"""Opening fence of a code block inside the tags of a call."""
 
 
 @dataclass(frozen=True)
 class ParameterSyntax:
-    """The parameters of a call between tags, as a dialect writes them, in one of several patterns."""
+    """The parameters of a call between tags, in one of the patterns of a dialect."""
 
     dialect: Description
 
     @cached_property
     def patterns(self) -> tuple[str, ...]:
-        """Return the patterns of a parameter: the dialect's, and then the element that models of any family write."""
+        """Patterns of a parameter: the dialect's, then the element that models of any family write."""
         own = self.dialect.params
         known = not own or self.dialect.names == "declared" or ELEMENT in map(str.strip, own)
         return own if known else (*own, ELEMENT)
@@ -69,7 +69,7 @@ class ParameterSyntax:
 
     @cached_property
     def _after_values(self) -> list[list[str]]:
-        """Return the slots that stand after {value} in each of the dialect's patterns for a parameter."""
+        """Slots after {value}, for each of the dialect's patterns of a parameter."""
         slots = []
         for text in self.dialect.params:
             _, after = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
@@ -77,22 +77,22 @@ class ParameterSyntax:
         return slots
 
     def is_element(self, index: int) -> bool:
-        """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
+        """Return True for the fallback pattern `<name>`, which counts only for parameters that the tool declares."""
         return index >= len(self.dialect.params)
 
     def frame(self, index: int) -> str:
-        """Return how the values of such a parameter are set off from its tags (`Description.frame`)."""
+        """Return how the value is set off from its tags (`Description.frame`)."""
         return "multiline" if self.is_element(index) else self.dialect.frame
 
     def opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
-        """Compile an expression for the opening tag of one of these parameters; group 1 is which."""
+        """Compile an expression for the opening tag of one of these parameters; group 1 is its key."""
         before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
         slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escape_key, keys))),), "key"))
         parts = loosen_parts(trim_parts(parse_markup(before, self.dialect, slots)))
         return re.compile(expression_of(parts, "opener"))
 
     def heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
-        """Return the openers of a parameter, of any or of this `key`."""
+        """Return the openers of a parameter: of any, or of this `key`."""
         heads = []
         for text in self.patterns:
             before, _ = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
@@ -114,7 +114,7 @@ class ParameterSyntax:
         return loosen_parts(trim_parts(parse_markup(after, self.dialect, {"key": (Lit(key),)})))
 
     def next_keys(self, body: str) -> list[str]:
-        """List the parameters that open directly after a closer, declared or not, if closers are all alike."""
+        """List the parameters that open directly after a closer, declared or not; none if closers name them."""
         if not self.shares_closer:
             return []
         key = ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS
@@ -126,7 +126,7 @@ class ParameterSyntax:
         return [opening["key_next"] for opening in re.finditer(expression_of(parts, "next"), body)]
 
     def is_balanced(self, text: str) -> bool:
-        """True if a text closes no parameter that it does not open."""
+        """Return True if a text closes no parameter that it does not open."""
         closer = re.compile(expression_of(self.tail(0, "")))
         opener = re.compile(_alternation_of((*self.quoted_openers(0, ""), *self.quoted_elements(0, ""))))
         opened = {tag.start(): 1 for tag in opener.finditer(text) if not is_self_closing(tag[0])}
@@ -138,47 +138,47 @@ class ParameterSyntax:
         return True
 
     def quoted_openers(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """Return the openers that pair with the closing tag of parameter `key` if they stand in its value.
+        """Return the openers that pair with the closing tag of parameter `key` if they appear in its value.
 
-        None where an opener begins with the key itself, since such text is found nowhere.
+        Openers that begin with the key itself are omitted, because they have no literal text to search for.
         """
         closer = self.tail(index, key)
         heads = enumerate(self.heads(Lit(key) if key else None))
         return [head for i, head in heads if isinstance(head[0], Lit) and self.tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """Return the opening tags of documents and of other dialects that pair with the same closing tag."""
+        """Return the opening tags of documents and other dialects that pair with the same closing tag."""
         closer = self.tail(index, key)
         return _list_element_openers(trim_parts(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
     def tag_names(self) -> list[tuple[Part, ...]]:
-        """Return the beginning of the openers of parameters, where that is a tag's name: `<parameter`."""
+        """Return the beginnings of parameter openers that are a tag's name: `<parameter`."""
         names = {tag[0] for text in self.dialect.params if (tag := _TAG_NAME.match(text))}
         return [(Lit(name),) for name in sorted(names)]
 
     @property
     def beginnings(self) -> list[str]:
-        """Return the text that the opener of a parameter begins with, for each pattern."""
+        """Literal text at the start of a parameter's opener, for each pattern."""
         return [text.partition("{")[0].strip() for text in self.patterns]
 
 
 @dataclass(frozen=True)
 class CallSyntax:
-    """One call pattern of a dialect, and the section around it if there is one."""
+    """One call pattern of a dialect, with the section around it if there is one."""
 
     dialect: Description
     call: str
     section: str = ""
     fence: str = ""
-    """The fence of the code block that holds the calls and is the whole reply; empty if there is none."""
+    """Fence of the code block that holds the calls and is the whole reply; empty if there is none."""
     is_indented: bool = False
-    """It stands in indented code, where only calls that end the reply are calls."""
+    """True inside indented code, in which only calls at the end of the reply count."""
     in_paragraph: bool = False
-    """A line of text leads to it: where words follow on the next line, they speak of it."""
+    """True if a line of text introduces the call: words on the next line then continue that text."""
 
     @cached_property
     def ends_reply(self) -> bool:
-        """True if words after its calls, on any line, show that they are examples."""
+        """True if words after the calls, on any line, show that they are examples."""
         return self.is_indented or self.dialect.ends_reply
 
     @cached_property
@@ -187,7 +187,7 @@ class CallSyntax:
 
     @cached_property
     def body(self) -> str:
-        """Return the slot that holds the arguments."""
+        """Slot that holds the arguments."""
         return pattern.find_body_slot(self.call)
 
     @cached_property
@@ -196,13 +196,13 @@ class CallSyntax:
 
     @cached_property
     def has_tokens(self) -> bool:
-        """True if special tokens of the models that write it stand before its arguments."""
+        """True if special tokens of the dialect's models precede the arguments."""
         before = self.section.partition("{calls}")[0] + self.call.partition(f"{{{self.body}}}")[0]
         return any(token in before for token in self.dialect.tokens)
 
     @cached_property
     def opening(self) -> re.Pattern[str] | None:
-        """Finds where a call begins: with its own marker, or that of its section; None if it has none."""
+        """Expression for the beginning of a call, with its own marker or its section's; None if it has none."""
         for section in ("", self.section):
             head = CallSyntax(self.dialect, self.call, section).head()
             if any(isinstance(part, Lit) and len(part.text.strip()) >= MIN_MARKER_LENGTH for part in head):
@@ -211,39 +211,39 @@ class CallSyntax:
 
     @cached_property
     def child_mark(self) -> str:
-        """Return the text before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
+        """Text before each tag in a list or an object, if the dialect writes these as tags; otherwise empty."""
         return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
 
     @cached_property
     def may_hold_sections(self) -> bool:
-        """True if a value may stand in a CDATA section that only sets it off."""
+        """True if a CDATA section around a value is not part of it."""
         return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
 
     @cached_property
     def ends_with_quote(self) -> bool:
-        """True if all that ends a value is a quotation mark, which values hold themselves."""
+        """True if only a quotation mark ends a value, although values contain quotation marks themselves."""
         ends = (pattern.split_at_slot(pattern.parse(text, "param"), ("value",))[1] for text in self.dialect.params[:1])
         return any("".join(map(str, end)).strip() in ("'", '"') for end in ends)
 
     @property
     def names_the_tag(self) -> bool:
-        """True if a call's tag is nothing but the tool's name."""
+        """True if the tag of a call is just the tool's name."""
         return self.call.startswith("<{name}>")
 
     @cached_property
     def repeats_name(self) -> bool:
-        """True if what stands after the head of a call may say the name of the tool again."""
+        """True if the text after the head of a call may repeat the name of the tool."""
         _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         return self.dialect.names == "declared" or Slot("name") in after
 
     @property
     def lists_calls(self) -> bool:
-        """True if its section is a list in brackets."""
+        """True if the section is a list in brackets."""
         before, _, after = self.section.partition("{calls}")
         return before.rstrip().endswith("[") and after.lstrip().startswith("]")
 
     def resolve_unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
-        """Return the name of a tool that is not offered; None if a call that took these repairs is none of one."""
+        """Return the name of a tool that is not offered; None if these repairs make it doubtful that this is a call."""
         is_call = self.dialect.is_framed and not self.fence and is_whole_call(repairs, in_json=in_json)
         return tool_names.resolve_unoffered(written) if is_call else None
 
@@ -252,7 +252,7 @@ class CallSyntax:
         return self.dialect.anchor == "line" and not (self.section or self.fence)
 
     def head(self, name: str = "") -> tuple[Part, ...]:
-        """Return the parts before the arguments; where the name is the markup, of any tool or of this `name`."""
+        """Return the parts before the arguments; if the name is the markup, for any tool or for this `name`."""
         before, _ = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
             "name": make_spaced_name(self.dialect, name, before),
@@ -271,14 +271,14 @@ class CallSyntax:
         return trim_parts(parts)
 
     def attribute_head(self) -> tuple[Part, ...] | None:
-        """Return the beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
+        """Return the start of a call with attributes, up to the first value; None if its tag is not the tool's name."""
         if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY_CHARACTERS, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
         return (Lit("<"), make_tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
     def tail(self, name: str) -> tuple[Part, ...]:
-        """Return the markup that must follow the arguments of a call that was written with this name."""
+        """Return the markup that must follow the arguments of a call with this name."""
         _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
             "name": (Lit(name),),
@@ -289,7 +289,7 @@ class CallSyntax:
         return loosen_parts(trim_parts(parse_markup(after, self.dialect, slots)))
 
     def written_tail(self, name: str) -> tuple[Part, ...]:
-        """Return the same with at least some text in it: where all of it may be missing, as it is if nothing is."""
+        """Return the tail with at least some text in it: optional parts are required if the whole tail is optional."""
         tail = self.tail(name)
         if any(isinstance(part, Lit | Chars | OneOf) for part in tail):
             return tail
@@ -297,7 +297,7 @@ class CallSyntax:
 
     @cached_property
     def may_lack_closer(self) -> bool:
-        """True if nothing need close a call: it is the model's habit to leave all of that out."""
+        """True if nothing has to close a call, because models often omit all of its closers."""
         return self.tail("") != self.written_tail("")
 
     def section_tail(self) -> tuple[Part, ...]:
@@ -308,24 +308,24 @@ class CallSyntax:
         return trim_parts((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
     def closing_tags(self, name: str) -> list[str]:
-        """Return the closing tags of the call and of the sections it may stand in, as they are written."""
+        """Return the closing tags of the call and its possible sections, as they are written."""
         tags = [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
         return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
 
     def closing_markup(self) -> list[tuple[Part, ...]]:
-        """List the closing tags of all its calls and of their sections one by one, without those that hold a name."""
+        """List the closing tags of all calls and their sections one by one, except those with a name."""
         texts = self._closers_of("\0") if self.dialect.names == "any" else []
         if texts and not any(texts):
             texts = list_written_closers(self, "\0")
         if self.dialect.params and self.parameters.shares_closer:
             texts.append(self.parameters.closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
-        tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, and what closes it may come twice
+        tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, but its closers may be repeated
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
         return [parts for tag in known for parts in split_spellings(trim_parts(parse_literal(tag, self.dialect)))]
 
     def _closers_of(self, name: str) -> list[str]:
-        """List the text that follows the arguments, then the text that follows the calls of each section."""
+        """List the text after the arguments, then the text after the calls of each section."""
         _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
         for section in self.dialect.sections:
@@ -334,23 +334,23 @@ class CallSyntax:
         return texts
 
     def following_heads(self, name: str) -> list[tuple[Part, ...]]:
-        """Return the openers of calls, with what may stand before them, as they follow a call."""
+        """Return the openers of a call that follows another, with optional markup before them."""
         calls = [call for call in self.dialect.calls if pattern.find_body_slot(call) == "params"]
         return [trim_parts(CallSyntax(self.dialect, call).head(name)) for call in calls]
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
-        """List the openers of calls that pair with the closing tag of the call `name` if they stand in its value."""
+        """List the openers of calls that pair with the closing tag of call `name` if they appear in its value."""
         heads: list[tuple[Part, ...]] = []
         for call in self.dialect.calls:
             if pattern.find_body_slot(call) == "params":
                 head = CallSyntax(self.dialect, call).head(name)
                 if isinstance(head[0], Maybe):
-                    head = trim_parts(head[1:])  # the marker may be missing, and literal text begins it then
+                    head = trim_parts(head[1:])  # if the marker is missing, the literal text comes first
                 heads += [head] * isinstance(head[0], Lit)
         return heads
 
     def quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
-        """Return the opening tags of documents that pair with the closing tag of the call `name`, whatever they say."""
+        """Return the opening tags of documents that pair with the closing tag of the call `name`."""
         closers = (closer for closer in self.closing_tags(name)[:1] if closer.endswith(">"))
         return [
             tag
@@ -359,18 +359,18 @@ class CallSyntax:
         ]
 
     def has_quoted_call(self, name: str, value: str) -> bool:
-        """Tell if a value holds the opening tag of a call with that of a parameter directly after it."""
+        """Return True if a value contains the opening tag of a call, directly followed by a parameter's."""
         call = _alternation_of((*self.quoted_heads(name), *self.quoted_wrappers(name)))
         param = _alternation_of((*self.parameters.quoted_openers(0, ""), *self.parameters.quoted_elements(0, "")))
         return re.search(rf"{call}\s*{param}", value) is not None
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
-        """Return the closing tags that follow the call's first one: of the call itself and of its section."""
+        """Return the closing tags after the first one: of the call itself and of its section."""
         return [trim_parts(parse_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
 
 
 def make_result_head(dialect: Description) -> tuple[Part, ...]:
-    """Return what a result begins with, where that is words rather than a tag; nothing if no words tell it."""
+    """Return the words at the start of a result; nothing if it starts with a tag or has too few words."""
     before, _ = pattern.split_at_slot(pattern.parse(dialect.result, "result"), ("result",))
     if (
         not (before and isinstance(before[0], str) and len(before[0].strip()) > MIN_MARKER_LENGTH)
@@ -385,13 +385,13 @@ def make_result_head(dialect: Description) -> tuple[Part, ...]:
 
 
 def list_written_closers(syntax: CallSyntax, name: str) -> list[str]:
-    """List the closing tags of a call; where it has none, that of the tag it opens with, which models write, too."""
+    """List the closing tags of a call; if it has none, the one for its opening tag, which models write anyway."""
     tag = _OPENING_TAG.match(syntax.call)
     return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
 
 
 def _list_element_openers(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
-    """List the opening tags that a closing tag, without its bracket, pairs with: `<a>`, `<a b="c">`, `<a=b>`."""
+    """List the opening tags that pair with a closing tag (without its bracket): `<a>`, `<a b="c">`, `<a=b>`."""
     match tuple(closer):
         case (Lit("<") as first, Space(), Lit("/"), Space(), *name):
             more = AnyOf(((Chars(r"\s", 16),), (Space(), Lit("="))))
@@ -400,7 +400,7 @@ def _list_element_openers(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
 
 
 def _alternation_of(choices: Sequence[tuple[Part, ...]]) -> str:
-    """Return the expression for one of some sequences; it finds nothing if there are none."""
+    """Return an expression for any of some sequences; it matches nothing if there are none."""
     return f"(?:{'|'.join(map(expression_of, choices)) or '(?!)'})"
 
 
@@ -413,18 +413,18 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
 
 
 def last_tag(opener: str) -> str:
-    """Return the last tag of an opener that has several; else empty."""
+    """Return the last tag of an opener with more than one; otherwise empty."""
     tag = _LAST_TAG.search(opener)
     return tag[1] if tag else ""
 
 
 def is_self_closing(tag: str) -> bool:
-    """Tell if an opening tag pairs with no closing one, as it is one itself: `<parameter/>`."""
+    """Return True for a self-closing tag: `<parameter/>`."""
     return tag.endswith("/>")
 
 
 def make_self_closing(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
-    """Return the opening tag of a call that closes itself, `<invoke name="now"/>`; None for any other head."""
+    """Return the self-closing form of a call's opening tag, `<invoke name="now"/>`; None for any other head."""
     return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
 
 
@@ -432,10 +432,10 @@ def list_call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
-    # A block of nothing but lines of code shows them.
+    # Plain calls without a section, one a line, are more likely to be shown as code than made.
     in_section = not dialect.is_json_reply and any(section.strip() != "{calls}" for section in dialect.sections)
     if dialect.fenced and (dialect.is_framed or in_section) and dialect.may_be_quoted:
-        # As the dialect itself writes them: other ways of writing are rather what a text about it shows.
+        # Only the form that the dialect writes counts: any other in a code block is more likely an explanation.
         unfenced = [syntax for syntax in call_syntaxes if "```" not in syntax.section]
         written = [syntax for syntax in unfenced if syntax.call == dialect.calls[0]]
         call_syntaxes += [replace(syntax, fence=fence) for syntax in written for fence in CODE_FENCES]
@@ -443,7 +443,7 @@ def list_call_syntaxes(dialect: Description) -> list[CallSyntax]:
 
 
 def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """List the closing tags that may follow a call: of its section, if only a stray one, and optional ones."""
+    """List the closing tags that may follow a call: of its section (also a stray one), and optional ones."""
     dialect = syntax.dialect
     _, after = pattern.split_at_slot(pattern.parse(syntax.call, "call"), pattern.BODIES)
     tail = "".join(part for part in after if isinstance(part, str))
@@ -452,7 +452,7 @@ def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
             own = CallSyntax(dialect, syntax.call, section, syntax.fence)
             closing = own.section_tail()
-            if own.lists_calls:  # also with a comma or a bracket too many, or without its marker
+            if own.lists_calls:  # also with a surplus comma or bracket, or without its marker
                 more: tuple[tuple[Part, ...], ...] = (
                     (),
                     (Lit(","), Space()),
@@ -467,7 +467,7 @@ def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 
 
 def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """Return the ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
+    """Return the variants of a head: with and without a leading optional marker, for each opening of JSON."""
     head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
@@ -487,9 +487,9 @@ def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         keys = syntax.dialect.json
         bare = (*keys.name, *keys.arguments, *WRAPPER_KEYS, *([keys.id] if keys.id else []))
         key = Chars(r"\w.\-", MAX_NAME_LENGTH) if syntax.body == "args" else OneOf(bare)
-        openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
+        openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a missing quote
         if syntax.body == "json":
-            openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
+            openings.append((Lit("["), Space(), *openings[0]))  # a list of calls in place of one
     return [
         (*parts, Space(), CODE_BLOCK, Group(opening, "json")) if parts else opening
         for parts in heads

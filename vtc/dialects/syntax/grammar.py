@@ -1,9 +1,9 @@
 """A set of dialects, compiled for reading.
 
-Several dialects are armed at once and may share an opener: `<tool_call>` begins hermes, qwen3-coder and
-others. All their heads (everything up to a call's arguments) are looked for at once, so the text that follows an
-opener decides which dialect it is, in one pass (`scan.py`). Each state of the reader has one such scan for what leaves
-it; `reader.py` says what happens then.
+Several dialects are armed at once and may share an opener: `<tool_call>` begins hermes, qwen3-coder and others. All
+their heads (everything before the arguments of a call) are matched together, so the text after an opener selects the
+dialect, in one pass (`scan.py`). Each state of the reader has one scan for the tokens that end it; `reader.py` defines
+their effect.
 """
 
 from __future__ import annotations
@@ -86,30 +86,27 @@ from vtc.dialects.syntax.tokens import (
     split_markers,
 )
 
-# The heads of calls, all that stands before their arguments: how a call may begin, the first one and the next.
-
-
 type OpeningEnd = Literal["body", "attributes", "closed"]
-"""What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
+"""Continuation of a head: a body, parameters as attributes, or nothing if the tag closes itself."""
 
 
 @lru_cache(maxsize=1024)
 def list_openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]]:
-    """Return the ways a call of a dialect may begin."""
+    """Return the ways in which a call of a dialect may begin."""
     ways: list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]] = []
     for syntax in list_call_syntaxes(dialect):
         heads = list_head_variants(syntax)
-        if syntax.body == "params":  # a name may hold a slash, too
+        if syntax.body == "params":  # a name may contain a slash, too
             ways += [(syntax, closed, "closed") for parts in heads if (closed := make_self_closing(parts))]
         ways += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.attribute_head():
             ways.append((syntax, tag, "attributes"))
-    # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
+    # Heads that end in the name come last, because they are prefixes of others: <tool_call>bash, <tool_call>bash>{
     return sorted(ways, key=lambda opening: opening[0].body == "params" and isinstance(opening[1][-1], Chars | Group))
 
 
 def list_heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
-    """List how a call begins that follows one without its closing tags: with its section and its marker, or without."""
+    """List the heads of a call after one without its closing tags: with section and marker, or without."""
     dialect = syntax.dialect
     if dialect.names == "declared":
         return syntax.quoted_heads(name)
@@ -120,7 +117,7 @@ def list_heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part,
 
 
 def is_call_start(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
-    """Tell if the text after a call begins with another, of an `offered` tool where the name is all that marks it."""
+    """Return True if text after a call begins another; the tool must be `offered` if only its name marks a call."""
     for parts in (*(parts for _, parts, _ in list_openings(syntax.dialect)), *list_next_heads(syntax)):
         if head := re.match(expression_of(parts, "head"), text.lstrip()):
             name = head.groupdict().get(f"{OFFERED_GROUP}_head")
@@ -129,7 +126,7 @@ def is_call_start(syntax: CallSyntax, text: str, offered: Callable[[str], object
 
 
 def unslash_closer(syntax: CallSyntax, name: str) -> str:
-    """Return the only closing tag of a call without its slash, which models forget; empty if it has others."""
+    """Return the only closing tag of a call without its slash, which models forget; empty if it has several tags."""
     tags = syntax.closing_tags(name)
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
 
@@ -137,68 +134,68 @@ def unslash_closer(syntax: CallSyntax, name: str) -> str:
 def list_heads_after_unslashed(
     syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]
 ) -> list[tuple[Part, ...]]:
-    """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
+    """List some heads of the next call, plus each as group `next` after a closing tag without its slash."""
     closer = unslash_closer(syntax, name)
     return [*heads, *_put_after_tags([trim_parts(parse_literal(closer, syntax.dialect))] if closer else [], heads)]
 
 
 def _put_after_tags(tags: Iterable[tuple[Part, ...]], heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
-    """List the heads of the next call, as `next`, after one of some closing tags."""
+    """List the heads of the next call, as group `next`, after any of these closing tags."""
     return [(*tag, Space(), Group(head, "next")) for tag, head in itertools.product(tags, heads)]
 
 
 def list_next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """List how the next call begins, in a section or where calls follow one another."""
+    """List the heads of the next call in a section, or directly after another call."""
     each = heads = list_head_variants(CallSyntax(syntax.dialect, syntax.call))
     comma = syntax.dialect.separator.strip()
     if comma:
         heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
-    if syntax.lists_calls:  # each in a list of its own
+    if syntax.lists_calls:  # each call in a list of its own
         heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
     return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
 
 
 IN_LINE = r"[ \t\r]{0,256}+"
 IN_PARAGRAPH = rf"{IN_LINE}(?:\n(?![ \t\r]{{0,256}}\n){IN_LINE})?"
-"""White space with one line break in it, but for that before an empty line."""
+"""White space with at most one line break, but none before an empty line."""
 
 BYTES_PER_GRAMMAR = 1 << 14
 BYTES_PER_HEAD = 1 << 8
-"""Bytes that a grammar takes for each way in which a call may begin: the way itself all grammars share."""
+"""Estimated size of a grammar, in bytes per head; the heads themselves are shared by all grammars."""
 type AnswerMarks = tuple[tuple[str, ...], tuple[str, ...]]
-"""The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
+"""Markers that open an answer, and markers that end it; everything between them is text."""
 NO_ANSWER: AnswerMarks = ((), ())
 type TagPairs = tuple[tuple[str, str], ...]
-"""Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
+"""Opening and closing tags of reasoning. If the prompt ends inside reasoning, it opened the first pair."""
 
 _numbers = itertools.count()
 
 
 SPAN_END = make_search_scan([*FENCES, TICKS, BLANK_LINE])
-"""The end of a code span, or of the paragraph that it stands in."""
+"""The end of a code span, or of the paragraph around it."""
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """A form in which a call may begin; `token` is the name by which scans look for it."""
+    """A form in which a call may begin; scans refer to it by the name of its `token`."""
 
     syntax: CallSyntax
     token: Token
     attributes: bool = False
-    """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
+    """Parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
     closed: bool = False
-    """It closes itself: the call has no parameters."""
+    """The tag closes itself: the call has no parameters."""
 
 
 def _begins_line(syntax: CallSyntax) -> bool:
-    """True if a call counts only where a line begins, with its section if it has one."""
+    """Return True if a call (with its section, if any) counts only at the beginning of a line."""
     return syntax.whole_line or (syntax.dialect.anchor == "line" and not syntax.whole_reply)
 
 
 @lru_cache(maxsize=1024)
 def make_heads(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
-    """Make the heads of a dialect's calls, which all grammars with this dialect share.
+    """Make the heads of a dialect's calls; all grammars with this dialect share them.
 
-    The second are those with which a reply begins where the prompt ends with the beginning of a call.
+    The second list is for replies whose first call begins in the prompt.
     """
     heads, prompted, text = list[Head](), list[Head](), dialect.prompted
     for syntax, parts, kind in list_openings(dialect):
@@ -213,7 +210,7 @@ def make_heads(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
 
 
 def _cache_scans[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar, *Of], Scan]:
-    """Keep the scans that a method makes with those of all grammars: bounded, as names and keys are a model's."""
+    """Cache the scans of a method in the bounded cache of all grammars, because names and keys come from models."""
 
     def get_cached(grammar: Grammar, *of: *Of) -> Scan:
         return COMPILED_PATTERNS.get_or_make(
@@ -224,18 +221,19 @@ def _cache_scans[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar
 
 
 class ReasoningScans:
-    """The tags of reasoning, and the scans for what ends it."""
+    """The tags of reasoning, and the scans for its end."""
 
     def __init__(self, tags: TagPairs) -> None:
         self.closing_tags: dict[str, str] = {}
-        """By the tags that open it; of several the first."""
+        """Closing tag by opening tag; the first pair wins."""
         for opener, closer in tags:
             self.closing_tags.setdefault(opener, closer)
         self.openers = make_tokens(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
         self.closers = make_tokens(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in self.closing_tags.values()))
         self.stray = self.closers[:1]
-        """The closing tag that may stand in text which nothing opened."""
-        # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
+        """The closing tag that may appear in text without an opening one."""
+        # A tag in backticks is quoted. Opening and closing tags need not match, since models mix them up:
+        # <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in tags))
         both = (*closing, *self.closing_tags)
         quoted = make_tokens(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
@@ -244,14 +242,14 @@ class ReasoningScans:
         self.opened = make_search_scan(ends)
         """For reasoning whose opening tag was read."""
         self.begun = make_search_scan([*quoted[len(closing) :], *opens, *ends])
-        """For reasoning that begins in the prompt: an opening tag in it is one that it speaks of."""
+        """For reasoning that begins in the prompt: an opening tag in it is only mentioned."""
 
 
 class Grammar:
-    """The scans of every state for one set of dialects; they hold no names of tools."""
+    """The scans of all states for one set of dialects; they contain no names of tools."""
 
     quoting = frozenset(QUOTING_ELEMENTS)
-    """The names of elements that quote."""
+    """Names of elements that quote."""
 
     def __init__(
         self,
@@ -261,12 +259,12 @@ class Grammar:
         answer: AnswerMarks = NO_ANSWER,
     ) -> None:
         self.number = next(_numbers)
-        # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
+        # Dialects whose tags are tool names come last, because a tool may be named like another dialect's tag.
         each = [make_heads(dialect) for dialect in sorted(dialects, key=lambda dialect: dialect.names == "declared")]
         heads = [head for heads, _ in each for head in heads]
         of_prompt = [head for _, heads in each for head in heads]
         self.heads = {head.token.name: head for head in (*heads, *of_prompt)}
-        """By the names of their tokens."""
+        """Heads by the name of their token."""
         of_whole_reply = [head.token for head in heads if head.syntax.whole_reply]
         self._anywhere = [head for head in heads if not head.syntax.whole_reply]
         prompted = [head.token for head in of_prompt]
@@ -278,7 +276,7 @@ class Grammar:
         begun = {dialect.prompted for dialect in dialects if dialect.prompted}
         begins = [text.removeprefix(start) for text in markers for start in begun if text.startswith(start)]
         dropped = make_tokens(TokenKind.MARKER, map(parse_marker, [*markers, *begins]))
-        # An answer's markers are literal; one of the others may have a hole that they fit, too.
+        # Markers of an answer come first: they are literal, but may also match a hole of another marker.
         self._markers = [*make_tokens(TokenKind.ANSWER_OPENER, map(parse_marker, opens)), *dropped[: len(markers)]]
         self.answer = make_search_scan(make_tokens(TokenKind.ANSWER_CLOSER, map(parse_marker, ends)))
         first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
@@ -291,7 +289,7 @@ class Grammar:
         self.first_call = FollowingScan(self.text, (TokenKind.CALL_OPENER,), ())
         self.doubtful = FollowingScan(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL_KINDS), again)
         self.span = make_search_scan([*tokens, *FENCES, TICKS, BLANK_LINE])
-        # What begins and ends a code span is text all the same. After it what counts in the other state may follow.
+        # Delimiters of a code span are text, but change which markup counts after them.
         self.text.plain = make_plain_rule(self.text.tokens, later=[TICKS])
         self.span.plain = make_plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
@@ -302,31 +300,32 @@ class Grammar:
         self.whole_end = make_expecting_scan(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
     def size(self) -> int:
-        """Measure the grammar without what is made when it is needed, in bytes."""
+        """Return the estimated size in bytes, without parts that are built on demand."""
         return BYTES_PER_GRAMMAR + BYTES_PER_HEAD * len(self.heads)
 
     def _special_heads(self, own: frozenset[str] | None) -> list[Token]:
-        """Return the heads of calls that special tokens mark, of some dialects, wherever they stand.
+        """Return the heads of calls that start with special tokens of some dialects; they count even in code.
 
-        Those of a code block that is the whole reply are none: its opening fence is the closing one of another block.
+        A code block that is the whole reply is excluded, because its opening fence could be another block's closing
+        one.
         """
         heads = self._anywhere if own else ()
         return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
 
     def with_special_tokens(self, own: frozenset[str]) -> Grammar:
-        """Return the same for those of these dialects alone that special tokens mark."""
+        """Return a grammar of only these dialects, and only those with special tokens."""
         marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
         return compile_grammar(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
 
     @_cache_scans
     def scan_line(self, run: str, own: frozenset[str]) -> Scan:
-        """Return the rest of a line of code, which `run` opened, or of one that quotes.
+        """Return the scan for the rest of a line: of code, which `run` opened, or of a quotation.
 
-        Indented code may go on with the next line, and quotes no calls in these dialects' special tokens. In a line of
-        speech, which no `run` opened, all calls are found: one may end on another line.
+        Indented code may continue on the next line, and does not quote calls in special tokens of these dialects. In a
+        line of speech (no `run`) all calls count, since one may end on another line.
         """
         in_line = [head.token for head in self._anywhere if not (run and head.syntax.dialect.may_be_quoted)]
-        if run[:1] == "\n":  # a block of YAML goes on with lines as deep, and those that are empty
+        if run[:1] == "\n":  # a YAML block continues with lines of the same depth, and with empty ones
             more = ((Lit(run),), (Lit("\n"), Maybe((Chars(r" \t\r\n", 64),)), Lit(run)))
             return make_search_scan(
                 [*in_line, *make_tokens(TokenKind.CODE_LINE, more), Token(TokenKind.LINE_END, (Lit("\n"),))]
@@ -334,15 +333,17 @@ class Grammar:
         tokens = [*in_line, *ELEMENT_TOKENS, *FENCES]
         if run.isspace():
             tokens += [*self._special_heads(own), *make_tokens(TokenKind.CODE_LINE, CODE_INDENTS)]
-        elif not run:  # amid a line of speech, which may end otherwise
+        elif not run:  # inside a line of speech, which may end in other ways
             closers = make_tokens(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
             tokens += [*self._markers, *closers]
         return make_search_scan([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
 
     @_cache_scans
     def scan_quotation_end(self, run: str, own: frozenset[str] | None) -> Scan:
-        """Find the end of what `run` opened: an element, a comment, or a code block, which as many of the same or more
-        end, alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
+        """Return the scan for the end of the element, comment or code block that `run` opened.
+
+        A code block ends with at least as many fence characters, alone on a line. An unclosed block does not quote
+        calls in special tokens of these dialects.
         """
         in_code = [head.token for head in self._anywhere if head.syntax.dialect.in_code == "call"]
         if run[0] == "<":
@@ -361,7 +362,7 @@ class Grammar:
 
     @_cache_scans
     def scan_arguments(self, syntax: CallSyntax, name: str) -> Scan:
-        """Right after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
+        """Scan after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         own, elements = _param_tokens(syntax)
         closers = [syntax.parameters.tail(i, "") for i in range(len(own))] if syntax.parameters.shares_closer else []
@@ -379,14 +380,14 @@ class Grammar:
                 *elements,
                 *self._wrong_closers(syntax, name),
                 *make_tokens(TokenKind.NEXT_CALL, calls),
-                # Where all may be missing, the closers match anywhere.
+                # Closers that may be missing entirely match anywhere, so they come last.
                 *([Token(f"{TokenKind.CALL_CLOSER}1", loose)] if loose != tail else []),
             ]
         )
 
     @_cache_scans
     def scan_value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
-        """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
+        """Scan a parameter's value: its closer, and the tags that are counted to decide if that closer is quoted."""
         close, tail, heads = syntax.parameters.tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
         openers = [*syntax.parameters.quoted_openers(index, key), *syntax.parameters.quoted_elements(index, key)]
         following = syntax.following_heads(name) if syntax.parameters.shares_closer else heads
@@ -403,7 +404,7 @@ class Grammar:
 
     @_cache_scans
     def scan_sole_value(self, syntax: CallSyntax, name: str) -> Scan:
-        """In the value of a call's one parameter without tags: it holds none at all."""
+        """Scan the value of a call's only parameter, written without tags: the value has no tags, either."""
         tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.parameters.heads()]
         return make_search_scan(
             [Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *make_tokens(TokenKind.TAG, tags)]
@@ -411,15 +412,15 @@ class Grammar:
 
     @_cache_scans
     def scan_guessed_value(self, syntax: CallSyntax, index: int, key: str) -> Scan:
-        """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
+        """Scan a value that may be no parameter, because no declared one was read yet: it has no tags."""
         closer = syntax.parameters.tail(index, key)
         return make_search_scan([Token(TokenKind.PARAMETER_CLOSER, closer), Token(TokenKind.TAG, (Lit("<"),))])
 
     @_cache_scans
     def scan_after_value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
-        """After a parameter's closer: structure, which makes it one, or anything else, which makes it content.
+        """Scan the text after a parameter's closer: structure confirms the closer, anything else makes it content.
 
-        Of several tokens that fit at one place the first counts.
+        The first token that matches wins.
         """
         close, tail = syntax.parameters.tail(index, key), syntax.written_tail(name)
         comma = syntax.dialect.param_separator.strip()
@@ -429,26 +430,26 @@ class Grammar:
         following = make_tokens(TokenKind.NEXT_CALL, [*heads, *_put_after_tags(outer, heads)])
         return make_expecting_scan(
             [
-                # Closers first, as they are written out: one may have the form of an opener of any name (Kimi K3).
+                # Closers first, because they are literal: one may look like an opener with any name (Kimi K3).
                 *make_tokens(TokenKind.CALL_CLOSER, (tail, (*ARGUMENTS_CLOSER, *tail))),
                 Token(TokenKind.PARAMETER_CLOSER, close),
-                # Its wrapper may be closed and not the call itself, where another follows.
+                # Before another call, the wrapper may be closed although the call is not.
                 *following[len(heads) :],
                 *make_tokens(TokenKind.OUTER_CLOSER, outer),
-                # Where any tag may be a parameter's, that of another call is one, too (Cline).
+                # If any tag may be a parameter's, so may the tag of another call (Cline).
                 *own,
-                # Another call begins with what may look like an element, or like a garbled opener (GLM).
+                # Another call may begin with text that looks like an element or a garbled opener (GLM).
                 *following[: len(heads)],
-                # The beginning of a parameter's opener, where none of the whole ones fits.
+                # The beginning of a parameter's opener, if no whole opener matches.
                 *make_tokens(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
                 *elements,
-                # It begins as the call's closer does, which is the longer one where its wrapper is closed, too.
+                # These start like the call's closer, which is longer if its wrapper is closed, too.
                 *self._wrong_closers(syntax, name),
             ]
         )
 
     def _wrong_closers(self, syntax: CallSyntax, name: str) -> list[Token]:
-        """Return the closing tag of a call, and a sibling's where that of its wrapper should follow."""
+        """Make the tokens of a call's closing tag followed by another dialect's in place of its wrapper's."""
         first, *more = syntax.closing_tags(name) or [""]
         if not more or syntax.section:
             return []
@@ -457,8 +458,10 @@ class Grammar:
 
     @_cache_scans
     def scan_tail(self, syntax: CallSyntax, name: str) -> Scan:
-        """After a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
-        a closing tag of another kind; the next call; another object; or the end of the line.
+        """Scan the text after a JSON body.
+
+        This finds the closers of the call, also after a surplus brace or the fence of a code block; a closing tag of
+        another kind; the next call; another object; or the end of the line.
         """
         if parts := syntax.tail(name):
             heads = list_heads_after_unslashed(syntax, name, self._heads_of(syntax.dialect))
@@ -482,14 +485,14 @@ class Grammar:
             return ExpressionScan(*NO_QUOTE, make_expecting_scan(make_tokens(TokenKind.EXTRA_BRACE, too_many)))
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
         listed = make_tokens(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in list_next_heads(syntax)))
-        # After a line that leads to it a full stop shows that the sentence goes on to there.
+        # After an introducing line, a full stop shows that the sentence includes the call.
         ends = END_OF_LINE if syntax.in_paragraph else END_OF_SENTENCE
         turn_ends = make_tokens(TokenKind.CALL_CLOSER, ((Lit(end),) for end in TURN_ENDS))
         return ExpressionScan(*ends, make_expecting_scan([*listed, *turn_ends], r"[ \t\r]{0,256}"))
 
     @_cache_scans
     def scan_after_call(self, syntax: CallSyntax) -> Scan:
-        """After a call: closers that may still come, and in a section its next call."""
+        """Scan the text after a call: late closers, and in a section its next call."""
         late = self._late_closers(syntax)
         tokens = [
             *make_tokens(TokenKind.LATE_CLOSER, late),
@@ -504,7 +507,7 @@ class Grammar:
         return make_expecting_scan(tokens)
 
     def _results_after(self, syntax: CallSyntax) -> list[Token]:
-        """List how a result may begin that the model makes up: with a tag, or with the words of its dialect."""
+        """Make the tokens for the start of an invented result: a tag, or the words of its dialect."""
         head = make_result_head(syntax.dialect)
         own = make_tokens(TokenKind.RESULT_OPENER, [head] if head else [], after=len(self._results))
         return [*self._results, *own]
@@ -515,16 +518,16 @@ class Grammar:
 
     @_cache_scans
     def scan_undecided(self, syntax: CallSyntax) -> Scan:
-        """After a call that may be quoted: closers that may still come, and what shows that it is not.
+        """Scan the text after a call that may be quoted: late closers, and evidence that it is not quoted.
 
-        That is the end of its line, of its paragraph, or of the reply.
+        The evidence is the end of its line, of its paragraph, or of the reply.
         """
         ends_line: list[tuple[Part, ...]] = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
         if syntax.in_paragraph:
             ends_line += [token.parts for token in FENCES]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results_after(syntax)))]
         late, following, tail = self._late_closers(syntax), list_next_heads(syntax), syntax.section_tail()
-        if tail:  # what belongs to the section may stand on other lines
+        if tail:  # closers and calls of the section may be on other lines
             late.append((Space(), *tail))
             following += [(Space(), *parts) for parts in following]
         tokens = [
@@ -539,7 +542,7 @@ class Grammar:
 
     @_cache_scans
     def scan_damaged(self, syntax: CallSyntax, name: str) -> Scan:
-        """In a call whose JSON broke: another call, right after its closer or where it broke off."""
+        """Scan a call with broken JSON for another call: right after its closer, or at the point of failure."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
         heads = self._heads_of(syntax.dialect)
         pairs = ((*closer, Space(), Group(head, "next")) for closer, head in itertools.product(closers, heads))
@@ -554,13 +557,13 @@ class Grammar:
 
     @_cache_scans
     def scan_closer(self, syntax: CallSyntax, name: str) -> Scan:
-        """Return the end of a call that is no call any more, or else of its section, wherever it stands."""
+        """Scan for the closer of a call that was given up, or of its section."""
         tail = syntax.tail(name) or syntax.section_tail()
         return make_search_scan([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
 
 
 def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
-    """List the beginnings of the word that results begin with: a server that stops at that word may leave a part."""
+    """List the prefixes of a result's first word: a server that stops at that word may emit part of it."""
     head = () if syntax.whole_reply else make_result_head(syntax.dialect)
     if len(head) != 1 or not isinstance(word := head[0], Lit):
         return []
@@ -568,7 +571,7 @@ def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
 
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
-    """Return the openers of parameters of the dialect's own, those with more markup first, and of elements."""
+    """Make the tokens of parameter openers, those with more markup first, and of elements."""
     tokens = make_tokens(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.parameters.heads()))
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
@@ -586,10 +589,10 @@ def compile_grammar(
     markers: tuple[str, ...] = (),
     answer: AnswerMarks = NO_ANSWER,
 ) -> Grammar:
-    """Return the grammar for these dialects; most exchanges share a few.
+    """Return the grammar of these dialects; most exchanges share a few grammars.
 
-    `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text, as are those of an
-    `answer`.
+    `reasoning` has the pairs of tags around reasoning. `markers` and those of an `answer` are removed from visible
+    text.
     """
 
     def make() -> Grammar:

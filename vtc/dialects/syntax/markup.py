@@ -1,4 +1,4 @@
-"""Text of a pattern as the parts by which it is read: white space is loose, spellings are alternatives."""
+"""Parses the text of patterns into parts for reading: white space is loose, spellings are alternatives."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from vtc.dialects.syntax.scan import OFFERED_GROUP
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 QUOTES = ('"', "'", '\\"', "\\'")
-"""Around an attribute; escaped once too often, too."""
+"""Quotes around an attribute, including those that are escaped once too often."""
 TYPOGRAPHIC = ("“", "”", "„")
-"""What stands for those of JSON where a model writes as books are set."""
+"""Typographic quotes that models write in place of JSON's."""
 OPTIONAL_QUOTE = Maybe((OneOf(QUOTES),))
-"""One of them, which models leave out: `<invoke name=bash>`."""
+"""An optional quote, since models omit it: `<invoke name=bash>`."""
 _ATTRIBUTE = re.compile(r"<?[\w:.-]+=")  # used with match
 _MARKER = r"<\|[\w/:]+\|>"
-"""A marker such as `<|tool_call|>`: prose holds none, so it is found with any white space around it."""
+"""A marker like `<|tool_call|>`: it does not occur in prose, so any white space around it is accepted."""
 
 
 def parse_markup(
     parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]
 ) -> tuple[Part, ...]:
-    """Pattern text as it is read, with `slots` filled in."""
+    """Parse pattern text for reading, with `slots` filled in."""
     read: list[Part] = []
     for i, part in enumerate(parts):
         if isinstance(part, Slot):
@@ -35,20 +35,20 @@ def parse_markup(
             continue
         for piece in _split_markers(part, dialect.optional):
             if piece in dialect.optional:
-                # White space goes with the marker, so that none is eaten where the marker is missing.
+                # White space belongs to the marker, so that none is consumed if the marker is missing.
                 marker = trim_parts(parse_literal(piece, dialect))
                 if read and isinstance(read[-1], Space):
                     read[-1:] = [Maybe((Space(), *marker))]
                 else:
                     read.append(Maybe((*marker, Space())))
             else:
-                # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
+                # A quote directly next to a slot delimits an attribute, so either kind is accepted.
                 read += parse_literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
     return tuple(read)
 
 
 def trim_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Without white space at either end: the states skip it themselves."""
+    """Remove white space at both ends, because the states skip it themselves."""
     while parts and isinstance(parts[0], Space):
         parts = parts[1:]
     while parts and isinstance(parts[-1], Space):
@@ -59,7 +59,7 @@ def trim_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def loosen_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
+    """Allow stray white space inside the tags of a call: `< parameter = x >`."""
     loose: list[Part] = []
     for part in parts:
         if not isinstance(part, Lit):
@@ -72,7 +72,7 @@ def loosen_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def space_attributes(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Attributes of an opening tag as they are read: `<invoke name = "bash" >`; a key of JSON likewise."""
+    """Allow white space in the attributes of an opening tag, `<invoke name = "bash" >`, and around a key of JSON."""
     read: list[Part] = []
     for i, part in enumerate(parts):
         after = parts[i + 1] if i + 1 < len(parts) else None
@@ -88,7 +88,7 @@ def space_attributes(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def allow_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Let an opening tag with an attribute have others: `<parameter name="path" string="true">`."""
+    """Allow more attributes in an opening tag that has one: `<parameter name="path" string="true">`."""
     if len(parts) < 3 or parts[-3] not in (OPTIONAL_QUOTE, OneOf(QUOTES)) or parts[-1] != Lit(">"):
         return parts
     others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
@@ -96,14 +96,14 @@ def allow_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def split_spellings(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
-    """Return a sequence once for each spelling of the literal text that it begins with."""
+    """Return a sequence once for each spelling of its initial literal text."""
     if parts and isinstance(first := parts[0], OneOf):
         return [(Lit(word), *parts[1:]) for word in first.words]
     return [parts]
 
 
 def parse_literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
-    """Literal text as it is read; `quoted` says on which sides a slot stands, whose quotes may be of either kind."""
+    """Parse literal text; `quoted` marks the sides next to a slot, at which either kind of quote is accepted."""
     read: list[Part] = []
     spelled = {words[0]: words for words in dialect.spellings}
     known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
@@ -117,7 +117,7 @@ def parse_literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (
             continue
         if piece in spelled:
             spellings = OneOf(spelled[piece])
-            # A closing tag is known without the mark of its family: </｜DSML｜invoke>, </invoke>.
+            # A closing tag is recognised without the mark of its family: </｜DSML｜invoke>, </invoke>.
             unmarked = not piece[0].isalnum() and bool(read) and read[-1] == Lit("</")
             read.append(Maybe((spellings,)) if unmarked else spellings)
         elif piece.isspace():
@@ -125,7 +125,7 @@ def parse_literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (
         elif piece in ("<", "</") and dialect.namespaces:
             read += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
         elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
-            # Where entities stand for quotes in it, nothing else tells the end of a key.
+            # With entities for quotes in the key, only the closing quote shows its end, so it is required.
             read.append(OneOf(QUOTES) if dialect.entities else OPTIONAL_QUOTE)
         elif read and isinstance(last := read[-1], Lit):
             read[-1] = Lit(last.text + piece)
@@ -135,7 +135,7 @@ def parse_literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (
 
 
 def _add_space(parts: Sequence[Part]) -> list[Part]:
-    """Loose white space, unless it stands there."""
+    """Return loose white space, unless the sequence already ends with it."""
     return [] if parts and isinstance(parts[-1], Space) else [Space()]
 
 
@@ -153,16 +153,16 @@ def _ends_in(part: Part, characters: str) -> bool:
     return isinstance(part, Lit) and part.text[-1] in characters
 
 
-# What the body of a call may begin with, and its name: enough of it to tell a call from anything else.
+# The start of a call's body and its name: as much as distinguishes a call from other text.
 
 
 ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
-"""How arguments begin that are a JSON string with the object in it."""
+"""Start of arguments that are encoded as a JSON string."""
 ID_KEYS = ("id", "call_id", "tool_call_id")
-"""Keys of an id before the name, whatever the dialect's own."""
+"""Keys of an id before the name, in any dialect."""
 NAME_CHARACTERS = r"\w.:\-/"
 MAX_NAME_LENGTH = 128
-"""Characters of a tool's name; no text is a call of one with more."""
+"""Maximum length of a tool name; text with a longer name is not a call."""
 
 
 def make_json_opener(*others: Part) -> tuple[Part, ...]:
@@ -171,7 +171,7 @@ def make_json_opener(*others: Part) -> tuple[Part, ...]:
 
 
 def list_envelope_openers(dialect: Description) -> list[tuple[Part, ...]]:
-    """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
+    """List the openings of a JSON object that can hardly be anything but a call of an offered tool."""
     keys = dialect.json
 
     def opening(*parts: Part) -> tuple[Part, ...]:
@@ -193,7 +193,7 @@ def list_envelope_openers(dialect: Description) -> list[tuple[Part, ...]]:
         (Lit("{"), *opening(OneOf(keys.name), *colon, *named)),
         opening(Lit("type"), *colon, quote, OneOf(("function", "tool_use", "tool_call")), quote),
         opening(OneOf(CALL_LIST_KEYS), *colon, Lit("[")),
-        # Of another name, for the report to say so.
+        # Of an unknown name, so that the report can mention it.
         opening(
             *(OneOf(keys.name), *colon, quote, Chars(NAME_CHARACTERS, 128), quote, Space(), Lit(","), Space()),
             *(quote, OneOf(keys.arguments), *colon, Lit("{")),
@@ -203,7 +203,7 @@ def list_envelope_openers(dialect: Description) -> list[tuple[Part, ...]]:
 
 
 def parse_marker(text: str) -> tuple[Part, ...]:
-    """Return the markup of a model's marker, in which `{name}` is the name of any tool; raises `PatternError`."""
+    """Parse the marker of a model, in which `{name}` is the name of any tool. Raises `PatternError`."""
     parts = pattern.parse(text, "markers")
     if not (parts and isinstance(parts[0], str)):
         message = f"{text!r} must begin with literal text, so that it can be found in a reply"
@@ -212,14 +212,14 @@ def parse_marker(text: str) -> tuple[Part, ...]:
 
 
 def make_spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
-    """Return a name with the white space that models write around it; a tag that is a tool's name begins with that."""
+    """Return a name with the white space that models write around it; there is none before it in `<{name}`."""
     at = before.index(Slot("name")) if Slot("name") in before else 0
     in_tag = dialect.names == "declared" and at > 0 and str(before[at - 1]).endswith("<")
     return (*([] if in_tag else [Space()]), make_tool_name(dialect, name), Space())
 
 
 def make_tool_name(dialect: Description, name: str = "") -> Part:
-    """Return the name of any tool, or where it is the markup this one; the reader looks whether that is offered."""
+    """Return the name of any tool, or if names are markup, of this one; the reader checks that it is offered."""
     if dialect.names == "any":
         return Chars(NAME_CHARACTERS, MAX_NAME_LENGTH, "name")
     if name:

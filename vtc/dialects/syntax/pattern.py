@@ -12,16 +12,15 @@ from functools import lru_cache
 
 import msgspec
 
-# The parts that markup is made of as it is read, and the expressions for a sequence of them.
-#
-# A sequence gives an expression for the whole of it; `scan.py` finds its beginnings. Grammars hold them by the ten
-# thousand: as they never refer to themselves, Python's collector need not go through them.
+# The parts of markup, and their regular expressions. A sequence compiles to an expression for the whole of it;
+# `scan.py` also finds its beginnings. Grammars hold tens of thousands of parts without cycles, so Python's garbage
+# collector need not track them.
 
 
 MAX_SPACE = 256
 LOOSE_SPACE = rf"(?:\s|\\n){{0,{MAX_SPACE}}}+"
-"""Loose white space, also as the two characters `\\n` that some models write between tags: bounded, so that holding it
-back is; possessive, so that no run of it is tried twice."""
+"""Loose white space, including the two characters `\\n` that some models write between tags. It is bounded, so that the
+text held back is bounded; and possessive, so that no run is tried twice."""
 
 
 class Lit(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +30,7 @@ class Lit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Space(msgspec.Struct, frozen=True, gc=False):
-    """Any run of white space, also none."""
+    """Any run of white space, possibly empty."""
 
 
 class Chars(msgspec.Struct, frozen=True, gc=False):
@@ -43,7 +42,7 @@ class Chars(msgspec.Struct, frozen=True, gc=False):
 
 
 class OneOf(msgspec.Struct, frozen=True, gc=False):
-    """One of some words."""
+    """One of several words."""
 
     words: tuple[str, ...]
     group: str = ""
@@ -51,19 +50,19 @@ class OneOf(msgspec.Struct, frozen=True, gc=False):
 
 
 class Maybe(msgspec.Struct, frozen=True, gc=False):
-    """A sequence that may be missing."""
+    """An optional sequence."""
 
     parts: tuple[Part, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True, gc=False):
-    """One of some sequences."""
+    """One of several sequences."""
 
     choices: tuple[tuple[Part, ...], ...]
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
-    """A sequence whose place in the text is asked for by name."""
+    """A sequence with a named group, for its position in the text."""
 
     parts: tuple[Part, ...]
     group: str
@@ -73,7 +72,7 @@ Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
 
 
 def expression_of(parts: Sequence[Part], token: str = "") -> str:
-    """Return the expression for a complete sequence; with the name of a `token`, its groups are `GROUP_TOKEN`."""
+    """Return the expression for a complete sequence; with the name of a `token`, groups are named `GROUP_TOKEN`."""
     return "".join(_part_expression(part, token) for part in parts)
 
 
@@ -86,7 +85,7 @@ def _part_expression(part: Part, token: str = "") -> str:
         case Chars(allowed, most, group):
             return _group(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
-            # Longest first: of `read` and `read_file` the longer one is tried first.
+            # Longest first, so that `read_file` is tried before `read`.
             choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
             return _group(_ignore_case(choice, any_case), group, token)
         case Maybe(parts):
@@ -102,7 +101,7 @@ def _group(expression: str, group: str, token: str) -> str:
 
 
 def has_group(parts: Sequence[Part], group: str) -> bool:
-    """Tell whether a sequence has a group of this name."""
+    """Return True if a sequence has a group of this name."""
     return any(
         (isinstance(part, Group) and part.group == group)
         or (isinstance(part, Group | Maybe) and has_group(part.parts, group))
@@ -125,7 +124,7 @@ SLOTS = {
 
 
 class PatternError(ValueError):
-    """A pattern makes no sense; `key` is the key of the description that holds it."""
+    """A pattern is invalid; `key` is the key of the description that holds it."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -137,7 +136,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, key: str) -> list[str | Slot]:
-    """Literals and slots of a pattern, in order; raises `PatternError`."""
+    """Split a pattern into literals and slots, in order. Raises `PatternError`."""
     return [*_parse_pattern(text, key)]
 
 
@@ -167,8 +166,10 @@ def _parse_pattern(text: str, key: str) -> tuple[str | Slot, ...]:
 
 
 def check_findable(text: str, key: str, *, enclosed: bool) -> None:
-    """Markup is found by its literal text: it must open with some, unless something else that does encloses it, and
-    what has an end that only literal text can tell must be followed by some. Raises `PatternError`.
+    """Check that a pattern can be found by its literal text. Raises `PatternError`.
+
+    It must begin with literal text, unless it is `enclosed` by a pattern that does. A slot whose end only literal text
+    can show must be followed by some.
     """
     parts = parse(text, key)
     holder, before, behind = _split_slots(parts)
@@ -194,7 +195,7 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
 
 
 def _split_slots(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
-    """Return the slot that a pattern is there for, and those before and after it."""
+    """Return the main slot of a pattern, and the slots before and after it."""
     slots = [part.name for part in parts if isinstance(part, Slot)]
     at = next(i for i, slot in enumerate(slots) if slot in (*BODIES, "value", "calls"))
     return slots[at], slots[:at], slots[at + 1 :]
@@ -202,7 +203,7 @@ def _split_slots(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]
 
 @lru_cache(maxsize=1024)
 def find_body_slot(call: str) -> str:
-    """Return the slot of a call pattern that holds the arguments: `json`, `args` or `params`."""
+    """Return the slot of a call pattern that holds the arguments: `json`, `args`, `params` or `kwargs`."""
     slots = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
     if len(slots) != 1:
         raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}}, {{params}}, {{kwargs}} is needed")
@@ -212,12 +213,12 @@ def find_body_slot(call: str) -> str:
 
 
 def fill_pattern(text: str, key: str, slots: Mapping[str, str]) -> str:
-    """Return a pattern with something in each of its slots; raises `PatternError`."""
+    """Fill the slots of a pattern. Raises `PatternError`."""
     parse(text, key)
     return text.format_map(slots)
 
 
 def split_at_slot(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:
-    """Part a pattern at the first of `slots`."""
+    """Split a pattern at the first of `slots`."""
     at = next(i for i, part in enumerate(parts) if isinstance(part, Slot) and part.name in slots)
     return list(parts[:at]), list(parts[at + 1 :])

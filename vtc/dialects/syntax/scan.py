@@ -1,15 +1,16 @@
-"""Finds what a state of the reader looks for: tokens, and the text that may still become one.
+"""Scanners for the tokens of a reader state, including text that may still become a token.
 
     <tool_call>\\n{"name": …    a token
     <tool_c                     may become one: it is held back
     <b>                         neither
 
-All tokens of a state are read at once, from each place where one may begin: they are a trie, which grows where text
-goes into it, so that a model which brings dialects that others have read before adds little. Only a token that was
-found is given to an expression, for the groups in it; that is compiled once for all states and models.
+All tokens of a state are matched at once, at each position where one may begin. They form a trie that is built lazily,
+along the paths that real text takes; a model whose dialects were already used by others therefore adds little. Only a
+token that was found is matched by a regular expression, for its groups; the expression is compiled once for all states
+and models.
 
-What the text so far ends in is held back if it is a proper beginning of a token. Nothing else is; that is what makes
-the result independent of how the text was cut.
+The end of the text so far is held back if it is a proper prefix of a token. Nothing else is held back, so the result
+does not depend on how the text was cut into pieces.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ from vtc.dialects.syntax.pattern import (
 )
 
 OFFERED_GROUP = "offered"
-"""The group of a name that must be an offered tool's. Names stand in no expression: compiling them would take long, and
-once for every set of tools."""
+"""Group of a name that must belong to an offered tool. The expressions contain no tool names, because compiling them
+for every set of tools would take too long."""
 type Found = re.Match[str]
 
 INDENT = 8
-"""Deepest indentation at which a line still counts as starting with its markup."""
+"""Deepest indentation at which markup still counts as the start of its line."""
 BYTES_PER_TOKEN = 1 << 10
-"""Bytes that a scan takes for each of its tokens."""
+"""Estimated size of a scan, in bytes per token."""
 MAX_TRIE_ENTRIES = 1 << 15
-"""Characters that the places of all tries keep, each of a kilobyte at most with the place after it and the steps to it.
+"""Maximum number of characters cached by the nodes of all tries. Each takes at most one kilobyte, including the next
+node and its steps.
 
-All built-in models need some 10,000. If texts have gone to more, all tries begin to grow anew.
-"""
+All built-in models need about 10,000. When the limit is exceeded, all tries are dropped and built again as needed."""
 MAX_DEAD_ENDS = 64
-"""Characters that begin nothing for which a place in the trie keeps that."""
+"""Maximum number of characters per trie node that are cached as leading nowhere."""
 
 _SPACE = re.compile(LOOSE_SPACE)
 _LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
@@ -62,19 +63,19 @@ _HELD = re.compile(r"(?P<hold>(?s:.*))")
 """Matches all the text that is held back."""
 
 type Offers = Callable[[str], bool]
-"""Tells whether a tool is offered by the name that makes the markup."""
+"""Predicate: True if a tool is offered under the name that makes up the markup."""
 
 
 class Token(msgspec.Struct, eq=False, gc=False):
-    """Something that leaves a state, and the name it goes by, if any; what is searched for starts with a literal."""
+    """Markup that ends a state, with its name if it has one. Tokens of a search start with a literal."""
 
     name: str
     parts: tuple[Part, ...]
     line_start: bool = False
     at_end: bool = False
-    """It is one only as the last thing of a text, white space aside."""
+    """The token counts only at the end of the text, except for white space."""
     named: str = ""
-    """The group that holds the name of a tool, which must be offered; empty if there is none."""
+    """Group with the name of a tool that must be offered; empty if there is none."""
     _steps: _ScanStep | None = None
 
     def __post_init__(self) -> None:
@@ -83,34 +84,34 @@ class Token(msgspec.Struct, eq=False, gc=False):
 
     @property
     def first(self) -> str:
-        """Its first character; empty if that may be one of many."""
+        """First character; empty if it may be one of many."""
         first = self.parts[0]
         return first.text[0] if isinstance(first, Lit) else ""
 
     @property
     def first_of_line(self) -> str:
-        """Its second character, if the first is a line break; else empty."""
+        """Second character if the first is a line break; otherwise empty."""
         first = self.parts[0]
         return first.text[1:2] if isinstance(first, Lit) and first.text[0] == "\n" else ""
 
     @property
     def steps(self) -> _ScanStep:
-        """The steps that lead to its end, made when they are first asked for."""
+        """Steps that lead to the end of the token, built on first use."""
         if self._steps is None:
             self._steps = _make_steps(self.parts, _ScanStep(self.name))
         return self._steps
 
     def expression(self) -> str:
-        """Write the expression that finds its groups."""
+        """Return the regular expression that finds the groups."""
         name, end = f"?P<{self.name}>" if self.name else "?:", r"\s*\Z" if self.at_end else ""
         return f"({name}{expression_of(self.parts, self.name)}{end})"
 
 
 class _ScanStep(msgspec.Struct, eq=False, gc=False):
-    """A part, or the end of the token of a name, and the steps that may follow it.
+    """A part, or the name of a token at its end, and the steps that may follow.
 
-    Scans share the steps of a token that they share. There are ten thousands of them, of which none leads back:
-    Python's collector need not go through them.
+    Scans that share a token share its steps. There are tens of thousands of steps without cycles, so Python's garbage
+    collector need not track them.
     """
 
     part: Part | str
@@ -119,7 +120,7 @@ class _ScanStep(msgspec.Struct, eq=False, gc=False):
 
     @property
     def following(self) -> tuple[_ScanStep, ...]:
-        """The steps that follow the first character of its text, or the ways that it may be read in."""
+        """Steps after the first character of the text, or the alternatives of the part."""
         if self._following is None:
             self._following = tuple(self._follow())
         return self._following
@@ -141,15 +142,15 @@ class _ScanStep(msgspec.Struct, eq=False, gc=False):
 
 
 def _make_steps(parts: Sequence[Part], after: _ScanStep) -> _ScanStep:
-    """Get the steps through a sequence of parts, before another."""
+    """Build the steps through a sequence of parts that is followed by `after`."""
     for part in reversed(parts):
-        if not (isinstance(part, Space) and isinstance(after.part, Space)):  # white space after white space is one
+        if not (isinstance(part, Space) and isinstance(after.part, Space)):  # consecutive white space is one step
             after = _ScanStep(part, (after,))
     return after
 
 
 def _make_word_steps(word: str, after: _ScanStep, *, any_case: bool) -> _ScanStep:
-    """Get the steps through a word."""
+    """Build the steps through a word."""
     if not any_case:
         return _ScanStep(Lit(word), (after,)) if word else after
     for character in reversed(word):
@@ -164,24 +165,24 @@ def _compile_run(allowed: str, most: int) -> re.Pattern[str]:
 
 
 class TrieBudget:
-    """Counts what the tries of all scans keep since they began to grow."""
+    """Counts the entries of all tries, and drops the tries when there are too many."""
 
     def __init__(self) -> None:
         self.entries = 0
         self._scans: list[ref[TokenScan]] = []
 
     def register(self, scan: TokenScan) -> None:
-        """Note a scan that has begun tries."""
+        """Register a scan that has begun its tries."""
         self._scans.append(ref(scan))
 
     def count_entry(self) -> None:
-        """Count one more character that a place keeps; with too many, all tries begin to grow anew."""
+        """Count one more cached character; drop all tries if there are too many."""
         self.entries += 1
         if self.entries > MAX_TRIE_ENTRIES:
             self.drop_all()
 
     def drop_all(self) -> None:
-        """Drop all tries, those of scans that are not used any more, too."""
+        """Drop all tries, including those of scans that are no longer used."""
         planted, self._scans, self.entries = self._scans, [], 0
         for scan in filter(None, (planted_ref() for planted_ref in planted)):
             scan.drop_tries()
@@ -191,23 +192,24 @@ TRIE_BUDGET = TrieBudget()
 
 
 class _TrieNode(msgspec.Struct, eq=False, gc=False):
-    """A place in the trie: what may follow there. It is made when text gets there.
+    """A node of a trie: the continuations of a token. It is built when text reaches it.
 
-    Two threads may read the same; what they make of it at the same time is the same. As of steps, there are many.
+    Two threads may build the same entry at the same time; both results are equal. Like steps, nodes are not tracked by
+    the garbage collector.
     """
 
     ends: tuple[str, ...]
-    """The names of the tokens that have come to their end."""
+    """Names of the tokens that end here."""
     may_continue: bool
-    """True if a token may go on."""
+    """True if a token may continue here."""
     texts: dict[str, tuple[_ScanStep, ...]]
-    """By their first characters."""
+    """Literal steps by their first character."""
     runs: dict[re.Pattern[str], tuple[_ScanStep, ...] | _TrieNode]
     after_space: _TrieNode | None
     known: dict[str, tuple[_Way, ...]] = {}
 
     def find(self, character: str) -> tuple[_Way, ...]:
-        """Find what may begin with a character, each with the place after it; None stands for the character alone."""
+        """Return the ways to consume a character, each with the next node; the run is None for a literal character."""
         if character in self.known:
             return self.known[character]
         found = list[_Way]()
@@ -227,7 +229,7 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
         return ways
 
     def list_beginnings(self) -> list[str]:
-        """Write how what follows may begin, as expressions, each up to something that is no white space."""
+        """Return expressions for the starts of the continuations, each up to the first non-blank character."""
         if self.ends:
             return [""]
         ways = [re.escape(character) for character in self.texts if not character.isspace()]
@@ -245,7 +247,7 @@ def _character_class(run: re.Pattern[str]) -> str:
 
 
 def _make_node(steps: Iterable[_ScanStep]) -> _TrieNode:
-    """Make the place where some steps may be taken."""
+    """Build the node at which these steps may be taken."""
     texts, runs = defaultdict[str, list[_ScanStep]](list), defaultdict[re.Pattern[str], list[_ScanStep]](list)
     ends, todo, spaces = list[str](), [*steps], list[_ScanStep]()
     for step in todo:
@@ -276,24 +278,26 @@ type _Way = tuple[re.Pattern[str] | None, _TrieNode]
 
 
 class PlainRule(NamedTuple):
-    """The rule for text that needs no reading in a state that flows: it leaves as it is.
+    """Characters that show that text has no markup, in a state in which text flows: such text is forwarded unread.
 
-    White space at its end waits, and so does `later`. What left must be told before the next text is read (`passed`).
+    White space at its end is buffered, and so is `later`. The reader must learn of the forwarded text before it reads
+    the next (`passed`).
     """
 
     stop: str
     """Characters that could open markup."""
     starts: str = ""
-    """Those that could open it where a line begins, after blanks or `>`."""
+    """Characters that could open markup at the start of a line, after blanks or `>`."""
     lines: str = ""
-    """A text in which a line begins with one of these as code or a quotation does, or may begin so, must be read."""
+    """Characters that could begin a line of code or a quotation; text must be read if a line begins, or may begin, with
+    one."""
     later: str = ""
-    """The character of markup that is text itself, but changes what is markup after it: a text with it must be told at
-    once, and the rule may then be another."""
+    """Characters of markup that is text itself, but changes which markup counts after it. Text with one of them must be
+    passed to the reader at once, and the rule may change then."""
 
 
 def make_plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> PlainRule | None:
-    """Tell which text holds the beginning of no token but of those for `later`; None if that may be any text."""
+    """Return the rule for text in which no token begins, except those in `later`; None if any text could begin one."""
     stop, starts, lines = dict[str, None](), dict[str, None](), dict[str, None]()
     for token in tokens:
         if not token.first:
@@ -309,38 +313,39 @@ def make_plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> P
 
 
 class Scan:
-    """The tokens that a state looks for.
+    """The tokens of one state.
 
-    `final` says that no more text comes: until then what may still become a token is found, as `hold`. A token that
-    has the name of a tool in it is none if the tool is not offered.
+    If `final` is False, text that may still become a token is found as `hold`. A token that contains the name of a tool
+    counts only if that tool is offered.
     """
 
     plain: PlainRule | None = None
-    """Tells text in which no token begins, if its characters show that."""
+    """Rule for text in which no token begins, if its characters alone can show that."""
     first: re.Pattern[str]
-    """Finds where a token may begin, if text is searched for tokens."""
+    """Finds positions where a token may begin, for scans that search."""
 
     def search(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
-        """Find the first token from a place on."""
+        """Find the first token at or after a position."""
         raise NotImplementedError
 
     def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
-        """Find the token that stands at a place."""
+        """Match a token at a position."""
         raise NotImplementedError
 
     def size(self) -> int:
-        """Measure it in bytes."""
+        """Return the estimated size in bytes."""
         raise NotImplementedError
 
 
 class TokenScan(Scan):
-    """Looks for tokens; where two stand at one place, for the first of them.
+    """Finds tokens; if two match at one position, the first one wins.
 
-    With a `space` tokens are expected: after that, one must stand, or the end of the text if that has a name, `end`.
+    With a `space` expression, a token must follow after that white space, or the end of the text if `end` gives it a
+    name.
     """
 
     def __init__(self, tokens: Iterable[Token], space: str | None = None, end: str = "") -> None:
-        # What may begin with any of many characters is only ever expected, and yields to all others.
+        # A token that may begin with any of many characters is never searched for, and yields to all others.
         self.tokens = sorted(tokens, key=lambda token: not token.first)
         self._ranks = {token.name: rank for rank, token in enumerate(self.tokens)}
         self._space = space
@@ -363,7 +368,7 @@ class TokenScan(Scan):
         if self._white:
             white = self._white(text, at)
             start = white.end() if white else at
-            if not final and len(text) - start <= 1 and text[start:] in ("", "\\"):  # as `_is_blank`, without a call
+            if not final and len(text) - start <= 1 and text[start:] in ("", "\\"):  # `_is_blank`, inlined for speed
                 return _HELD.match(text, at)
         names = self._find_begun_tokens(text, start, final=final)
         if names is None:
@@ -380,7 +385,7 @@ class TokenScan(Scan):
         return None
 
     def _find_begun_tokens(self, text: str, at: int, *, final: bool) -> list[str] | None:
-        """Find the tokens that stand at a place, by name; None if the text may end within one, and more is to come."""
+        """Return the names of the tokens that match at a position; None if more text is needed to decide."""
         end, (anywhere, line_start) = len(text), self._tries or self._make_tries()
         names, places = list[str](), [(anywhere, at)]
         if line_start and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
@@ -401,7 +406,7 @@ class TokenScan(Scan):
                 after = match.end() if match else at
                 if not final and (after == end or (run is _SPACE and after == end - 1 and text[after] == "\\")):
                     return None
-                # All white space belongs together; of another run some may belong to what follows.
+                # Loose white space is consumed as a whole; of any other run, a part may belong to the continuation.
                 places += [(following, after)] if run is _SPACE else [(following, i) for i in range(at + 1, after + 1)]
         return names
 
@@ -410,7 +415,7 @@ class TokenScan(Scan):
         return pattern
 
     def _make_tries(self) -> tuple[_TrieNode, _TrieNode | None]:
-        """Begin the trie of the tokens that count anywhere, and that of those that must be the first of a line."""
+        """Build the roots of the tries: for tokens that count anywhere, and for those at the start of a line."""
         steps = [token.steps for token in self.tokens if token.line_start]
         anywhere = _make_node(token.steps for token in self.tokens if not token.line_start)
         tries = self._tries = anywhere, _make_node(steps) if steps else None
@@ -418,7 +423,7 @@ class TokenScan(Scan):
         return tries
 
     def drop_tries(self) -> None:
-        """Drop the tries, which grow anew when they are asked for."""
+        """Drop the tries; they are built again when they are needed."""
         self._tries = None
 
     @cached_property
@@ -428,11 +433,11 @@ class TokenScan(Scan):
         firsts = dict.fromkeys(token.first for token in self.tokens)
         if "" in firsts:
             return _compile("(?s:.)")
-        # One set of characters first, which is what Python finds fast.
+        # A single character class comes first, because Python searches for it fast.
         return _compile(f"[{''.join(map(re.escape, firsts))}](?:{'|'.join(map(self._lookahead_after, firsts))})")
 
     def _lookahead_after(self, first: str) -> str:
-        """Write what must follow the first character of a token: what does in one of them, or nothing yet."""
+        """Return an expression for the text after the first character of a token: a continuation, or the end."""
         places = [place for trie in self._tries or self._make_tries() if trie for _, place in trie.find(first)]
         ways = [way for place in places for way in place.list_beginnings()]
         return rf"(?<={re.escape(first)})(?={'|'.join(ways)}|\Z)"
@@ -446,7 +451,7 @@ class TokenScan(Scan):
 
 
 class FollowingScan(Scan):
-    """Expects, after white space, what another scan looks for, of some `kinds`, or else one of other tokens."""
+    """Expects, after white space, a token of some `kinds` from another scan, or else one of other tokens."""
 
     def __init__(self, scan: Scan, kinds: Collection[str], others: Iterable[Token], space: str = LOOSE_SPACE) -> None:
         self.scan, self.others = scan, TokenScan(others)
@@ -468,7 +473,7 @@ class FollowingScan(Scan):
 
 
 class ExpressionScan(Scan):
-    """Expects what an expression describes, another one at the end of the text, or else what another scan does."""
+    """Expects the text of an expression (another one at the end of the reply), or else a token of another scan."""
 
     def __init__(self, while_open: str, at_end: str, otherwise: Scan | None = None) -> None:
         self.while_open, self.at_end, self.otherwise = while_open, at_end, otherwise
@@ -483,12 +488,12 @@ class ExpressionScan(Scan):
 
 
 def make_search_scan(tokens: Iterable[Token]) -> TokenScan:
-    """Make the scan of a state in which text flows until one of some tokens."""
+    """Make the scan of a state in which text flows until a token begins."""
     return TokenScan(tokens)
 
 
 def make_expecting_scan(tokens: Iterable[Token], space: str = LOOSE_SPACE, end: str = "") -> TokenScan:
-    """Make the scan of a state in which after white space one of some tokens must follow."""
+    """Make the scan of a state in which a token must follow after white space."""
     return TokenScan(tokens, space, end)
 
 
@@ -498,7 +503,7 @@ def kind_of(name: str | None) -> str:
 
 
 def _is_blank(text: str, at: int) -> bool:
-    """True if nothing is left of a text, or half of the line break that some models write."""
+    """Return True if the rest is empty, or half of the `\\n` that some models write instead of a line break."""
     return len(text) - at <= 1 and text[at:] in ("", "\\")
 
 
@@ -506,7 +511,7 @@ _patterns: WeakValueDictionary[str, re.Pattern[str]] = WeakValueDictionary()
 
 
 def _compile(expression: str) -> re.Pattern[str]:
-    """Compile an expression, or get what another scan has of it."""
+    """Compile an expression, or reuse the one of another scan."""
     pattern = _patterns.get(expression)
     if pattern is None:
         pattern = _patterns[expression] = re.compile(expression, re.MULTILINE)  # used as recorded
@@ -514,11 +519,11 @@ def _compile(expression: str) -> re.Pattern[str]:
 
 
 MAX_PREFIXES = 8
-"""Texts that one token may begin with, and that are told apart."""
+"""Maximum number of literal prefixes that are listed for one token."""
 
 
 def list_prefixes(parts: Iterable[Part]) -> list[str]:
-    """List the literal texts that a sequence can begin with, as far as they are few."""
+    """List the literal texts that a sequence can begin with, as long as they are few."""
     texts = [""]
     for part in parts:
         words = _list_words(part)
@@ -529,7 +534,7 @@ def list_prefixes(parts: Iterable[Part]) -> list[str]:
 
 
 def _list_words(part: Part) -> list[str] | None:
-    """List all that a part can be, if that is some texts."""
+    """List all texts that a part can match; None if they are not a finite list."""
     match part:
         case Lit(text):
             return [text]

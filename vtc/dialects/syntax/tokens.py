@@ -1,7 +1,7 @@
 """The tokens that the reader looks for: their kinds, and those that are the same in every grammar.
 
-A grammar (`grammar.py`) says which of them are looked for in which state, the reader's table
-(`reading/transitions.py`) what each does there.
+A grammar (`grammar.py`) selects the tokens of each state; the reader's table (`reading/transitions.py`) defines the
+effect of each token in a state.
 """
 
 from __future__ import annotations
@@ -18,93 +18,93 @@ from vtc.dialects.syntax.scan import ExpressionScan, Token, kind_of, make_search
 
 
 class TokenKind(StrEnum):
-    """The kind of a token. The name of a token is that of its kind, with a number where a state looks for several."""
+    """Kind of a token. The name of a token is its kind, with a number if a state has more than one of that kind."""
 
     CALL_OPENER = auto()
-    """How a call begins, up to its arguments."""
+    """The beginning of a call, up to its arguments."""
     NEXT_CALL = auto()
-    """The same of the next call: in a section, or after one that lacks its closing tags."""
+    """The beginning of the next call: in a section, or after a call without closing tags."""
     NEXT_EMPTY_CALL = auto()
-    """The opening tag of the next call of a section, if it closes itself."""
+    """A self-closing opening tag of the next call in a section."""
     NEXT_IN_LIST = auto()
-    """A comma at the end of a line of JSON, and the next call."""
+    """A comma at the end of a line of JSON, followed by the next call."""
     NEXT_OBJECT = auto()
-    """Another object before a call's closing tags."""
+    """Another object before the closing tags of a call."""
     CALL_CLOSER = auto()
-    """All that closes a call."""
+    """The closing tags of a call."""
     CLOSER_AND_CALL = auto()
-    """A call's closing tag, and the opening tag of a call directly after it."""
+    """The closing tag of a call, directly followed by the opening tag of another."""
     OUTER_CLOSER = auto()
-    """A closing tag that follows the call's first one: that of its wrapper or its section."""
+    """A closing tag after the first one of a call: its wrapper's or its section's."""
     WRONG_CLOSER = auto()
-    """A closing tag of another kind where a call's own should stand."""
+    """A closing tag of another kind in place of the call's own."""
     EXTRA_BRACE = auto()
-    """A brace too many, and a call's closing tags or the end of its line."""
+    """A surplus brace, followed by the closing tags of a call or the end of its line."""
     EXTRA_FENCE = auto()
-    """The fence of a code block, and a call's closing tags."""
+    """The fence of a code block, followed by the closing tags of a call."""
     LATE_CLOSER = auto()
-    """A closing tag after a call: of its section, or one that nothing opened."""
+    """A closing tag after a call: its section's, or an unpaired one."""
     PARAMETER_OPENER = auto()
     PARAMETER_CLOSER = auto()
     GARBLED_OPENER = auto()
-    """The beginning of a parameter's opening tag that goes on otherwise."""
+    """The beginning of a parameter's opening tag, with an unexpected continuation."""
     ELEMENT_OPENER = auto()
-    """The opening tag of an element in a value that the call's closing tag pairs with."""
+    """The opening tag of an element inside a value; it pairs with the closing tag of the call."""
     JSON_OPENER = auto()
-    """The beginning of an object where parameters should stand."""
+    """The beginning of an object in place of parameters."""
     TAG = auto()
-    """The beginning of any tag, where a value holds none."""
+    """The beginning of any tag, inside a value that may not contain one."""
     TAG_END = auto()
-    """The end of an opening tag that holds attributes."""
+    """The end of an opening tag with attributes."""
 
     REASONING_OPENER = auto()
     REASONING_CLOSER = auto()
     QUOTED_REASONING_TAG = auto()
     """A tag of reasoning in backticks."""
     ANSWER_OPENER = auto()
-    """A marker after which all is text, whatever it looks like."""
+    """A marker that begins the answer: everything after it is text."""
     ANSWER_CLOSER = auto()
     MARKER = auto()
-    """A marker of the model's that is no part of its message."""
+    """A marker of the model that is not part of its message."""
 
     TURN_END = auto()
     """A special token that ends the turn."""
     ORPHAN_CLOSER = auto()
-    """A closing tag of a call that nothing opened."""
+    """A closing tag of a call that was not opened."""
     WRAPPER_OPENER = auto()
-    """The opening tag of a wrapper around calls, without one."""
+    """The opening tag of a wrapper around calls, without a call."""
     SPECIAL_OPENER = auto()
-    """The same of a special token."""
+    """A special token that opens a call or a section, without a call."""
     RESULT_OPENER = auto()
-    """The beginning of a tool's result, which a model has no business to write."""
+    """The beginning of a tool's result, which only the client may write."""
 
     FENCE = auto()
     """The fence of a code block."""
     QUOTING_ELEMENT = auto()
-    """The opening tag of an element that quotes: an example, a comment."""
+    """The opening tag of an element that quotes its content, for example an example or a comment."""
     CODE_END = auto()
     """The end of a code block, or of an element that quotes."""
     BACKTICKS = auto()
     QUOTING_LINE = auto()
-    """The beginning of a line of indented code, or of one that quotes with `>`."""
+    """The beginning of a line of indented code, or of a quotation (`>`)."""
     CODE_LINE = auto()
     """The beginning of one more line of indented code."""
     LINE_END = auto()
-    """The end of a line, or what ends it as well: a marker, a closing tag of reasoning."""
+    """The end of a line, or its equivalent: a marker or a closing tag of reasoning."""
     BLANK_LINE = auto()
     QUOTATION_MARK = auto()
     NO_WORD = auto()
     """Punctuation, a closing tag or a special token after a call."""
     NOTHING_MORE = auto()
-    """The end of the reply, where nothing else may follow."""
+    """The end of the reply, if nothing else may follow."""
 
-    # What is no token has a step, too.
+    # The steps of the table that are not triggered by a token.
     OTHERWISE = auto()
-    """None of the state's tokens follows: at once where one must, else at the end of the text."""
+    """No token of the state follows: at once if one must follow, otherwise at the end of the text."""
     TEXT = auto()
-    """The text before the next token, where it need not follow at once."""
+    """The text before the next token, if the token need not follow at once."""
     REPLY_END = auto()
-    """The reply ends here, and nothing else is left to do."""
+    """The end of the reply, when no work remains."""
 
 
 NO_TOKENS = (TokenKind.OTHERWISE, TokenKind.TEXT, TokenKind.REPLY_END)
@@ -123,26 +123,25 @@ def make_tokens(
     at_end: bool = False,
     after: int = 0,
 ) -> list[Token]:
-    """Make tokens of one kind, in the order in which they are tried, `after` as many others."""
+    """Make tokens of one kind in order of precedence, numbered from `after`."""
     return [Token(f"{kind}{i}", parts, line_start, at_end) for i, parts in enumerate(sequences, after)]
 
 
 PUNCTUATION = (".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")
-"""What may follow a call and is no word."""
+"""Characters that may follow a call and are not words."""
 SENTENCE_ENDS = (".", "!", "。", "！")
-"""End a sentence that no special token belongs to; one after a question may be its answer."""
+"""Ends of sentences that no special token follows. A special token after a question may be its answer."""
 _STOPS = rf"[{''.join(PUNCTUATION)}](?:\s|\Z)"
 
-# Text that may follow arguments which no closing tag ends.
 
 _CLOSER = TokenKind.CALL_CLOSER
 _BLANKS_OF_LINE = r"[ \t\r]{0,256}"
 
 
 def express_line_end(stop: str = "") -> tuple[str, str]:
-    """Write the end of the line, with a `stop` before it at most; while more may come, and at the end of the reply.
+    """Return expressions for the end of the line, with at most a `stop` before it: for a partial and a complete reply.
 
-    There a brace too many may stand, too: elsewhere it may stand in a string of the JSON.
+    In a complete reply a surplus brace is allowed, too; elsewhere it may be in a string of the JSON.
     """
     ends = f"(?:{stop}{_BLANKS_OF_LINE})?" if stop else ""
     return (
@@ -153,9 +152,9 @@ def express_line_end(stop: str = "") -> tuple[str, str]:
 
 END_OF_LINE = express_line_end()
 END_OF_SENTENCE = express_line_end(f"[{''.join(SENTENCE_ENDS)}]")
-"""The same, also after a full stop."""
+"""End of the line, also after a full stop."""
 IMMEDIATE_END = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
-"""Anything: what ends there shows its own end."""
+"""Matches anything, because the body shows its own end."""
 _GOES_ON = (
     r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
     r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)"
@@ -163,34 +162,33 @@ _GOES_ON = (
 )
 _HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
 NO_QUOTE = (rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
-"""Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
+"""Matches anything except the continuation of a JSON string that contains an unescaped quote."""
 ARGUMENTS_CLOSER = (Lit("</"), OneOf(ARGUMENT_KEYS), Lit(">"), Space())
-"""The end of an element around all parameters."""
+"""The closing tag of an element around all parameters."""
 
 
-# Markup that is none of the message where a call follows it, or the end of the reply: tags and ends of turns.
-#
-# `InDoubt` (`reading/text.py`) decides about it.
+# Markup that is no part of the message if a call or the end of the reply follows: tags and ends of turns. `InDoubt`
+# (`reading/text.py`) decides.
 
 DOUBTFUL_KINDS = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
 TURN_ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
     *("<end_of_turn>", "<eos>", "</s>", "<｜end▁of▁sentence｜>"),
 )
-"""How the templates of many families end a turn. Servers that keep special tokens show them."""
+"""Ends of a turn in the templates of many model families. Servers that keep special tokens emit them."""
 SPECIAL_TOKENS = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
-"""Finds nothing but special tokens, which no one writes by accident."""
+"""Matches nothing but special tokens, which nobody writes by accident."""
 WRAPPERS = ("<tool_calls>", "<function_calls>")
-"""Tags around calls that models of any family write, though their dialect has none."""
+"""Tags around calls that models of any family write, even if their dialect has none."""
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 _SPECIAL = (Lit("<|"), Lit("<｜"))
-"""What special tokens begin with."""
+"""Prefixes of special tokens."""
 _FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
-"""Finds the marker that a call begins with, or the tag around it."""
+"""Finds the marker at the start of a call, or the tag around it."""
 
 
 def list_section_openers(dialects: Iterable[Description]) -> list[str]:
-    """List the tags that open a section of calls, or stand before each."""
+    """List the tags that open a section of calls or precede each call."""
     openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
     openers |= {marker for dialect in dialects for marker in dialect.optional}
     openers |= {mark[0] for dialect in dialects for call in dialect.calls if (mark := _FIRST_MARK.match(call))}
@@ -198,7 +196,7 @@ def list_section_openers(dialects: Iterable[Description]) -> list[str]:
 
 
 def list_orphan_closers(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
-    """List the closing tags of some dialects: those that begin alike as one, as there are many."""
+    """List the closing tags of some dialects. They are many, so those with the same prefix are merged."""
     closers = [parts for dialect in dialects for parts in _closing_markup(dialect)]
     closers += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
     alike: dict[str, dict[tuple[Part, ...], None]] = {}
@@ -215,7 +213,7 @@ def _closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
 
 
 def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Part the markers of a model from closing tags that none of them opens, which it may show as well."""
+    """Separate the markers of a model from closing tags without an opening marker, which it may emit as well."""
     known = [*markers]
     tags = [text for text in known if _CLOSING_TAG.fullmatch(text) and text.replace("/", "") not in known]
     return [text for text in known if text not in tags], tags
@@ -224,10 +222,10 @@ def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
 def make_doubtful_tokens(
     orphans: Iterable[tuple[Part, ...]], openers: Iterable[str], closing_tags: Iterable[str] = ()
 ) -> list[Token]:
-    """List the tokens of markup that is none of the message where a call follows it, or the end of the reply.
+    """Make the tokens of markup that is no part of the message if a call or the end of the reply follows.
 
-    A closing tag is such markup only at the beginning of a line, unless it is a special token or one with which the
-    model ends its turn (`closing_tags`): elsewhere a sentence may speak of it.
+    A closing tag counts only at the beginning of a line, because a sentence may mention it elsewhere. Exceptions are
+    special tokens and the tags with which the model ends its turn (`closing_tags`).
     """
     openers = [*openers]
     anywhere = [(Lit(tag),) for tag in closing_tags]
@@ -244,8 +242,6 @@ def make_doubtful_tokens(
     ]
 
 
-# What quotes a call, and what stands beside one and does not: code, elements, lines, punctuation.
-
 RESULT_ELEMENTS = ("tool_response", "function_results", "tool_result", "observation")
 REASONING_ELEMENTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
 DOCUMENT_ELEMENTS = ("documentation", "docs", "sample", "quote")
@@ -261,12 +257,12 @@ QUOTING_ELEMENTS = (
     "details",
     *DOCUMENT_ELEMENTS,
 )
-"""Elements in which a call is quoted: what a tool answered, an example, a document, thoughts in tags of no family."""
+"""Elements that quote calls: results of tools, examples, documents, and reasoning in tags of no known family."""
 COMMENT_OPENER = "<!--"
-"""What opens a comment of HTML, which quotes as well."""
+"""Opener of an HTML comment, which quotes as well."""
 _ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
 _QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
-"""The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
+"""The rest of a quotation mark `>` or `>>`, with the next character: Functionary writes `>>>` before a call."""
 CODE_INDENTS = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
 
 FENCES = make_tokens(
@@ -287,13 +283,13 @@ QUOTING_LINES = make_tokens(
         *((Lit(f"\n{blanks}"), _BLANKS) for blanks in ("  ", "\t", " \t")),
     ],
 )
-"""How a line of indented code, of a block of YAML or of a quotation begins, as far as the line alone can tell."""
+"""Beginnings of a line of indented code, of a YAML block or of a quotation, as far as the line alone can show it."""
 FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTED))
-"""How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
+"""The beginning of a reply with a quotation. Indentation does not count in the first line: it is not code."""
 TICKS = Token(TokenKind.BACKTICKS, (Lit("`"), Maybe((Chars("`", 63),))))
 BLANK_LINE = Token(TokenKind.BLANK_LINE, (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
 INFO = make_search_scan([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
-"""The rest of the line that a fence opens."""
+"""The info string of a fence, up to the end of its line."""
 NO_WORDS = (
     Token(TokenKind.QUOTATION_MARK, (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),
     *make_tokens(
@@ -306,4 +302,4 @@ NO_WORDS = (
         ),
     ),
 )
-"""What may follow a call on its line and is no word."""
+"""Tokens that may follow a call on its line and are not words."""
