@@ -1,1 +1,1 @@
-"""Read and write the arguments of a call, one file a form."""
+"""Parse and render the arguments of a call, one file per format."""

@@ -1,4 +1,9 @@
-"""One constraint of a request, in the form that its server takes."""
+"""One constraint of a request, in the form that its server accepts.
+
+The tree of a reply is made from a dialect's patterns and the tools. Calls are written in the first pattern. In free
+text, however, every opening counts that the reader recognises, because a call that begins in an unknown way would not
+be constrained, and nobody would notice.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +42,9 @@ from vtc.json_schema import Schema
 
 __all__ = ["Demand", "Inexpressible", "Kind", "find_reserved_opener", "render_constraint"]
 
-# A dialect's patterns, filled in with tools, as the tree of a reply.
-#
-# What is written is the first of each pattern; in free text every way counts in which the reader knows that a call
-# begins, as a way that the grammar does not know would leave the call free of it, unseen.
-
 
 MIN_TRIGGER_LENGTH = 5
-"""Characters without which text may begin so by accident."""
+"""Minimum length of a trigger; ordinary text may begin like a shorter one by accident."""
 _MARKER = re.compile(rf"[^>\]]{{{MIN_TRIGGER_LENGTH - 1},}}?[>\]]")  # used with match
 """Finds the first tag or marker of an opening."""
 ID_RUN = CharRun("0-9A-Za-z_.:-", 1, 64)
@@ -53,44 +53,44 @@ INDEX_RUN = CharRun("0-9", 1, 3)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """The demand on a reply."""
+    """The required content of a reply."""
 
     demanded: bool
-    """It is calls, and nothing else."""
+    """The reply must consist of calls and nothing else."""
     several: bool = True
-    """It may hold more than one."""
+    """The reply may contain more than one call."""
     thoughts: tuple[tuple[str, str], ...] = ()
-    """The tags around reasoning, which may stand before the calls."""
+    """The tags around reasoning that may precede the calls."""
     begun: tuple[str, ...] = ()
-    """The tags that end a reasoning which the prompt may have begun."""
+    """The closing tags of reasoning that the prompt may have opened."""
 
 
 FREEDOM = ((4, 2), (3, 1), (2, 0), (0, 0))
-"""Of how many parameters, and of how many members of objects in them, the order is free: less where there are many."""
+"""Number of parameters, and of members of objects in them, that may come in any order: fewer if there are many."""
 
 
 class _CallLayout(msgspec.Struct, frozen=True):
-    """One way of writing calls: the parts of a pattern for a call, and the section around calls if there is one."""
+    """One format of calls: the parts of a call's pattern, and the section around calls if there is one."""
 
     call: tuple[str | Slot, ...]
     before: str = ""
     after: str = ""
 
     def respell(self, word: str, otherwise: str) -> _CallLayout:
-        """The same with a word of its markup written otherwise."""
+        """Return the layout with a word of its markup replaced."""
         call = tuple(part.replace(word, otherwise) if isinstance(part, str) else part for part in self.call)
         return _CallLayout(call, self.before.replace(word, otherwise), self.after.replace(word, otherwise))
 
     @property
     def is_marked(self) -> bool:
-        """True if text of the dialect's own tells that a call begins."""
+        """True if text of the dialect itself marks the beginning of a call."""
         return bool(self.before.strip() or (isinstance(first := self.call[0], str) and first.strip()))
 
 
 def build_reply_grammar(
     dialect: Description, tools: Sequence[Tool], demand: Demand, freedom: tuple[int, int] = FREEDOM[0]
 ) -> ReplyGrammar:
-    """Make the tree of a reply. Raises `Inexpressible`, which says why there is none."""
+    """Build the tree of a reply. Raises `Inexpressible` with the reason if there is none."""
     if dialect.unconstrained:
         raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
     if not tools:
@@ -108,9 +108,9 @@ def build_reply_grammar(
 
 
 def find_reserved_opener(dialect: Description) -> str:
-    """The text with which a parameter begins, which no value between tags can hold; empty if any value can be written.
+    """Return the start of a parameter, which values between tags cannot contain; empty if any value can be written.
 
-    Where the key makes the tag, only its own is not to be written.
+    If the tag is the key, only the value's own tag is excluded.
     """
     if pattern.find_body_slot(dialect.calls[0]) != "params":
         return ""
@@ -119,7 +119,7 @@ def find_reserved_opener(dialect: Description) -> str:
 
 
 def _list_call_forms(dialect: Description, calls: _CallWriter) -> Iterator[CallForm]:
-    """List the ways in which a call may begin in free text: of those that begin alike the first."""
+    """List the ways in which a call may begin in free text; the first wins of those with the same beginning."""
     forms: dict[str, tuple[_CallLayout, Tool | None]] = {}
     for form in _list_layouts(dialect):
         if opening := _trigger_of(form):
@@ -140,7 +140,7 @@ def _list_call_forms(dialect: Description, calls: _CallWriter) -> Iterator[CallF
 
 
 def _list_layouts(dialect: Description) -> Iterator[_CallLayout]:
-    """List all forms that are read, the written one first: in other spellings, without markers that may be missing."""
+    """List all layouts that are read, the written one first: with other spellings, and without optional markers."""
     in_section = dialect.section_required or dialect.section_anchor == "anywhere"
     sections = [*dialect.sections, *([] if dialect.section_required else [""])]
     written = dialect.sections[0] if dialect.sections and in_section else ""
@@ -160,9 +160,9 @@ def _list_layouts(dialect: Description) -> Iterator[_CallLayout]:
 
 
 def _trigger_of(form: _CallLayout, name: str = "") -> str:
-    """The text by which a form is known in other text: its first, up to the end of a tag or of the line, or a quote.
+    """Return the text that identifies a layout in free text: its first tag, line, or text before a quote.
 
-    Empty if that may be prose. With the `name` of a tool, that may be part of it.
+    Empty if that may be prose. With the `name` of a tool, it may include the name.
     """
     text = form.before
     for part in () if text else form.call:
@@ -179,7 +179,7 @@ def _trigger_of(form: _CallLayout, name: str = "") -> str:
 
 
 class _CallWriter:
-    """Makes the calls of some tools in one dialect."""
+    """Builds the calls of some tools in one dialect."""
 
     def __init__(self, dialect: Description, tools: Sequence[Tool], several: bool, freedom: tuple[int, int]) -> None:
         self.tools = tools
@@ -191,7 +191,7 @@ class _CallWriter:
         self._bodies: dict[tuple[str, str], Node] = {}
 
     def calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
-        """Make calls of all tools, or of one, with the section around them."""
+        """Build the calls of all tools, or of one, with the section around them."""
         call = choice(*(self._call(form, candidate) for candidate in ([tool] if tool else self.tools)))
         between = Lit(self._dialect.separator) if self._dialect.separator else EMPTY_NODE
         calls = Some(call, between, 1, None if self._several else 1)
@@ -213,7 +213,7 @@ class _CallWriter:
                 return ID_RUN
             case "index" | "number":
                 return INDEX_RUN
-        # The same for each way in which a call may begin.
+        # The body is shared by all ways in which a call may begin.
         if (slot, tool.name) not in self._bodies:
             self._nodes.count_schema()
             self._bodies[slot, tool.name] = self._nodes.intern(self._body(slot, tool))
@@ -233,7 +233,7 @@ class _CallWriter:
         return Values(tool.parameters, "json", self._free_inside, self._nodes)
 
     def _envelope(self, tool: Tool) -> Node:
-        """The object of a whole call, its keys in the order in which they are written."""
+        """Build the object of a whole call, with its keys in the written order."""
         keys = self._dialect.json
         fields = {
             "name": seq(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.serialize(tool.name))),
@@ -263,20 +263,18 @@ class _CallWriter:
         return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)
 
 
-# A call that is one JSON object, and the whole reply, as JSON Schema: for servers that take nothing else.
-#
-# References are followed, as each tool has its own, and objects are closed, as these servers hold their models to
-# both.
+# Some servers accept only JSON Schema, for a call that is one JSON object and the whole reply. References are resolved,
+# because each tool has its own, and objects are closed, because these servers enforce both.
 
 
 MAX_SCHEMA_LENGTH = 512 << 10
-"""Characters of a schema."""
+"""Maximum length of a schema, in characters."""
 KEPT_KEYWORDS = ("type", "enum", "const", "required")
-"""What is kept of a schema besides the schemas in it."""
+"""Keywords that are copied from a schema, in addition to its subschemas."""
 
 
 def build_json_reply(dialect: Description, tools: Sequence[Tool]) -> Mapping[str, Any]:
-    """Write the schema of a reply that is one call. Raises `Inexpressible` if a call is anything but JSON."""
+    """Build the schema of a reply that is one call. Raises `Inexpressible` if a call is not just JSON."""
     in_section = dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere")
     around = dialect.sections[0].replace("{calls}", "") if in_section else ""
     if pattern.find_body_slot(dialect.calls[0]) != "json" or dialect.calls[0] != "{json}" or around not in ("", "[]"):
@@ -299,7 +297,7 @@ def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
 
 
 def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
-    """Leave of a schema types, names and choices, and close its objects; beyond some depth any value may stand."""
+    """Reduce a schema to types, names and choices, and close its objects; very deep values are unconstrained."""
     nodes.count_schema()
     schema = json_schema.resolve_schema(schema, root)
     if depth > MAX_SCHEMA_DEPTH:
@@ -323,21 +321,20 @@ def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Map
     return kept
 
 
-# The tree as a structural tag: how vLLM, SGLang and TensorRT-LLM are told to decode, by xgrammar.
-#
-# Free text with calls in it is `triggered_tags`: at each trigger one of the tags must follow that begins with it. What
-# is in a tag is the same GBNF that other servers are given, so that both are one language, with the same bounds. Tags
-# share nothing: where that would be too long, one grammar says all.
+# Structural tags constrain vLLM, SGLang and TensorRT-LLM, through xgrammar. Free text with calls is `triggered_tags`:
+# each trigger must be followed by a tag that begins with it. The content of a tag is the same GBNF as for other
+# servers, so that the language and its bounds are the same. Tags share no rules; if that would be too long, one grammar
+# describes everything.
 
 
 MAX_TAGS_LENGTH = 192 << 10
-"""Characters of the contents of all tags."""
+"""Maximum total length of the contents of all tags, in characters."""
 
 type Format = Mapping[str, Any]
 
 
 def build_structural_tag(reply: ReplyGrammar) -> Format:
-    """Write the format of a reply. Raises `Inexpressible` if it is too long."""
+    """Build the format of a reply. Raises `Inexpressible` if it is too long."""
     if not reply.ways:
         return {"type": "grammar", "grammar": gbnf.write_grammar(reply)}
     contents: list[str] = []
@@ -376,7 +373,7 @@ def _sequence(elements: Sequence[Format]) -> Format:
 
 
 def drop_prefix(node: Node, text: str) -> Node:
-    """Leave out the text with which a tree begins."""
+    """Remove the text with which a tree begins."""
     match node:
         case Lit(whole):
             assert whole.startswith(text)
@@ -395,9 +392,9 @@ type Kind = Literal["structural_tag", "gbnf", "json_schema"]
 
 
 def render_constraint(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Demand) -> Any:
-    """Write the constraint of a reply: a format of structural tags, the text of a grammar, or a schema.
+    """Render the constraint of a reply: a format of structural tags, the text of a grammar, or a schema.
 
-    Raises `Inexpressible`, which says for people why there is none.
+    Raises `Inexpressible` with a reason for people if there is none.
     """
     if kind == "json_schema":
         if not demand.demanded:
@@ -410,7 +407,7 @@ def render_constraint(kind: Kind, dialect: Description, tools: Sequence[Tool], d
     tree = build_reply_grammar(dialect, tools, demand, freest)
     with suppress(Inexpressible):
         return write(tree)
-    shortest = write(build_reply_grammar(dialect, tools, demand, least))  # where that is too long, all are
+    shortest = write(build_reply_grammar(dialect, tools, demand, least))  # if this is too long, all are
     for freedom in freedoms:
         with suppress(Inexpressible):
             return write(build_reply_grammar(dialect, tools, demand, freedom))

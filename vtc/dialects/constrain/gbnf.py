@@ -1,7 +1,7 @@
-"""The tree as GBNF: llama.cpp's grammars, which Fireworks, TabbyAPI and structural tags take, too.
+"""Renders the tree as GBNF, the grammars of llama.cpp, which Fireworks, TabbyAPI and structural tags accept, too.
 
-Rules are named by their order, so that the same tools give the same text, and caches of servers hold. What stands there
-twice is one rule.
+Rules are named by their order, so that the same tools give the same text and the caches of servers stay valid. Equal
+parts share one rule.
 """
 
 from __future__ import annotations
@@ -30,10 +30,6 @@ from vtc.dialects.constrain.tree import (
 )
 from vtc.dialects.syntax.pattern import Lit
 
-# The rules of `Each`: members in any order, each at most once, as far as that is worth its rules.
-#
-# A rule is a set of members that may still come: those of `free` that are left, and those of `rest` from a place on.
-
 
 class RuleMember(msgspec.Struct, frozen=True):
     """A member, by the name of its rule."""
@@ -43,17 +39,21 @@ class RuleMember(msgspec.Struct, frozen=True):
 
 
 class MemberRules:
-    """Writes the rules of one `Each`."""
+    """Renders the rules of one `Each`, which allow members in any order as far as that is worth the rules.
+
+    A rule is a set of members that may still come: the remaining members of `free`, and those of `rest` from an index
+    on.
+    """
 
     def __init__(self, name: str, gap: str, free: Sequence[RuleMember], rest: Sequence[RuleMember]) -> None:
-        """`gap` is what stands between members."""
+        """`gap` is the text between members."""
         self._name = name
         self._gap = gap
         self._free = free
         self._rest = rest
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Tell the name and the text of each rule, of all members first."""
+        """Yield the name and the text of each rule, beginning with the rule of all members."""
         everything = (1 << len(self._free)) - 1
         yield self._name, self._text(everything, 0, "")
         waiting, done = self._following(everything, 0, ""), set[tuple[int, int]]()
@@ -77,9 +77,9 @@ class MemberRules:
         return " | ".join(options)
 
     def _skips(self, left: int, at: int, gap: str) -> bool:
-        """True if a rule goes on with that of the next place, where only the rest is left: its rules would grow else.
+        """Return True if a rule continues with the rule of the next index, which keeps rules short.
 
-        With others left there would be two ways to the same text.
+        This requires that `free` is used up, because otherwise the same text could be derived in two ways.
         """
         return not left and gap == self._gap and at < len(self._rest) and not self._rest[at].required
 
@@ -97,7 +97,7 @@ class MemberRules:
         return [*following, (left, at + 1)] if self._skips(left, at, gap) else following
 
     def _is_incomplete(self, left: int, at: int) -> bool:
-        """True if a required one has not come yet."""
+        """Return True if a required member is still missing."""
         free = (member for bit, member in enumerate(self._free) if left >> bit & 1)
         return any(member.required for member in (*free, *self._rest[at:]))
 
@@ -128,18 +128,19 @@ LEAVES: Mapping[str, str] = {
     ' ("," blank python-string ":" blank python-value)*)? blank "}"',
     "python-value": "python-object | python-array | python-string | number | python-boolean | python-null",
 }
-"""The rules of values. White space, digits and exponents are bounded: models loop in them, and no number overflows."""
+"""The rules of values. White space, digits and exponents are bounded, because models loop in
+them and numbers must not overflow."""
 MAX_GRAMMAR_LENGTH = 128 << 10
-"""Characters of a grammar."""
+"""Maximum length of a grammar, in characters."""
 
 
 def write_grammar(reply: ReplyGrammar) -> str:
-    """Write the grammar of a reply. Raises `Inexpressible` if it is too long."""
+    """Render the grammar of a reply. Raises `Inexpressible` if it is too long."""
     return render_tree(build_root(reply))
 
 
 def build_root(reply: ReplyGrammar) -> Node:
-    """Make one tree of a reply: thoughts, then calls alone, or free text with calls in it."""
+    """Build one tree of a reply: reasoning, then calls alone, or free text with calls in it."""
     if not reply.ways:
         body = reply.calls
     else:
@@ -157,7 +158,7 @@ def _up_to(close: str) -> Node:
 
 
 def render_tree(node: Node) -> str:
-    """Write a grammar of one tree."""
+    """Render the grammar of one tree. Raises `Inexpressible` if it is too long."""
     rules = _Rules()
     root = rules.alternatives(node)
     lines = [f"root ::= {root}", *(f"{name} ::= {text}" for name, text in rules.rules.items())]
@@ -168,7 +169,7 @@ def render_tree(node: Node) -> str:
 
 
 class _Rules:
-    """The rules of a grammar, as they are needed."""
+    """The rules of a grammar, added on demand."""
 
     def __init__(self) -> None:
         self.rules: dict[str, str] = {}
@@ -176,13 +177,13 @@ class _Rules:
         self._size = 0
 
     def alternatives(self, node: Node) -> str:
-        """Write the right-hand side of a rule, after `::=`."""
+        """Render the right-hand side of a rule, after `::=`."""
         if isinstance(node, Alternatives):
             return " | ".join(map(self.sequence, node.options))
         return self.sequence(node)
 
     def sequence(self, node: Node) -> str:
-        """Write a part of an alternative."""
+        """Render a part of an alternative."""
         match node:
             case Lit(text):
                 return quote_literal(text)
@@ -196,7 +197,7 @@ class _Rules:
         return self._add_rule(node)
 
     def _add_rule(self, node: Node) -> str:
-        """Give a part a rule, and return its name."""
+        """Add a rule for a part, and return its name."""
         if node not in self._names:
             self._names[node] = f"r{len(self._names)}"
             self._add(self._names[node], node)
@@ -247,7 +248,7 @@ class _Rules:
             self._rule(_state(name, number), " | ".join(options))
 
     def _each(self, name: str, node: Each) -> None:
-        """Write one rule for each set of members that may still come."""
+        """Add one rule for each set of members that may still come."""
         gap = self.sequence(node.between)
         named = [self._member(f"{name}-{place}", member) for place, member in enumerate((*node.free, *node.rest))]
         free, rest = named[: len(node.free)], named[len(node.free) :]
@@ -263,7 +264,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|\[(?:[^\]\\]|\\.)*+(?:\]|\Z)')
 
 
 def _find_rule_names(text: str) -> set[str]:
-    """The names of rules that a rule speaks of."""
+    """Return the names of the rules that a rule refers to."""
     return {*re.findall(r"[a-z][a-z-]*", _QUOTED.sub(" ", text))}
 
 
@@ -276,13 +277,13 @@ def _one_of(characters: str) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """A literal."""
+    """Render a literal."""
     names = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return f'"{"".join(names.get(character) or _print_character(character) for character in text)}"'
 
 
 def escape_class(characters: str) -> str:
-    """Characters of a class."""
+    """Escape characters for a character class."""
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
     return "".join(
         named.get(character) or (f"\\u{ord(character):04x}" if character in ']^-["' else _print_character(character))
@@ -291,5 +292,5 @@ def escape_class(characters: str) -> str:
 
 
 def _print_character(character: str) -> str:
-    """Write a character, or its code with four digits: of one with two some read the digits that follow as well."""
+    """Render a character; control characters as four digits, because some parsers read on after two."""
     return f"\\u{ord(character):04x}" if ord(character) < 32 else character

@@ -1,6 +1,6 @@
-"""JSON Schema -> the trees of its values. What a grammar does not say is left out: looser, never wrong.
+"""Builds the trees of a JSON Schema's values, omitting constraints that a grammar cannot express: looser, never wrong.
 
-Types, names, choices, required ones and the items of lists are said; patterns, bounds, conditions are not.
+Types, names, choices, required members and the items of lists are expressed; patterns, bounds and conditions are not.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from vtc.json_schema import ObjectSchema, Schema
 from vtc.json_text import serialize
 
 type ValueForm = Literal["json", "python"]
-"""How a value is written: as JSON, or as a literal of Python."""
+"""Format of a value: JSON, or a Python literal."""
 
 SCALARS = ("string", "number", "integer", "boolean", "null")
 MAX_SCHEMA_DEPTH = 6
-"""Schemas within schemas beyond which any value may stand."""
+"""Maximum nesting of schemas; deeper values are unconstrained."""
 MAX_MEMBERS = 64
-"""Members of an object that are told apart."""
+"""Maximum number of members of an object; one with more is unconstrained."""
 VALUE_SPACE = Leaf("blank")
-"""White space between the parts of a value: none, a blank, or a line break and its indentation."""
+"""White space between the parts of a value: none, a blank, or a line break with indentation."""
 
 
 class Values:
-    """Makes the trees of values of one tool, whose schemas may refer to its own."""
+    """Builds the trees of values of one tool, whose schemas may contain references to the tool's own."""
 
     def __init__(self, root: Schema, form: ValueForm, free: int, nodes: Nodes, within: FreeText | None = None) -> None:
-        """`free` members of each object stand in any order. `within` is what text between the same tags may be."""
+        """`free` members of each object may come in any order; `within` is the grammar of text between equal tags."""
         self._within = within
         self._root = root
         self._shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
@@ -56,11 +56,11 @@ class Values:
         self._known: dict[Hashable, tuple[Schema, Node]] = {}
 
     def arguments(self, free: int) -> Node:
-        """Make the object of all arguments."""
+        """Build the object of all arguments."""
         return self._object(json_schema.resolve_schema(self._root, self._root), 0, free)
 
     def of(self, schema: Any, depth: int = 0) -> Node:
-        """Make the tree of the values of a schema."""
+        """Build the tree of a schema's values."""
         schema = json_schema.resolve_schema(schema, self._root)
         known = (depth, *_identity(schema))
         if known not in self._known:
@@ -94,7 +94,7 @@ class Values:
         return self._object(schema, depth, self._free) if kind == "object" else self._leaf("value")
 
     def _object(self, schema: Schema, depth: int, free: int) -> Node:
-        """Make an object, closed unless its schema says how others look."""
+        """Build an object, which is closed unless its schema describes additional members."""
         schema = {**self._shared, **schema}
         takes, additional = ObjectSchema(schema), schema.get("additionalProperties")
         declared = takes.properties
@@ -138,14 +138,14 @@ class Values:
 
 
 def _build_string(quote: str, within: FreeText, escape: Node) -> Node:
-    """A string that ends no value between tags: an escape parts any markup that it may have to hold."""
+    """Build a string that cannot end a value between tags: escapes break up any markup in it."""
     banned = [quote, "\\", *map(chr, range(32))]
     plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.last)
     return seq(Lit(quote), plain, Some(seq(escape, plain), EMPTY_NODE, 0), Lit(quote))
 
 
 def _identity(schema: Schema) -> Iterator[Hashable]:
-    """Tell a schema from others by the parts that it consists of: where references are resolved it is a copy."""
+    """Identify a schema by its parts, because it is a copy if references were resolved."""
     for key, inside in schema.items():
         if isinstance(inside, Mapping):
             yield key, *((name, id(entry)) for name, entry in inside.items())
@@ -156,24 +156,24 @@ def _identity(schema: Schema) -> Iterator[Hashable]:
 
 
 def is_open(schema: Schema) -> bool:
-    """True if an object of no declared members may have any: its schema says so, or says nothing of members."""
+    """Return True if an object without declared members may have any: its schema allows it, or mentions no members."""
     additional = schema.get("additionalProperties")
     return additional is True or (additional is None and "properties" not in schema)
 
 
 INTEGER_FITS_NUMBER = ("number", "integer")
-"""A type, and that of an option which is of it all the same."""
+"""A type, and the type of options that match it as well."""
 
 
 def list_options(schema: Schema) -> list[Any]:
-    """List the values that a schema names; none if it names none."""
+    """List the values that a schema enumerates; none if it does not."""
     options = schema.get("enum")
     listed = options if isinstance(options, list) else []
     return listed or ([schema["const"]] if "const" in schema else [])
 
 
 def json_type_of(value: Any) -> str:
-    """Tell the type of a value."""
+    """Return the JSON type of a value."""
     match value:
         case bool():
             return "boolean"
@@ -191,7 +191,7 @@ def json_type_of(value: Any) -> str:
 def describe_tag_value(
     schema: Any, root: Schema, form: Literal["json", "python", "repr"], nodes: Values
 ) -> tuple[str, list[str], Node | None]:
-    """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
+    """Describe a value between tags: as `text`, as one of some `words`, or as a `value` in its own format."""
     schema = json_schema.resolve_schema(schema, root)
     options = list_options(schema)
     if options and all(isinstance(option, str) for option in options):
@@ -199,24 +199,21 @@ def describe_tag_value(
     if json_schema.accepts_text(schema, root):
         return "text", [], None
     node = nodes.of(schema)
-    if form == "python":  # scalars alone are Python's
+    if form == "python":  # only scalars have Python's format
         kinds = {kind for kind, _ in json_schema.list_types(schema, root)}
         node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
     return "value", [], node
 
 
-# Parameters that stand between tags, and where the text of a value ends.
-
-
 ANY_KEY_RUN = CharRun("0-9A-Za-z_.-", 1, 64)
-"""Any name, of a tool that says nothing of its parameters."""
+"""Any key, for a tool without declared parameters."""
 
 
 class Params:
-    """Makes the parameters of calls in one dialect."""
+    """Builds the parameters of calls in one dialect."""
 
     def __init__(self, dialect: Description, free: int, free_inside: int, nodes: Nodes) -> None:
-        """`free` parameters stand in any order, and so many members of objects in them."""
+        """`free` parameters may come in any order, and `free_inside` members of objects in them."""
         self._dialect = dialect
         self._free = free
         self._free_inside = free_inside
@@ -227,7 +224,7 @@ class Params:
         self._made: dict[tuple[str, FreeText], Values] = {}
 
     def of(self, tool: Tool) -> Node:
-        """Make those of a tool."""
+        """Build the parameters of a tool."""
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters) and self._syntax.parameters.shares_closer:
@@ -237,7 +234,7 @@ class Params:
         return each(members, Lit(separator) if separator else EMPTY_NODE, self._free)
 
     def _param(self, key: str, schema: Mapping[str, object], tool: Tool) -> Node:
-        """One parameter; where its tag says a type, once for each that its value may have."""
+        """Build one parameter; if its tag names the type, with an alternative for each possible type."""
         dialect, root = self._dialect, tool.parameters
         style = dialect.values
         assert style in ("json", "python", "repr")
@@ -259,7 +256,7 @@ class Params:
         return self._fill_slots(parts, Lit(dialect.escape_key(key)), "string", value)
 
     def _values(self, tool: Tool, key: str) -> Values:
-        """What makes the values of a parameter; one for all of a tool, as far as its closer names nothing."""
+        """Return the builder of a parameter's values; it is shared by all parameters of a tool with the same closer."""
         within = self._text(tool.name, key)
         if (tool.name, within) not in self._made:
             form: ValueForm = "python" if self._dialect.values == "repr" else "json"
@@ -279,7 +276,7 @@ class Params:
         return seq(*(Lit(part) if isinstance(part, str) else slots[part.name] for part in parts))
 
     def _text(self, name: str, key: str) -> FreeText:
-        """Any text up to the end of a parameter; one for all, as far as its closer names nothing."""
+        """Return the grammar of text up to the end of a parameter; it is shared if the closer names nothing."""
         alike = self._syntax.parameters.shares_closer
         of = (name if self._dialect.names == "declared" and alike else "", "" if alike else key)
         if of not in self._texts:
@@ -287,14 +284,15 @@ class Params:
         return self._texts[of]
 
     def _list_doubled_openers(self) -> list[tuple[Part, ...]]:
-        """The tag before a value after others of its opener, which models write twice: the reader leaves one out."""
+        """Return the last tag before a value, which models write twice; the reader drops one of them."""
         tag = last_tag(self._dialect.params[0].partition("{value}")[0].strip())
         return [(Lit(tag),)] if tag else []
 
     def _list_ends(self, name: str, key: str) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
-        """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in.
+        """List the markup that ends a value or that a closer would pair with, and markup that it must not end in.
 
-        Where the closer names the parameter these are the same for all tools: there would be as many automata else.
+        If the closer names the parameter, these are the same for all tools, since otherwise there would be as many
+        automata.
         """
         syntax = self._syntax
         written = "" if syntax.parameters.shares_closer else key

@@ -1,6 +1,6 @@
-"""The tree of what a reply may be: literal text, text up to its closer, JSON values, and how they follow one another.
+"""The tree of possible replies: literal text, text up to its closer, JSON values, and sequences of these.
 
-It is made once, and each writer says the same in a language of its own.
+It is built once; each writer renders it in a language of its server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vtc.dialects.syntax.pattern import Chars as PatternChars
 
 
 class CharRun(msgspec.Struct, frozen=True):
-    """A run of characters of a class, as GBNF has it between brackets."""
+    """A run of characters of a class, in the syntax of GBNF's brackets."""
 
     allowed: str
     least: int
@@ -23,32 +23,32 @@ class CharRun(msgspec.Struct, frozen=True):
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One of the rules that every grammar has: `string`, `number`, `value`, … (`gbnf.LEAVES`)."""
+    """One of the rules of every grammar: `string`, `number`, `value`, … (`gbnf.LEAVES`)."""
 
     name: str
 
 
 class FreeText(msgspec.Struct, frozen=True, cache_hash=True):
-    """Any text, also none, in which nothing of `stops` occurs, and that does not end in anything of `last`."""
+    """Any text, possibly empty, that contains none of `stops` and does not end in any of `last`."""
 
     stops: tuple[tuple[Part, ...], ...]
     last: tuple[tuple[Part, ...], ...] = ()
 
 
 class Seq(msgspec.Struct, frozen=True, cache_hash=True):
-    """One after the other."""
+    """A sequence of parts."""
 
     parts: tuple[Node, ...]
 
 
 class Alternatives(msgspec.Struct, frozen=True, cache_hash=True):
-    """One of them."""
+    """A choice between options."""
 
     options: tuple[Node, ...]
 
 
 class Some(msgspec.Struct, frozen=True, cache_hash=True):
-    """The same again and again, at least `least` times, and at most `most` if that is not None."""
+    """A repetition, at least `least` times, and at most `most` times unless that is None."""
 
     part: Node
     between: Node
@@ -57,17 +57,17 @@ class Some(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class EachMember(msgspec.Struct, frozen=True, cache_hash=True):
-    """One of `Each`."""
+    """One member of `Each`."""
 
     node: Node
     required: bool
 
 
 class Each(msgspec.Struct, frozen=True, cache_hash=True):
-    """Each member at most once, and those that are required just once.
+    """Each member at most once, and the required ones exactly once.
 
-    The first of `free` stand in any order, and anywhere among the others, which keep theirs: every order of n members
-    would take 2^n rules.
+    The members of `free` may come in any order, and anywhere among the others, which keep their order: every order of n
+    members would take 2^n rules.
     """
 
     free: tuple[EachMember, ...]
@@ -81,69 +81,69 @@ EMPTY_NODE = Seq(())
 
 
 class CallForm(msgspec.Struct, frozen=True):
-    """One way in which a section or a call begins, and what it then is."""
+    """One way in which a section or a call begins, with its grammar."""
 
     trigger: str
-    """Its first characters, by which it is known in free text."""
+    """The first characters, which identify it in free text."""
     node: Node
-    """All of it, the trigger included."""
+    """The whole form, including the trigger."""
 
 
 class ReplyGrammar(msgspec.Struct, frozen=True):
     """The grammar of a whole reply."""
 
     calls: Node
-    """Calls, as the dialect writes them."""
+    """Calls in the dialect's format."""
     ways: tuple[CallForm, ...]
-    """All ways in which calls may begin in free text; none where the reply must be calls and nothing else."""
+    """All forms of calls in free text; none if the reply must consist of calls."""
     thoughts: tuple[tuple[str, str], ...] = ()
-    """The tags around reasoning, which may stand before."""
+    """The tags around reasoning that may come first."""
     begun: tuple[str, ...] = ()
-    """The tags that end a reasoning that the prompt may have begun."""
+    """The closing tags of reasoning that the prompt may have opened."""
     several: bool = True
     """More than one call, or one section after another."""
 
 
 class Inexpressible(ValueError):
-    """No grammar says this; the text says why, for people."""
+    """No grammar can express this; the message gives the reason for people."""
 
 
 MAX_TREE_LENGTH = 192 << 10
-"""Characters of what no grammar leaves out, of all tools of a request together."""
+"""Maximum length of the text that every grammar must contain, for all tools of a request, in characters."""
 MAX_SCHEMAS = 1 << 14
-"""Schemas that are read for it."""
+"""Maximum number of schemas that are read for a grammar."""
 
 
 _PER_MEMBER = 20
-"""Characters of the rule of a member, and of one that names it."""
+"""Length of a member's rule and of a reference to it, in characters."""
 
 
 class Nodes:
-    """The nodes that are made for a reply: each is there once, and they are no more than a grammar may hold.
+    """The nodes of one reply: equal nodes are shared, and their number and size are limited.
 
-    What is compared or written is compared and written once then, however often schemas refer to it.
+    Each node is therefore compared and rendered once, no matter how often schemas refer to it.
     """
 
     def __init__(self, most: int = MAX_TREE_LENGTH) -> None:
-        """`most` characters may be written."""
+        """`most` is the maximum length of the rendered text."""
         self._nodes: dict[Node, Node] = {}
         self._most = most
         self.written = self.made = 0
 
     def count_schema(self) -> None:
-        """Count a schema that is read. Raises `Inexpressible` if they are too many."""
+        """Count a schema that is read. Raises `Inexpressible` if there are too many."""
         self.made += 1
         if self.made > MAX_SCHEMAS:
             raise Inexpressible(f"the grammar would be of more than {MAX_SCHEMAS} schemas")
 
     def count_characters(self, characters: int) -> None:
-        """Count characters. Raises `Inexpressible` if they are too many."""
+        """Count characters. Raises `Inexpressible` if there are too many."""
         self.written += characters
         if self.written > self._most:
             raise Inexpressible(f"the grammar would be longer than {self._most >> 10} KB")
 
     def intern(self, node: Node) -> Node:
-        """Get the node that is the same as this one. Raises `Inexpressible` as `write` does."""
+        """Return the shared node that equals this one. Raises `Inexpressible` if there are too many characters."""
         if node not in self._nodes:
             self._nodes[node] = node
             self.count_characters(_count_characters(node))
@@ -151,7 +151,7 @@ class Nodes:
 
 
 def _count_characters(node: Node, *, ruled: bool = False) -> int:
-    """Count what a node takes at the least, without others in it which have rules of their own."""
+    """Return the minimum length of a node, without inner nodes that have separate rules."""
     match node:
         case Lit(text):
             return len(text) + 2
@@ -167,7 +167,7 @@ def _count_characters(node: Node, *, ruled: bool = False) -> int:
 
 
 def seq(*parts: Node) -> Node:
-    """Join parts, and literals that stand side by side; one alone is itself."""
+    """Join parts, and adjacent literals; a single part is returned itself."""
     nodes: list[Node] = []
     for part in parts:
         for node in part.parts if isinstance(part, Seq) else (part,):
@@ -179,7 +179,7 @@ def seq(*parts: Node) -> Node:
 
 
 def choice(*options: Node) -> Node:
-    """Make a choice of what is not the same; one alone is itself."""
+    """Build a choice without duplicates; a single option is returned itself."""
     unlike = tuple(dict.fromkeys(options))
     return unlike[0] if len(unlike) == 1 else Alternatives(unlike)
 
@@ -189,7 +189,7 @@ def maybe(node: Node) -> Node:
 
 
 def each(members: tuple[EachMember, ...], between: Node, free: int) -> Node:
-    """Put members in any order, as far as `free` allows it: the required ones first, as models leave those least."""
+    """Allow any order, as far as `free` permits: for required members first, because models omit those least."""
     order = sorted(range(len(members)), key=lambda place: (not members[place].required, place))
     chosen = {*order[:free]}
     return Each(
@@ -199,19 +199,18 @@ def each(members: tuple[EachMember, ...], between: Node, free: int) -> Node:
     )
 
 
-# Text that ends where our reader ends it, as the states of an automaton.
-#
-# Grammars have no "any text without this", so it is spelled out: one state for each beginning of what must not occur
-# that the text so far may end in. What must not occur are the very parts that the reader looks for, their loose white
-# space included: with the plain closer alone, a file that holds it would be cut there without a trace.
+# The automaton of free text ends at the same place as the reader. Grammars cannot express "any text without this", so
+# it is spelled out: one state for each proper prefix of a stop that the text so far may end in. Stops are the very
+# parts that the reader searches for, including their loose white space. With the plain closer alone, a file that
+# contains it would be cut there without a trace.
 
 
 BLANKS = " \t\n\r\f\v"
-"""White space between markup; the reader skips that of other scripts, too, which no model writes there."""
+"""White space between markup. The reader also skips that of other scripts, which no model writes there."""
 
 
 class AutomatonState(msgspec.Struct, frozen=True):
-    """One state: the characters that lead elsewhere, by state; those that may not follow; where all others lead."""
+    """A state: the next states by characters, the banned characters, and the next state for all others."""
 
     moves: tuple[tuple[str, int], ...]
     banned: str
@@ -221,7 +220,7 @@ class AutomatonState(msgspec.Struct, frozen=True):
 
 
 class _Net:
-    """A net of characters: what of the stops may go on from where the text is."""
+    """A nondeterministic automaton: which continuations of stops are possible at the current position."""
 
     def __init__(self) -> None:
         self.steps: list[list[tuple[str, int]]] = []
@@ -235,7 +234,10 @@ class _Net:
         return len(self.steps) - 1
 
     def add(self, parts: Sequence[Part], at: int) -> int:
-        """Add a sequence after a node; return the node after it. What begins with any character ends it."""
+        """Add a sequence after a node and return the node after it.
+
+        The sequence ends at a part that matches any character.
+        """
         for part in parts:
             match part:
                 case Lit(text):
@@ -290,11 +292,11 @@ class _Net:
 
 
 BYTES_PER_STATE = 1000
-"""Bytes of a state."""
+"""Estimated size of a state, in bytes."""
 
 
 def list_states(text: FreeText) -> tuple[AutomatonState, ...]:
-    """List the states of a text; it begins in the first."""
+    """List the states of a text; the first one is the start."""
     return COMPILED_PATTERNS.get_or_make(
         (AutomatonState, text), lambda: _build_automaton(text), lambda states: len(states) * BYTES_PER_STATE
     )
@@ -330,7 +332,7 @@ def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
 
 
 def _merge_states(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
-    """Make one state of those that go on alike."""
+    """Merge the states with the same continuations."""
     alike, kinds = [0] * len(states), 0
     while True:
         numbers: dict[tuple[object, ...], int] = {}
@@ -357,7 +359,7 @@ def _renumber(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
 
 
 def is_free_text(text: FreeText, value: str) -> bool:
-    """True if a value is such a text."""
+    """Return True if a value matches the text."""
     automaton = list_states(text)
     at = automaton[0]
     for character in value:

@@ -1,1 +1,1 @@
-"""The dialects' YAML, compiled: patterns, and the expressions that find their tokens."""
+"""Compiles the YAML of dialects into patterns, and into scans that find their tokens."""

@@ -1,8 +1,8 @@
-"""Clients that document tools in their prompt and read calls out of the text.
+"""Clients that document tools in their prompt and parse calls from the text of a reply.
 
-documented(prompt)                  the tools that a prompt documents, and in which form it asks for calls
-structured(messages, …)             a conversation of such a client as one with calls and results
-ClientReader                        what such a client reads of a reply
+find_documented_tools(prompt)       the tools that a prompt documents, and the rest of the prompt
+structure_messages(messages, …)     a conversation of such a client in structured form, with calls and results
+ClientReader                        the calls that such a client finds in a reply
 """
 
 from vtc.dialects.text_client.conversation import (

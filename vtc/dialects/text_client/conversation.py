@@ -1,8 +1,8 @@
-"""A text client's conversation in structured form: calls read out of its past turns, results beside them.
+"""A text client's conversation in structured form: calls are parsed from its past turns and paired with their results.
 
-The client sends what the model wrote as plain assistant text, and the result of a call as the beginning of a user turn
-(`[read_file for 'a.py'] Result:`, in a part of its own in older versions). Ids are derived from what a call says and
-how often it was said before, so that they stay the same from turn to turn and prompt caches hold.
+The client sends the model's text as plain assistant text, and the result of a call as the beginning of a user turn
+(`[read_file for 'a.py'] Result:`, as a separate part in older versions). Ids are derived from the content of a call and
+the number of earlier equal calls, so that they are the same in every turn and prompt caches stay valid.
 """
 
 from __future__ import annotations
@@ -27,26 +27,14 @@ from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Event, Message, Opaque, Text, Tool, ToolCall
 
-# Read calls as a text client does: by simpler rules than the reader's, which makes sense of what such a client cannot.
-#
-#     <tool>          any known tool opens
-#       <parameter>   inside of it any known parameter opens, also one of another tool
-#       </parameter>  its first closer ends the value; the last value of a parameter wins
-#     </tool>
-#
-# What lies between is skipped and nothing is balanced. For `to_last_closer` of the dialect all between the first
-# opener and the last closer in the call is the value in the end. White space at the ends of a value does not count.
-# Versions of a client differ in when they look for that closer: only what all of them read alike is a call.
-
-
 JAVASCRIPT_SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-"""The characters that JavaScript's `trim` takes away: `str.strip` knows others."""
+"""The characters that JavaScript's `trim` removes, which are not those of `str.strip`."""
 
 
 MAX_ANGLE_BRACKETS = 10_000
-"""Of `<`, outside of values, beyond which a text is not looked through: it is no call that anybody means."""
+"""Maximum number of `<` outside values; a text with more is not searched, because it is no intended call."""
 
 
 class _TooManyError(Exception):
@@ -54,7 +42,7 @@ class _TooManyError(Exception):
 
 
 class _Tag(NamedTuple):
-    """The tag with which a tool or a parameter begins and ends."""
+    """The opening and closing tag of a tool or a parameter."""
 
     name: str
     opener: str
@@ -62,7 +50,18 @@ class _Tag(NamedTuple):
 
 
 class ClientReader:
-    """Reads the calls of some tools, with these parameters, in the first patterns of a dialect that `is_tagged`."""
+    """Reads calls like a text client, by simpler rules than the reader's, to check what the client will understand.
+
+        <tool>          any known tool opens
+          <parameter>   inside it, any known parameter opens, even one of another tool
+          </parameter>  the first closer ends the value; the last value of a parameter wins
+        </tool>
+
+    Other text is skipped and nothing is balanced. A value in `to_last_closer` of the dialect is everything between the
+    first opener and the last closer in the call. White space at the ends of a value is ignored. Versions of a client
+    differ in when they search for that closer; only calls that all of them read identically count. The dialect must be
+    tagged (`is_tagged`); its first patterns are used.
+    """
 
     def __init__(self, dialect: Description, tools: Iterable[str], parameters: Iterable[str]) -> None:
         self._dialect = dialect
@@ -71,18 +70,18 @@ class ClientReader:
         self._parameters = {name: _make_tag(dialect.params[0], "{value}", "{key}", name) for name in parameters}
 
     def is_one_call(self, text: str, call: ToolCall) -> bool:
-        """Tell if the client finds this very call in a text and no other; none, if it does not know the tool."""
+        """Return True if the client finds just this call in a text, or no call at all if it does not know the tool."""
         try:
-            # Two are enough to know that there is not one.
+            # Two calls are enough to know that there is not exactly one.
             return all(self._is_one([*islice(self.calls(text, as_it_comes=early), 2)], call) for early in (False, True))
         except _TooManyError:
             return False
 
     def calls(self, text: str, *, as_it_comes: bool = False) -> Iterator[tuple[str, dict[str, str]]]:
-        """Give the name and the parameters of each call, also of one that has no end.
+        """Yield the name and the parameters of each call, even of an unclosed one.
 
-        A client looks for the last closer of a value in a call that has ended. Older ones look as closers come
-        (`as_it_comes`), and so not at one that ends a parameter.
+        Current clients search for the last closer of a value when the call has ended. Older ones search while closers
+        arrive (`as_it_comes`), and so ignore a closer that ends a parameter.
         """
         self._brackets_left = MAX_ANGLE_BRACKETS
         at = 0
@@ -103,7 +102,7 @@ class ClientReader:
     def _find_parameters(
         self, text: str, start: int, tool: _Tag, as_it_comes: bool
     ) -> tuple[dict[str, tuple[int, int]], int]:
-        """Find where the parameters of a call stand from `start` on; also return where it ends."""
+        """Find the spans of a call's parameters from `start` on; also return the end of the call."""
         spans: dict[str, tuple[int, int]] = {}
         long = [self._parameters[key] for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}]
         firsts = {name: text.find(opener, start) + len(opener) for name, opener, _ in long}
@@ -131,7 +130,10 @@ class ClientReader:
         return spans, at
 
     def _find_opener(self, text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
-        """Find the first opener, and the place after it; no expression, as it would be kept with the names of tools."""
+        """Find the first opener, and the position after it.
+
+        No regular expression is used, because it would be cached with the names of tools.
+        """
         marks = tuple(tag.opener for tag in tags)
         while (at := text.find("<", at)) >= 0:
             self._brackets_left -= 1
@@ -144,7 +146,7 @@ class ClientReader:
         return None
 
     def _is_value(self, text: str, value: Any) -> bool:
-        """Tell if the text of a parameter says this value."""
+        """Return True if the text of a parameter has this value."""
         if isinstance(value, str) or self._dialect.values != "json":
             return text == values.write(value, self._dialect.values).strip(JAVASCRIPT_SPACE)
         try:
@@ -154,14 +156,15 @@ class ClientReader:
 
 
 def is_tagged(dialect: Description) -> bool:
-    """Tell if a call of the dialect begins with a tag of its tool's name, and its parameters with one of theirs."""
+    """Return True if tools' names are the tags of calls, and keys are the tags of parameters."""
     return dialect.calls[0].startswith("<{name}") and any(param.startswith("<{key}") for param in dialect.params[:1])
 
 
 def trim_arguments(call: ToolCall, dialect: Description) -> ToolCall:
-    """Take the white space from both ends of texts among the arguments, as the client does before it uses them.
+    """Strip white space from text arguments, as the client does before it uses them.
 
-    What reaches to the last closer is content, of which some clients keep it. Arguments that are no object stay.
+    Parameters that end at the last closer are content, for which some clients keep it. Arguments that are not an object
+    are returned unchanged.
     """
     try:
         arguments = json.loads(call.arguments)
@@ -182,27 +185,27 @@ def _items(arguments: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _to_last_closer(dialect: Description, tool: str) -> list[str]:
-    """Return the parameters of a tool that end where they are closed last."""
+    """Return the parameters of a tool that end at their last closer."""
     named = (name.rpartition(".") for name in dialect.to_last_closer)
     return [key for name, _, key in named if name == tool]
 
 
 def _make_tag(pattern: str, hole: str, slot: str, name: str) -> _Tag:
-    """Fill a pattern of a dialect with a name, and part it at the hole for what it holds."""
+    """Fill a pattern with a name, and split it at the hole for its content."""
     opener, _, closer = pattern.replace(slot, name).partition(hole)
     return _Tag(name, opener.rstrip(), closer.strip())
 
 
 NO_RESULT_TEXT = "(no result)"
-"""Stands for the result of a call to which the client sent none: every call must have one."""
+"""Replaces the result of a call if the client sent none, because every call must have one."""
 
 
 def structure_messages(messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
-    """The messages with calls and results as such; those that hold neither stay the same objects."""
+    """Convert calls and results to structured form; messages without them stay the same objects."""
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None  # used with match
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
-    waiting: list[Message] = []  # what else the client says; it may not stand between calls and their results
+    waiting: list[Message] = []  # other content of the client, which must not separate calls from their results
     out: list[Message] = []
     for message in messages:
         if open_calls and message.role == "user":
@@ -227,7 +230,7 @@ def structure_messages(messages: Sequence[Message], dialect: Description, tools:
 def rewrite_samples(
     text: str, dialect: Description, tools: Mapping[str, Tool], write: Callable[[ToolCall], str]
 ) -> str:
-    """A prompt whose sample calls are written in another way."""
+    """Rewrite the sample calls of a prompt in another format."""
     events = _read_events(text, dialect, tools)
     return "".join(f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in events)
 
@@ -235,10 +238,10 @@ def rewrite_samples(
 def write_for_client(
     call: ToolCall, dialect: Description, tools: Mapping[str, Tool], parameters: Collection[str] = ()
 ) -> str:
-    """A call as a client reads it that knows nothing but `dialect`.
+    """Write a call for a client that knows only `dialect`.
 
-    What says nothing to such a client is left out: null for what is not given, and parameters that neither its tool has
-    nor it knows of any (`parameters`).
+    Content that means nothing to such a client is omitted: null values, and parameters that are neither its tool's nor
+    known for any other tool (`parameters`).
     """
     arguments = {key: value for key, value in json.loads(call.arguments).items() if value is not None}
     if call.name in tools:
@@ -248,7 +251,7 @@ def write_for_client(
 
 
 def text_after(begun: str, written: str) -> str | None:
-    """The rest of a text of which a part stands already, maybe with other white space; None if it begins otherwise."""
+    """Return the rest of a text after a part of it, ignoring white space; None if the text begins otherwise."""
     known = iter("".join(begun.split()))
     wanted = next(known, "")
     for at, char in enumerate(written):
@@ -263,13 +266,13 @@ def text_after(begun: str, written: str) -> str | None:
 
 
 def list_openers(dialect: Description, tools: Iterable[str]) -> list[str]:
-    """Return the opening tag of a call of each tool, where it has one of its own."""
+    """Return the opening tag of each tool's calls; none if tools have no tags."""
     head = dialect.calls[0].partition("{params}")[0].rstrip()
     return [head.replace("{name}", name) for name in tools] if head.startswith("<{name}") else []
 
 
 def closer_of(dialect: Description, tool: str) -> str:
-    """Return the closing tag of a call of a tool."""
+    """Return the closing tag of a tool's calls."""
     return dialect.calls[0].partition("{params}")[2].strip().replace("{name}", tool)
 
 
@@ -281,9 +284,10 @@ def is_read_as(
     known_tools: Iterable[str] = (),
     known_parameters: Iterable[str] = (),
 ) -> bool:
-    """True if the client reads just this call out of a text, with just these arguments, and nothing else.
+    """Return True if the client reads just this call in a text, with exactly these arguments, and nothing else.
 
-    Of a client that parses by tags, the tools and parameters are given that it knows besides those of its `tools`.
+    For a client that parses by tags, `known_tools` and `known_parameters` are those that it knows in addition to
+    `tools`.
     """
     if not is_tagged(dialect):
         events = _read_events(text, dialect, tools)
@@ -295,9 +299,9 @@ def is_read_as(
 
 
 def is_readable(event: Call, dialect: Description) -> bool:
-    """True if such a client reads a call out of the very characters that it came in.
+    """Return True if the client can read the call in its original characters.
 
-    They must begin with the opener in its very case: of another the client knows nothing, and looks inside.
+    They must begin with the exact opener: in another case, the client does not recognise the tag and looks inside it.
     """
     if event.dialect != dialect.name or event.repairs or event.changed or dialect.sections:
         return False
@@ -329,13 +333,13 @@ def _structure_calls(message: Message, events: Sequence[Event], seen: Counter[tu
 def _structure_results(
     message: Message, open_calls: list[ToolCall], marker: re.Pattern[str] | None, tools: Mapping[str, Tool]
 ) -> tuple[list[Message], list[Message]]:
-    """A user turn after calls: their results, which close them, and a message of what else the client says.
+    """Split a user turn after calls into their results, which close them, and a message with the rest.
 
-    Pictures are among the latter, since the result of a call can hold none.
+    Pictures belong to the rest, since the result of a call cannot contain any.
     """
     results: list[Message] = []
     rest: list[str | Opaque] = []
-    alone = False  # the marker stands in a part of its own, so that the next one is the result
+    alone = False  # the marker is a separate part, and the next part is the result
     for part in message.content:
         match = marker.match(part) if marker and isinstance(part, str) else None
         call = _find_open_call(match["name"], open_calls, tools) if match else None

@@ -1,6 +1,6 @@
 """Tools that a client documents in its system prompt, for models that know tools only as text.
 
-The shape is that of Cline, Roo Code and Kilo Code before their native protocol, and of what derives from them:
+The format is that of Cline, Roo Code and Kilo Code before their native protocol, and of their derivatives:
 
     # Tools
 
@@ -14,12 +14,12 @@ The shape is that of Cline, Roo Code and Kilo Code before their native protocol,
     <path>File path here</path>
     </read_file>
 
-A heading is a tool's only if a description and a sample of its own tag follow, so prose under `## Purpose` is none.
-What announces the sample varies ("Usage:", "**Usage Example:**", "Examples:"), and some parameters are only shown in
-it. Types are told in words at the most; where they are not, a parameter is a string.
+A heading is a tool's only if a description and a sample of its tag follow, so prose under `## Purpose` does not count.
+The line before the sample varies ("Usage:", "**Usage Example:**", "Examples:"), and some parameters appear only in the
+sample. Types are described in words, if at all; otherwise a parameter is a string.
 
-A prompt quotes whatever stands in a user's files, so all work grows with its length and no faster: what opens and
-closes is found once (`_Tags`), and no expression looks over a line's end for what may not be there.
+A prompt quotes arbitrary content of a user's files, so all work must be linear in its length: openers and closers are
+found once (`_ElementTags`), and no expression searches past the end of a line.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ import msgspec
 from vtc.events import Tool
 
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
-"""Titles of the sections that say which tools there are and how a call is written."""
+"""Titles of the sections that list the tools and the format of calls."""
 
 MAX_PROMPT_LENGTH = 1 << 17
-"""Characters of a part of a prompt beyond which it is not looked through: the longest that clients send are a third."""
+"""Maximum length of a part of a prompt, in characters; longer ones are not searched. The longest of real clients have a
+third."""
 MAX_DOCUMENTED_TOOLS = 256
-"""Tools beyond which it is taken for something else than a client's prompt."""
+"""Maximum number of tools; a text with more is probably no client's prompt."""
 
 _MARK = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
 """A heading, or the rule between the chapters of a prompt."""
@@ -53,7 +54,7 @@ _OPENER = re.compile(r"<(?P<name>[A-Za-z_][\w-]*)>")
 _CLOSER = re.compile(r"</(?P<name>[A-Za-z_][\w-]*)>")
 _SAMPLE = re.compile(r"^[ \t]*<(?P<name>[A-Za-z_][\w-]*)>", re.MULTILINE)
 _FENCE_AFTER = re.compile(r"[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)  # used with match
-"""That of the code block around a sample, right after it."""
+"""The closing fence of the code block around a sample, right after it."""
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,127}")
 _DESCRIPTION = re.compile(r"\s*\**Description\**:\**[ \t]*")  # used with match
 _LISTED = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \t]*(?:None\b)?", re.MULTILINE)
@@ -65,7 +66,7 @@ _ANNOUNCING = re.compile(r"(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \
 _RULE_LINE = re.compile(
     r"^(?=.*\btool (?:use|call)s?\b)(?=.*\bXML\b)(?=.*\b(?:format|tags?)\b).*(?:\n|\Z)", re.MULTILINE | re.IGNORECASE
 )
-"""A line elsewhere that says how calls are written ("Formulate your tool use using the XML format …")."""
+"""Another line about the format of calls ("Formulate your tool use using the XML format …")."""
 _TYPES = (
     ("boolean", r"(?:an? )?bool(?:ean)?|whether|\W?true\W? or \W?false|set to \W?true"),
     ("integer", r"(?:an? )?int(?:eger)?|(?:the )?(?:1-based |starting |ending )?line number|(?:the )?number of"),
@@ -73,7 +74,7 @@ _TYPES = (
     ("object", r"(?:a )?json object"),
     ("array", r"(?:a )?json (?:array|list)|an array"),
 )
-"""How a description begins that tells a type."""
+"""Types, by expressions for the beginning of a description."""
 
 
 class Documentation(msgspec.Struct, frozen=True):
@@ -82,11 +83,11 @@ class Documentation(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...]
     rest: str
     unread: str = ""
-    """Why it was not looked through; empty if it was."""
+    """The reason why the prompt was not searched; empty if it was."""
 
 
 class _Section(msgspec.Struct, frozen=True):
-    """A heading and all that follows up to the next one of its level; `start`, `body` and `end` are offsets."""
+    """A heading and its text, up to the next heading of its level; `start`, `body` and `end` are offsets."""
 
     title: str
     start: int
@@ -95,7 +96,7 @@ class _Section(msgspec.Struct, frozen=True):
 
 
 class _SampleCall(msgspec.Struct, frozen=True):
-    """A sample call; `start` and `end` are those of all of it, `body` and `close` of what it holds."""
+    """A sample call; `start` and `end` are its offsets, `body` and `close` those of its content."""
 
     name: str
     start: int
@@ -103,11 +104,11 @@ class _SampleCall(msgspec.Struct, frozen=True):
     close: int
     end: int
     quoted: bool
-    """It stands in a code block."""
+    """True inside a code block."""
 
 
 class _ElementTags:
-    """The places where elements open and close in a text, found once."""
+    """The positions of opening and closing tags in a text, found once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -119,21 +120,21 @@ class _ElementTags:
             self._samples[match["name"]].append(match.span())
 
     def closer(self, name: str, start: int, end: int) -> int:
-        """Find where an element closes next; -1 if it does not before `end`."""
+        """Find the next closer of an element; -1 if there is none before `end`."""
         places = self._closers.get(name, [])
         place = bisect_left(places, start)
         closes = place < len(places) and places[place] + len(name) + 3 <= end
         return places[place] if closes else -1
 
     def samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_SampleCall]:
-        """The elements of a name that begin a line, one after the other."""
+        """List the elements of a name at the beginning of a line, without overlaps."""
         samples: list[_SampleCall] = []
         openers = self._samples.get(name, [])
         for place in range(bisect_left(openers, (start, 0)), len(openers)):
             opener, body = openers[place]
             if opener >= end:
                 break
-            if opener < start:  # it is inside of the one before
+            if opener < start:  # inside the previous one
                 continue
             close = self.closer(name, body, end)
             if close < 0:
@@ -148,7 +149,7 @@ class _ElementTags:
 def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
     """Find the tools that `prompt`, or one part of it, documents.
 
-    `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
+    `tool_sections` are globs for the titles of sections that are removed from `rest` if they show the format of calls.
     """
     if len(prompt) > MAX_PROMPT_LENGTH:
         return Documentation((), prompt, f"is too long to be looked through ({len(prompt)} characters)")
@@ -169,14 +170,14 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
         if is_about_tools(section.title.casefold()):
             inside = [end for _, end in ends[bisect_left(ends, (section.start,)) : bisect_left(ends, (section.end,))]]
             if inside:
-                open_ends.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
+                open_ends.append((section.start, max(inside)))  # text after the last tool is not about tools any more
             elif _ELEMENT.search(masked, section.body, section.end):
                 open_ends.append((section.start, section.end))
     return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _cut_spans(prompt, open_ends)))
 
 
 def _mask_samples(prompt: str) -> str:
-    """The prompt with the inside of code blocks and sample calls blanked out; every offset stays the same."""
+    """Blank out the content of code blocks and sample calls in a prompt, keeping every offset."""
     lines = prompt.split("\n")
     titles = {match["title"] for match in _MARK.finditer(prompt)}
     closers: defaultdict[str, list[int]] = defaultdict(list)
@@ -211,26 +212,26 @@ def _find_sections(masked: str) -> Iterator[_Section]:
 
 
 def _find_samples(prompt: str, texts: Sequence[_ElementTags], section: _Section) -> list[_SampleCall]:
-    """The sample calls of the tool that a section documents; none if it documents no tool."""
+    """Find the sample calls of the tool that a section documents; none if it documents no tool."""
     described = _DESCRIPTION.match(prompt, section.body, section.end)
     if not (described and _NAME.fullmatch(section.title)):
         return []
     masked, plain = texts
-    # A code block may quote anything, so it is looked into only where nothing else shows the call.
+    # A code block may quote anything, so it is searched only if no sample is found elsewhere.
     return masked.samples(section.title, described.end(), section.end) or plain.samples(
         section.title, described.end(), section.end, quoted=True
     )
 
 
 def _collect_sample_parameters(texts: Sequence[_ElementTags], names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """By tool, the parameters in its sample calls, wherever these stand, each with what it holds in the first."""
+    """Collect the parameters in each tool's sample calls, anywhere in the prompt, with their first value."""
     plain = texts[-1]
     shown: dict[str, dict[str, str]] = {name: {} for name in names}
     for text in texts:
         samples = [sample for name in shown for sample in text.samples(name, 0, len(text.text))]
         last = 0
         for sample in sorted(samples, key=lambda sample: sample.start):
-            if sample.start < last:  # it is inside of another
+            if sample.start < last:  # inside another one
                 continue
             last = sample.end
             for name, value in _find_children(plain, sample.body, sample.close):
@@ -239,7 +240,7 @@ def _collect_sample_parameters(texts: Sequence[_ElementTags], names: Iterable[st
 
 
 def _find_children(tags: _ElementTags, start: int, end: int) -> Iterator[tuple[str, str]]:
-    """The elements between two places, with what they hold."""
+    """Find the elements between two positions, with their content."""
     while match := _OPENER.search(tags.text, start, end):
         start = match.end()
         close = tags.closer(match["name"], start, end)
@@ -249,7 +250,7 @@ def _find_children(tags: _ElementTags, start: int, end: int) -> Iterator[tuple[s
 
 
 def _find_announcement(text: str, start: int, end: int) -> int:
-    """Find where the lines begin that only announce what stands at `end`; `end` if there are none."""
+    """Find the start of the lines that only announce the text at `end`; `end` if there are none."""
     while end > start and text[end - 1] == "\n":
         line = text.rfind("\n", start, end - 1) + 1 or start
         if (line and text[line - 1] != "\n") or not _ANNOUNCING.fullmatch(text, line, end - 1):
@@ -259,11 +260,11 @@ def _find_announcement(text: str, start: int, end: int) -> int:
 
 
 def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall, shown: Mapping[str, str]) -> Tool:
-    """The tool of a section, up to its first sample."""
+    """Build the tool of a section, from the text up to its first sample."""
     described = _DESCRIPTION.match(prompt, section.body)
     assert described is not None
     end = sample.start
-    if sample.quoted:  # in a code block, which begins in the line before
+    if sample.quoted:  # in a code block, which begins on the previous line
         end = prompt.rfind("\n", 0, end - 1) + 1
     end = _find_announcement(prompt, described.end(), end)
     properties: dict[str, Any] = {}
@@ -273,7 +274,7 @@ def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall
         marks = [
             mark
             for mark in _PARAM.finditer(masked, listed.end(), list_end)
-            if mark["need"] or listed["need"] or mark["name"] in shown  # or else it is a list in prose
+            if mark["need"] or listed["need"] or mark["name"] in shown  # otherwise it is a list in prose
         ]
         for mark, mark_end in _with_ends(marks, list_end):
             name = mark["name"]
@@ -287,7 +288,7 @@ def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall
 
 
 def _with_ends(marks: Sequence[re.Match[str]], end: int) -> Iterator[tuple[re.Match[str], int]]:
-    """Each mark, and where what it opens ends: at the next one."""
+    """Pair each mark with the start of the next one, or with `end`."""
     for mark, following in pairwise([*marks, None]):
         assert mark is not None
         yield mark, following.start() if following else end
@@ -296,13 +297,13 @@ def _with_ends(marks: Sequence[re.Match[str]], end: int) -> Iterator[tuple[re.Ma
 def _build_schema(description: str, written: str) -> dict[str, Any]:
     kinds = (kind for kind, words in _TYPES if re.match(rf"(?:{words})\b", description, re.IGNORECASE))
     if "<" in written:
-        # Elements inside a value are the client's own business; only the sample shows them.
+        # Elements inside a value are interpreted by the client; only the sample shows them.
         description = f"{description}\nWritten as:\n{written}".strip()
     return {"type": next(kinds, "string"), "description": description}
 
 
 def _cut_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text without these spans, and with one empty line where one was."""
+    """Remove spans from a text, leaving one empty line for each."""
     kept, at = [], 0
     for start, end in sorted(spans):
         if start >= at:

@@ -1,4 +1,4 @@
-"""Calls, results and histories -> text, and the proof that the text reads back."""
+"""Renders calls, results and histories as text, and checks that the text reads back."""
 
 from vtc.dialects.writing.calls import write_calls, write_result
 from vtc.dialects.writing.history import (

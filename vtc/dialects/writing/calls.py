@@ -1,7 +1,7 @@
-"""Calls and results as a dialect writes them: the other direction of the same patterns.
+"""Renders calls and results in a dialect: the other direction of the same patterns.
 
-Where values between tags would not be read back as what they are (`RoundTrip`), the arguments are written as one
-JSON object in the call's body, which every dialect reads and in which no tag can occur.
+If values between tags would not survive reading (`RoundTrip`), the arguments are written as one JSON object in the
+call's body, which every dialect accepts and in which no tag can occur.
 """
 
 from __future__ import annotations
@@ -21,20 +21,18 @@ from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar, compile_grammar
 from vtc.events import Call, Markup, Tool, ToolCall
 
-# Whether calls that are written between tags are read back as what they are.
-#
-# Values stand there raw: one may hold the very markers that would end it, or a string may look like another type. So
-# what is written is read, once for all calls that are alike: a text in which no markup begins has a short stand-in,
-# because only how it begins and ends, and whether it has several lines, can make a difference then.
-
-
 MAX_VERBATIM_LENGTH = 5
-"""Characters of a stand-in."""
+"""Maximum length of text that is not shortened, in characters."""
 type SearchMarkup = Callable[[str], object]
 
 
 class RoundTrip:
-    """For calls of some tools, written in one dialect."""
+    """Checks that calls written between tags are read back unchanged, for some tools and one dialect.
+
+    Values between tags are raw: one may contain the markers that end it, or a string may look like another type. So the
+    written text is read again, once for all calls of the same shape: text without markup is shortened first, because
+    only its first and last character and the presence of line breaks can make a difference.
+    """
 
     def __init__(self, dialect: Description, tools: Mapping[str, Tool]) -> None:
         self.tools = tools
@@ -44,16 +42,16 @@ class RoundTrip:
         self._tried: dict[tuple[str, str], bool] = {}
 
     def survives(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
-        """True if a call is read back with just these arguments; `write` gives its text for any."""
+        """Return True if a call is read back with exactly these arguments; `write` renders any arguments."""
         short = self._shorten_values(name, arguments)
-        alike = name, repr(short)  # in which `1`, `1.0` and `True` are three things
+        alike = name, repr(short)  # `1`, `1.0` and `True` are different in a repr
         if alike not in self._tried:
             self._tried[alike] = self._reads_back(write(short), name, short)
         return self._tried[alike]
 
     @property
     def has_failed(self) -> bool:
-        """True if a call was not read back."""
+        """True if any call was not read back."""
         return not all(self._tried.values())
 
     def _shorten_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,9 +69,7 @@ class RoundTrip:
         }
 
     def _make_searches(self, name: str) -> Mapping[str, tuple[SearchMarkup, SearchMarkup]]:
-        """For those of a tool's parameters that are any text: what finds openers, and
-        what finds all else that counts in a value.
-        """
+        """Return, for the text parameters of a tool, the searches for openers and for other markup in a value."""
         if name not in self.tools:
             return {}
         takes = self.tools[name].schema
@@ -93,14 +89,14 @@ class RoundTrip:
             text = pattern.fill_pattern(self._dialect.sections[0], "section", {"calls": text})
         reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
         match [event for event in reader.read_whole(text) if not isinstance(event, Markup)]:
-            # As JSON `1`, `1.0` and `true` are three things.
+            # Compared as JSON, in which `1`, `1.0` and `true` are different.
             case [Call(call=ToolCall(name=read, arguments=written))]:
                 return read == name and dump_json(json.loads(written)) == dump_json(arguments)
         return False
 
 
 def _is_plain(text: str, markup: SearchMarkup, end: SearchMarkup) -> bool:
-    # A carriage return and CDATA are read in ways of their own, wherever they stand.
+    # Carriage returns and CDATA have special rules anywhere in a value.
     return not ("\r" in text or "<![CDATA[" in text or markup(text) or end(text))
 
 
@@ -116,14 +112,14 @@ def write_calls(
     *,
     for_client: bool = False,
 ) -> str:
-    """The text of some calls, section included; `tools` are the offered tools by name.
+    """Render some calls, including their section; `tools` are the offered tools by name.
 
-    `proof` is for this dialect and these tools, and knows what was written with it before. A model takes JSON in the
-    call's body in every dialect; the clients of some (`for_client`) do not.
+    `proof` is for this dialect and these tools, and caches earlier checks. Models accept JSON in the call's body in
+    every dialect; the clients of some dialects (`for_client`) do not.
     """
     if not calls:
         return ""
-    # The tool of a call in the history may not be offered any more; it is written as if it were.
+    # A tool in the history may not be offered any more; its calls are written as if it were.
     unoffered = {call.name: Tool(call.name) for call in calls if call.name not in tools}
     if unoffered or proof is None:
         proof = RoundTrip(dialect, {**unoffered, **tools})
@@ -137,7 +133,7 @@ def write_calls(
 
 
 def _write_call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, between_tags: bool) -> str:
-    """The text of one call without its section."""
+    """Render one call without its section."""
     arguments = _load_arguments(call.arguments)
     syntax = dialect.calls[0]
     id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
@@ -164,13 +160,13 @@ def _write_call(call: ToolCall, dialect: Description, index: int, proof: RoundTr
 
         if between_tags or proof.survives(call.name, arguments, render_call):
             return render_call(arguments)
-        # `<` as an escape, so that no tag is found in it.
+        # `<` is escaped, so that no tag is found in it.
         slots["params"] = dump_json(arguments).replace("<", "\\u003c") + "\n"
     return pattern.fill_pattern(syntax, "call", slots)
 
 
 def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
-    """The text in which a tool's result stands in the conversation. The result itself is never altered."""
+    """Render a tool's result for the conversation. The result itself is never altered."""
     filled = {"name": name, "id": id_, "result": result or dialect.empty_result}
     return pattern.fill_pattern(dialect.result, "result", filled)
 
@@ -191,7 +187,7 @@ def _write_param(key: str, value: Any, dialect: Description) -> str:
 
 
 def _render_typed(key: str | None, value: Any, dialect: Description) -> str:
-    """A value in a tag that says its type; an item of a list has no key."""
+    """Render a value in a tag with its type; the items of a list have no key."""
     match value:
         case dict():
             text = "".join(_render_typed(name, entry, dialect) for name, entry in value.items())
@@ -211,26 +207,26 @@ def _json_type(value: Any) -> str:
 
 
 def _render_object(value: Any, dialect: Description) -> str:
-    """Write an object as the dialect has it: as JSON, as Python prints it, or as Gemma writes it."""
+    """Render an object in the format of the dialect: JSON, Python's repr, or Gemma's."""
     if dialect.codec == "gemma":
         return gemma.write(value, dialect.string_token)
     return repr(value) if dialect.values == "repr" else dump_json(value)
 
 
 def _write_keyword(key: str, value: Any, style: values.Style) -> str:
-    """Write an argument of a Python call, whose key may be no name."""
+    """Render an argument of a Python call, whose key may not be an identifier."""
     return f"{key}={_write_literal(value, style)}" if PARAMETER_NAME.fullmatch(key) else f"**{ {key: value}!r}"
 
 
 def _write_literal(value: Any, style: values.Style) -> str:
-    """A value in a Python call."""
+    """Render a value in a Python call."""
     if isinstance(value, str) and style != "repr":
-        return escape_surrogates(dump_json(value))  # Python reads the same escapes, but no half of a surrogate pair
+        return escape_surrogates(dump_json(value))  # Python has the same escapes, but needs complete surrogate pairs
     return repr(value)
 
 
 def _load_arguments(arguments: str) -> dict[str, Any]:
-    """Arguments as an object; what a client sends that is none is kept under one key, so that nothing is lost."""
+    """Parse arguments; anything but an object is stored under one key, so that nothing is lost."""
     try:
         value = load_json(arguments or "{}")
     except (ValueError, RecursionError):

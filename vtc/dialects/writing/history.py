@@ -1,4 +1,10 @@
-"""A conversation as a model that knows no tools is shown it: tools, calls and results as text."""
+"""Renders a conversation for a model without native tools: tools, calls and results as text.
+
+The example of a call in a prompt has no meaningful content, because small models copy examples: they use realistic
+values, and call the tool of the example too often (see benchmarks/README.md for measurements). So every value is `...`.
+Names are `...`, too, if the call is a JSON object, whose keys explain themselves; otherwise models need to see the
+position of real names.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +22,16 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import RoundTrip, write_calls, write_result
 from vtc.events import Message, Opaque, Tool, ToolCall
 
-# The example of a call in a prompt, as the dialect writes it, with nothing in it that means anything.
-#
-# Small models copy an example as it stands. Values that look real are carried out, and the tool that is shown is
-# called more often than it should (benchmarks/README.md has what was measured). So every value is `...`, and so are
-# the names where the call is a JSON object, whose keys say what is what. Elsewhere models need to see where real names
-# go.
-
-
 PLACEHOLDER = "..."
 SAMPLE_ID = "a1b2c3d4e5"
 """As long as the ids of the dialect that writes them into its calls (Solar)."""
 NAMELESS_TOOL = Tool(PLACEHOLDER, parameters={"properties": {PLACEHOLDER: {"type": "string"}}})
 ENOUGH_TEXTS = 2
-"""Texts that show how one argument follows another."""
+"""Number of text parameters that show how one argument follows another."""
 
 
 def render_example(dialect: Description, tools: Sequence[Tool]) -> str:
-    """Write a call of no tool, or of the first one that shows two texts, or as many as there are.
+    """Render a call of a nameless tool, or of the offered tool that best shows text parameters.
 
     Empty if there are no tools.
     """
@@ -45,30 +43,30 @@ def render_example(dialect: Description, tools: Sequence[Tool]) -> str:
 
 
 def render_sample_call(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """Write a call of a tool with blanks or plain words, which every dialect reads back as what they are.
+    """Render a call of a tool with placeholders or plain words.
 
-    So that need not be proved for each set of tools.
+    Every dialect reads these back unchanged, so it need not be checked for each set of tools.
     """
-    # Where an id is no part of the text, as in JSON, no model has to think of one.
+    # The id is omitted if it is not part of the pattern (as in JSON), so that the model need not invent one.
     call = ToolCall(tool.name, dump_json(arguments), SAMPLE_ID if "{id}" in dialect.calls[0] else "")
     return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
 
 
 def _fitness(tool: Tool) -> int:
-    """Count the texts in its call, but no more than enough, less the values that are no text."""
+    """Return the number of text parameters (at most `ENOUGH_TEXTS`) minus the number of others."""
     names = list_shown_parameters(tool)
     texts = sum(map(tool.schema.is_text, names))
     return min(texts, ENOUGH_TEXTS) - (len(names) - texts)
 
 
 def list_shown_parameters(tool: Tool) -> list[str]:
-    """The parameters that it requires, or all that it has if it requires none."""
+    """Return the required parameters of a tool, or all of them if none is required."""
     declared, required = tool.schema.properties, tool.schema.required
     return [name for name in declared if name in required] or list(declared)
 
 
 def convert_to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
-    """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
+    """Render every call and result in `dialect`; other messages stay the same objects."""
     proof = RoundTrip(dialect, tools)
     return [_render_message(message, dialect, proof) for message in messages]
 
@@ -89,7 +87,7 @@ def _render_message(message: Message, dialect: Description, proof: RoundTrip) ->
 
 
 def _render_calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
-    """The calls of a message as text; arguments that are nested too deeply to be written stand there as JSON text."""
+    """Render the calls of a message; arguments that are nested too deeply are included as JSON text."""
     try:
         return write_calls(message.calls, dialect, proof.tools, proof)
     except RecursionError:
@@ -99,7 +97,7 @@ def _render_calls(message: Message, dialect: Description, proof: RoundTrip) -> s
 
 
 def _split_result(message: Message, dialect: Description) -> tuple[str, str]:
-    """Return what a result's text is set in, for a result that is not all text."""
+    """Return the text before and after a result, for a result that is not all text."""
     marker = "\x00"
     text = write_result(message.name or "tool", message.call_id or "", marker, dialect)
     before, _, after = text.partition(marker)
@@ -107,9 +105,9 @@ def _split_result(message: Message, dialect: Description) -> tuple[str, str]:
 
 
 def join_user_turns(messages: Iterable[Message]) -> list[Message]:
-    """The messages with neighbouring user turns made one, as they were before a result was told apart from the rest.
+    """Merge adjacent user turns, which were one before results were separated from the rest.
 
-    Many chat templates refuse two turns of one role in a row.
+    Many chat templates reject two turns of one role in a row.
     """
     out: list[Message] = []
     for message in messages:
@@ -123,7 +121,7 @@ def join_user_turns(messages: Iterable[Message]) -> list[Message]:
 
 
 def append_note(messages: Sequence[Message], text: str) -> list[Message]:
-    """Return the messages with a remark after the last, for the model to see: inside of it unless a model said it."""
+    """Append a note for the model to the last message, or as a new user message after a model's."""
     if messages and messages[-1].role != "assistant":
         last = messages[-1]
         gap = ("\n\n",) if last.content else ()
@@ -132,7 +130,7 @@ def append_note(messages: Sequence[Message], text: str) -> list[Message]:
 
 
 def append_rule(messages: Sequence[Message], text: str) -> list[Message]:
-    """The messages with a rule at the end of the system message, or in one of its own."""
+    """Append a rule to the system message, or add a system message with it."""
     if messages and messages[0].role == "system":
         first = messages[0]
         gap = ("\n\n",) if first.content else ()
@@ -143,31 +141,29 @@ def append_rule(messages: Sequence[Message], text: str) -> list[Message]:
 def append_tools(
     messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
 ) -> list[Message]:
-    """The tools and the rules of `dialect`, added to the system message or put in one of their own.
+    """Append the tools and the rules of `dialect` to the system message, or add one.
 
-    The same tools give the same text, so that prompt caches hold.
+    The same tools give the same text, so that prompt caches stay valid.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
     return append_rule(messages, render_tool_list(dialect, tools, must_call))
 
 
 def render_tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
-    """The prompt of `dialect` for some tools; `must_call` says in words which of them the reply must call."""
+    """Render the prompt of `dialect` for some tools; `must_call` states in words which of them the reply must call."""
     return description.render_template(
         dialect.prompt, tools, {"must_call": must_call, "example": render_example(dialect, tools)}
     )
 
 
-# A call of a tool, filled in: values that its schema allows, to show how a call of it is written.
-#
-# A model that is asked again is shown its own tool's call. Prompts show `...` instead (`written`): there models
-# copied values that look real (benchmarks/README.md).
+# A retry shows the model a call of its own tool with sample values that the schema allows. Prompts show `...` instead
+# (`render_example`), because there models copied realistic values (benchmarks/README.md).
 
 
 MAX_SAMPLE_DEPTH = 4
-"""Objects and lists within each other that are filled."""
+"""Maximum nesting of objects and lists that are filled."""
 _PLAIN = re.compile(r"\w(?:[\w .,:/@+-]{0,60}\w)?")
-"""Text of a client's schema that no dialect's markup is in."""
+"""Text of a client's schema that contains no dialect's markup."""
 _WORDS = (
     (r"dir|folder", "src"),
     (r"path|file", "notes.txt"),
@@ -184,16 +180,16 @@ _WORDS = (
     (r"new|after|to", "pear"),
     (r"name|user|author", "Ada"),
 )
-"""What a text may be, by words of its parameter's name."""
+"""Sample texts, by words in the name of the parameter."""
 
 
 def render_usage(dialect: Description, tool: Tool) -> str:
-    """Write a call of a tool as a dialect does, filled in."""
+    """Render a call of a tool with sample values."""
     return render_sample_call(dialect, tool, make_sample_arguments(tool))
 
 
 def make_sample_arguments(tool: Tool) -> dict[str, Any]:
-    """Make a value for all that a tool requires, or all that it takes if that is nothing."""
+    """Make a sample value for each required parameter, or for all of them if none is required."""
     declared = tool.schema.properties
     return {name: _make_sample_value(name, declared[name], tool.parameters, 0) for name in list_shown_parameters(tool)}
 

@@ -1,4 +1,4 @@
-"""Check that what a dialect writes is read back by its own description, and tell `vtc check` of one that is not."""
+"""Check that calls written in a dialect are read back by its own description, for `vtc check`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Flaw(NamedTuple):
     key: str
     message: str
     is_fatal: bool
-    """False if calls are read and written all the same, though not as it says."""
+    """False if calls are read and written nevertheless, but not as described."""
 
 
 def find_flaws(dialect: Description) -> Iterator[Flaw]:
-    """Write a plain call as a dialect does, and read it."""
+    """Write a plain call in a dialect, and read it back."""
     tools = {_TOOL.name: _TOOL}
     proof = RoundTrip(dialect, tools)
     text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, proof)
