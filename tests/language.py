@@ -77,7 +77,7 @@ FACTORS = {
     "vtc/cli": 15.0,
     "vtc/demo": 12.0,
     "vtc/dialects": 5.6,
-    "vtc/exchange": 27.0,
+    "vtc/exchange": 1.0,
     "vtc/guards": 16.0,
     "vtc/profiles": 11.0,
     "vtc/proxy": 16.0,

@@ -1,14 +1,15 @@
-"""One exchange, from top to bottom: a request and its reply on their way through VTC.
+"""One exchange from top to bottom: a request and its reply as they pass through VTC.
 
-    request body -> Exchange.open(…) -> exchange.request()      what goes to the model server
-    reply        -> exchange.stream(…).feed(…) or exchange.whole.rewrite(…)   what goes to the client
-    exchange.report                                             what was done, as plain data
+    request body -> Session.open(…) -> session.request()        sent to the model server
+    reply        -> session.stream(…).feed(…) or session.whole.rewrite(…)     sent to the client
+    session.report                                              a record of VTC's actions, as plain data
 
-Some replies are our own (`exchange.answer`), and some requests are sent again with a question about the reply
-(`exchange.whole.rewrite_with_retry`).
+VTC writes some replies itself (`session.answer`), and retries some requests with a question about the reply
+(`session.whole.rewrite_with_retry`).
 
-Nothing here does I/O, reads a clock or draws a random number. What becomes of bad traffic is decided in
-`replying/fate.py`. Faults of ours are caught in `as_it_came` (requests), `Stream` and `WholeReplies` (replies).
+Nothing here does I/O, reads a clock or draws a random number. `replying/fate.py` decides the fate of traffic that
+cannot be read. VTC's own faults are caught in `pass_through_on_fault` (requests), `Stream` and `WholeReplies`
+(replies).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NO_FACTS = Facts()
 
 @dataclass(frozen=True, slots=True)
 class SessionOpening:
-    """A request that is decoded and decided about, and of which no exchange was made yet."""
+    """A decoded request with its plan, before a session is created for it."""
 
     _plan: Plan
     _make: Callable[[], Session]
@@ -57,17 +58,17 @@ class SessionOpening:
 
     @property
     def is_warm(self) -> bool:
-        """True if all is compiled that reading its reply takes."""
+        """True if everything that reading the reply needs is compiled."""
         return is_warm(self._plan.reading)
 
     def exchange(self) -> Session:
-        """Make the exchange; raises `BadRequest`."""
+        """Create the session; raises `BadRequest`."""
         with pass_through_on_fault(self._facts.secrets):
             return self._make()
 
 
 class Session:
-    """One request of an API that VTC speaks, and the plan for it."""
+    """One request in an API that VTC speaks, and its plan."""
 
     def __init__(
         self,
@@ -81,9 +82,9 @@ class Session:
         planned: MakePlan | None = None,
         secret: bytes = b"",
     ) -> None:
-        """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan.
+        """Set up the session; `planned` makes a new plan from learned quirks, without it no rejection changes the plan.
 
-        What the server seals is signed for the client with keys that are derived from `secret`.
+        Keys derived from `secret` sign the server's seals for the client.
         """
         parties = Parties(plan.stack.client.name, asked=request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
@@ -93,17 +94,18 @@ class Session:
         self._request = request
         self._make_own_replies = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         self._received = ReceivedRequest(body, facts.headers)
-        # Not of all facts: they hold the request.
+        # Keep host, port and credentials only; `facts` would keep the request alive.
         self._make_seal_key = partial(self._seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
         self._replan = planned
         self._begin(plan, past, {})
 
     def _begin(self, plan: Plan, past: History | None, taught: Mapping[str, Any]) -> None:
-        """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
+        """Create the parts that depend on the plan; `taught` holds quirks from rejections of this request."""
         self.plan = plan
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
-        # The server gets no header of flags that its API has not (`proxy.server_request.translate_headers`).
+        # Flags in headers belong to one API, so another API's server gets none
+        # (`proxy.server_request.translate_headers`).
         has_flags = self.server.place.flags == self._api.place.flags
         received = self._received if has_flags else ReceivedRequest(self._received.body, {})
         self._past = past
@@ -119,10 +121,10 @@ class Session:
         self._encoder = RequestEncoder(*sides, received, plan, self._factory, self.report, seals, taught)
         reminder = Reminder(self._request, self._encoder, past, self.report)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
-        self._outgoing: Outgoing | None = None  # when it was asked for
+        self._outgoing: Outgoing | None = None  # set once the request has been rewritten
 
     def _seal_key(self, at: tuple[str, str], credentials: Collection[str], secret: bytes, plan: Plan) -> SealKey:
-        """Derive the key for what the server `at` a host and port seals of this conversation."""
+        """Derive the key for the seals of this conversation by the server `at` a host and port."""
         whose = self.server.name, *at, plan.server_model or self._request.model
         return SealKey.of(secret, (digest_opening(self._request.messages), *whose, *credentials))
 
@@ -137,10 +139,10 @@ class Session:
         memory: Memory | None = None,
         secret: bytes = b"",
     ) -> Session:
-        """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
+        """Decode and plan a request; raises `BadRequest`, and then the caller forwards the body unchanged.
 
-        `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
-        one is kept in `memory`, and nothing else. What clients are to bring back is signed with `secret`.
+        `seed` must differ for every exchange because ids of calls are derived from it. `memory` stores the facts that
+        later exchanges need, and nothing else. `secret` signs the values that clients send back.
         """
         return cls.opening(api, body, facts, planner, seed, memory, secret).exchange()
 
@@ -155,33 +157,31 @@ class Session:
         memory: Memory | None = None,
         secret: bytes = b"",
     ) -> SessionOpening:
-        """Begin what `open` does, and leave what takes long where this model is new to `Opening.exchange`."""
+        """Do the first part of `open`, and defer the slow part for a new model to `SessionOpening.exchange`."""
         with pass_through_on_fault(facts.secrets):
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
             planned = make_plan_maker(planner, facts, request, memory)
             plan, past = planned({})
             unshaped = bool(request.body.lines) and plan.steps.get("shapes") is False
-            improper = plan.is_strict and not is_unambiguous(body)  # its server may read another request than VTC
+            improper = plan.is_strict and not is_unambiguous(body)  # its server could parse another request from it
             if unshaped or improper:
                 body = encode(decode(body)) if improper else body
                 request = api.request(body, facts.path, as_it_came=unshaped)
         return SessionOpening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned, secret), facts)
 
-    # The request
-
     def request(self) -> bytes:
-        """Rewrite the body for the model server, once; the very bytes that came unless the plan says otherwise.
+        """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.
 
-        Raises `BadRequest`, and then the body goes on as it came. To be asked for before `stream`, which forgets the
-        conversation.
+        Raises `BadRequest`, and then the caller forwards the body unchanged. Call it before `stream`, which discards
+        the conversation.
         """
         return self._rewrite().body
 
     def answer(self) -> LocalReply | None:
-        """Write a reply or an error in upstream's place, in the form that the client asked for; None to ask upstream.
+        """Return a reply or error in the client's form in place of the server's; None to ask the server.
 
-        It is an error where the request may not be sent.
+        It is an error if the request must not be sent.
         """
         stop, own = self._rewrite().stop, self.fate.own
         if stop or (self.is_bridged and self._request.idle):
@@ -205,7 +205,7 @@ class Session:
             except BadRequest as error:
                 self.fate.decide_request(error, self.report)
                 self._encoder.forget()
-                stop, body = "", self._received.body  # its reply is held to the policies all the same
+                stop, body = "", self._received.body  # the policies still apply to its reply
             self._outgoing = Outgoing(body, stop)
             if self._past and not stop:
                 self.report.prefix = self._past.record_prompt(*self._encoder.sent_prompt, request)
@@ -213,13 +213,14 @@ class Session:
 
     @cached_property
     def _answer_to_loops(self) -> tuple[str, str]:
-        """Say why the agent is stopped, and what gets the model out of a loop; once, as it is reported."""
+        """Return the reason to stop the agent, and the remark that steers the model out of a loop; report both."""
         return prompt.answer_to_loops(self.plan, self._request, self._factory.whole_reader, self.report)
 
     def encode_after_rejection(self, body: bytes, status: int) -> bytes | None:
-        """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.
+        """Encode the request with the quirks of the server's error, for a retry; None if that changes nothing.
 
-        To be asked for before `stream`, at most `MOST_ASKED` - 1 times; then with `learned`, if the server took it.
+        Call it before `stream`, at most `MAX_REQUESTS` - 1 times; call `confirm_quirks` when the server accepts the
+        request.
         """
         self._rewrite()
         request = self._encoder.encode_after_rejection(body, status)
@@ -233,25 +234,23 @@ class Session:
         return request
 
     def confirm_quirks(self) -> None:
-        """Take note that the server took the request with what its refusals taught."""
+        """Store the quirks of this request, because the server accepted the request with them."""
         self._encoder.confirm_quirks()
 
     @property
     def learned_quirks(self) -> Mapping[str, Any]:
-        """Return the steps that refusals of this request taught, by name."""
+        """The quirks learned from rejections of this request: steps by name."""
         return self._encoder.learned_quirks
 
     @property
     def sent_request(self) -> SentRequest:
-        """Return the model and the form of the reply that the server is asked for, and the headers that are changed."""
+        """The model, the reply's form and the changed headers of the request to the server."""
         return self._encoder.sent_request
 
     @property
     def is_bridged(self) -> bool:
-        """True if the server's API is another one than the client's."""
+        """True if client and server speak different APIs."""
         return self.server is not self._api
-
-    # The reply; whole ones go to `whole`
 
     @property
     def reads(self) -> bool:
@@ -260,37 +259,37 @@ class Session:
 
     @property
     def media_type(self) -> str:
-        """Return the media type of the reply that the client asked for."""
+        """The media type of the reply that the client asked for."""
         return self._api.framing.media_type if self._request.stream else JSON_MEDIA_TYPE
 
     def is_streamed(self, media_type: str) -> bool:
-        """True if a reply of this media type leaves as the stream that it is."""
+        """Return True if a reply of this media type is forwarded as a stream."""
         is_as_asked = self._request.stream or not (self.is_bridged or self._folds_stream)
         return media_type == self.server.framing.media_type and is_as_asked
 
     @property
     def _folds_stream(self) -> bool:
-        """True if the server was asked for a stream where the client wants a whole reply."""
+        """True if the server streams although the client asked for a whole reply."""
         return self.sent_request.streams and not self._request.stream
 
     def warm(self) -> None:
-        """Make what reading the reply takes before it comes.
+        """Prepare the reading of the reply before it arrives.
 
-        To look at a long conversation takes milliseconds, to compile for the first reply of a model a tenth of a second
-        (`Opening.is_warm`).
+        Scanning a long conversation takes milliseconds; compiling for the first reply of a model takes a tenth of a
+        second (`SessionOpening.is_warm`).
         """
         try:
             self._factory.warm()
-        except Exception as error:  # the reply itself will say so
+        except Exception as error:  # reading the reply reports it
             logger.debug("vtc: nothing is compiled beforehand\n%s", format_exception(error))
 
     def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
-        """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
+        """Create the stream for a reply; `clock` measures its work. Raises `UnsupportedEncoding`.
 
-        A `whole` one is kept up to its end, and left alone if it is too long.
+        A `whole` reply is buffered up to its end, and passed through if it is too long.
 
-        From then on the exchange holds nothing of the conversation, as a stream may go on for long; but for one that
-        may have to be asked once more at its end.
+        From then on the session holds nothing of the conversation, because a stream may be long. The exception is a
+        reply whose turn may need a retry at its end.
         """
         self._encoder.confirm()
         decoder = compression.make_decoder(content_encoding)
@@ -303,14 +302,14 @@ class Session:
         return stream
 
     def continue_reply(self, first: Stream, clock: Callable[[], float] = float) -> Stream:
-        """Make the way of the streamed reply to `whole.reminder.question`, which goes on with the first."""
+        """Create the stream for the reply to `whole.reminder.encode_question`, which continues the first reply."""
         if first.turn:
             self.whole.reminder.mark_answered(first.turn)
         self._forget()
         return self._factory.stream(compression.make_decoder(""), self.report, whole=False, clock=clock, first=first)
 
     def look_for_unread(self, received: Callable[[], bytes | None]) -> Callable[[str], Case] | None:
-        """Note in the report what looks like a call where none was read; return what makes a case of it, given an id.
+        """Report text that resembles a call if no call was read; return a function from an id to its case.
 
         `received` returns the reply as the server sent it, or its end.
         """
@@ -325,7 +324,7 @@ class Session:
         return lambda id_: Case.of_reply(f"{name} {id_}", reply, plan.reading, secrets)
 
     def _forget(self) -> None:
-        """Let go of the conversation, when the factory of the reply has looked at it."""
+        """Discard the conversation once the reply factory has scanned it."""
         _ = self._factory.own
         self._request.forget()
         self._encoder.forget()

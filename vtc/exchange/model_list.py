@@ -1,4 +1,4 @@
-"""Read what servers tell of their models, in whichever API's form; where they tell it is data (`model_list.yaml`)."""
+"""Parse servers' lists of models in the form of any API; the paths of their values are data (`model_list.yaml`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vtc.profiles.matching import plain_model
 
 
 class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The places in which servers tell of a model, by what stands there."""
+    """The paths in servers' lists of models, by meaning."""
 
     lists: tuple[str, ...]
     name: tuple[str, ...]
@@ -30,17 +30,17 @@ class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 _PREFIX = "models/"
-"""Stands before names in Gemini's lists; its paths have it, too."""
+"""Prefix of names in Gemini's lists, and of its paths."""
 
 
 @cache
 def _paths() -> ModelPaths:
-    """Read `model_list.yaml`."""
+    """Load `model_list.yaml`."""
     return table(Path(__file__).with_suffix(".yaml"), ModelPaths)
 
 
 def read_models(body: bytes) -> list[ListedModel] | None:
-    """Read a server's list of its models; None if it is none."""
+    """Parse a server's list of its models; None if it is no such list."""
     value = _try_decode(body)
     if isinstance(value, list):
         return [*_models(value)]
@@ -51,12 +51,12 @@ def read_models(body: bytes) -> list[ListedModel] | None:
 
 
 def list_model_names(body: bytes) -> list[str]:
-    """Read the names of a server's list of its models; empty if it is none."""
+    """Return the names in a server's list of its models; empty if it is no such list."""
     return [model.name for model in read_models(body) or ()]
 
 
 def find_model(body: bytes, name: str) -> ListedModel | None:
-    """Find a model in a server's list, or read what it says of that one alone; None if it knows of none."""
+    """Find a model in a server's list, or parse a description of that model alone; None if it is missing."""
     listed = read_models(body)
     if listed is None:
         value = _try_decode(body)
@@ -77,7 +77,7 @@ def _try_decode(body: bytes) -> Any:
 
 
 def _models(entries: Sequence[Any]) -> Iterator[ListedModel]:
-    """Read entries; what several lists say of one model is joined."""
+    """Parse entries; merge the facts of several lists about one model."""
     by_name: dict[str, dict[str, Any]] = {}
     for entry in entries:
         name = next(_texts(entry), "") if isinstance(entry, dict) else ""
@@ -103,7 +103,7 @@ def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
 
 
 def _values(entry: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Any]:
-    """Yield what stands at each path, but for null."""
+    """Yield the values at each path, except null."""
     for path in paths:
         *keys, last = path.split("/")
         value: Any = entry
@@ -119,7 +119,7 @@ def _number(entry: Mapping[str, Any], paths: Sequence[str]) -> int:
 
 
 def _read_seconds(value: Any) -> int:
-    """Read a time, in seconds since 1970; 0 if it is none."""
+    """Parse a time into seconds since 1970; 0 if it is no time."""
     if type(value) in (int, float):
         return max(0, int(value))
     with suppress(ValueError, TypeError, OverflowError):
@@ -128,7 +128,7 @@ def _read_seconds(value: Any) -> int:
 
 
 def _has_ability(entry: Mapping[str, Any], paths: Sequence[str]) -> bool | None:
-    """Read whether a model can do a thing; None if nothing says so: a list that lacks a word does not."""
+    """Return whether a model has an ability; None if nothing states it, as for a list that merely lacks the word."""
     answers: list[bool] = []
     for path in paths:
         at, _, word = path.partition("=")

@@ -1,8 +1,8 @@
-"""Rewrites whole replies: the bodies that are no streams, the streams that are kept to their end, and errors.
+"""Rewrite whole replies: bodies that are no streams, streams that are buffered to their end, and errors.
 
-    body -> the stream that says the same -> `Stream` -> the body that it adds up to
+    body -> equivalent stream -> `Stream` -> the body that it adds up to
 
-`Fate` decides what leaves where that fails. The server is asked again where the plan says so, and its reply is wrong.
+`Fate` decides about replies that cannot be rewritten. When the plan says so, a wrong reply is retried.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 
 
 class NoAnswer(Exception):
-    """Upstream was asked once more, and there is no reply; the text says why.
+    """A retry got no reply; the text is the reason.
 
-    If it answered with an error, that has a `status` and a body, in `error`.
+    If the server answered with an error, `status` and `error` hold its status and body.
     """
 
     def __init__(self, why: str, status: int = 0, error: bytes = b"") -> None:
@@ -50,25 +50,24 @@ class NoAnswer(Exception):
 
 
 type Ask = Callable[[bytes], Generator[Any, Any, bytes]]
-"""Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`.
+"""Sends a request's body to the server of the exchange and returns the body of the reply; raises `NoAnswer`.
 
-It yields what somebody else has to wait for.
-"""
+It yields values that its caller has to await."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeReply:
-    """A whole reply, rewritten, and what was done to it and is wrong with it."""
+    """A rewritten reply, with its report and its faults."""
 
     body: bytes
     report: Report
     faults: Sequence[ReplyFault] = ()
     turn: TurnEncoder | None = None
-    """What it said, if the model is to be asked once more as the turn ends without a word."""
+    """The content of the reply, if its turn ended in silence and the model is to be reminded."""
 
     @property
     def wrong(self) -> list[str]:
-        """Say why it is no reply to a question that was asked again; one that names no reason for its end is one."""
+        """Return the reasons why this is no reply to a retry; a reply without a finish reason is accepted."""
         return [*self.report.failures, *(error for error in self.report.errors if error != REASONLESS)]
 
 
@@ -96,10 +95,10 @@ class WholeReplies:
         self._encoder = encoder
         self._report = report
         self.reminder = reminder
-        """Asks once more in a turn that ends without a word."""
+        """Asks the model to continue a turn that ended in silence."""
 
     def rewrite(self, body: bytes, *, is_error: bool = False) -> bytes:
-        """Rewrite a reply into the form that the client asked for, or leave it in its own if it `is_error`."""
+        """Rewrite a reply into the form that the client asked for; an error (`is_error`) keeps its form."""
         if not is_error:
             self._encoder.confirm()
         reply = self._rewrite_safely(body)
@@ -107,7 +106,7 @@ class WholeReplies:
         return reply.body if is_error else self._convert_to_asked(reply.body)
 
     def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
-        """Rewrite a reply as `rewrite` does, but ask upstream again, where the plan says so, about faults of it."""
+        """Rewrite a reply as `rewrite` does, but retry the request if the plan says so and the reply has faults."""
         first = reply = self._rewrite_safely(body)
         retry = self._plan.stack.retry
         for _ in range(retry.max if retry else 0):
@@ -138,7 +137,7 @@ class WholeReplies:
     def _retry_silent_turn(
         self, body: bytes, first: WholeReply, turn: TurnEncoder, ask: Ask
     ) -> Generator[Any, Any, WholeReply]:
-        """Ask once more in a turn that ends without a word; return both replies as one, or the first alone."""
+        """Remind the model in a turn that ended in silence; return both replies joined, or the first alone."""
         try:
             more = yield from ask(self.reminder.encode_question(turn))
         except NoAnswer as error:
@@ -156,9 +155,9 @@ class WholeReplies:
         return reply
 
     def from_error(self, body: bytes, status: int | None = None) -> LocalReply | None:
-        """Write the reply that an error of the server holds, in the form that the client asked for.
+        """Return the reply that a server's error contains, in the form that the client asked for.
 
-        None if the server's profile knows of none in there, or if that calls no tool.
+        None if the server's profile lists no such error, or if the text calls no tool.
         """
         text = _find_text_in_error(self._plan.stack.server.errors, body, status, self._factory.whole_reader)
         if not text:
@@ -174,10 +173,10 @@ class WholeReplies:
         return self._fate.own.convert_to_asked(reply.body)
 
     def translate_error(self, body: bytes, status: int) -> LocalReply | None:
-        """Write an error of the server's as one of the client's API; None if that is the same.
+        """Translate a server's error into the client's API; None if it needs no translation.
 
-        `status` is that of the server's answer. Its words are kept, whatever form they came in. That a prompt is too
-        long is said as the client's own API says it, so that agents make it shorter.
+        `status` is the HTTP status of the server's answer. The message is preserved, whatever its form. A prompt that
+        is too long is reported in the words of the client's own API, because agents react to them by compacting.
         """
         failure = self._encoder.translate_full_window(body, status)
         if failure is None and self._is_bridged and status >= 400:
@@ -185,18 +184,18 @@ class WholeReplies:
         return self._fate.own.render_error(failure, status) if failure else None
 
     def replace_unread(self, reason: str) -> LocalReply | None:
-        """Return what takes the place of a reply that could not be looked at; None if it passes as it came."""
+        """Return the replacement of a reply that was not read; None if the reply passes unchanged."""
         reply, report = self._fate.replace_body(reason)
         self._report.adopt(report)
         return reply
 
     def media_type(self, body: bytes) -> str:
-        """Return the media type of a reply that leaves."""
+        """Return the media type of an outgoing reply."""
         framing = self._client.framing
         return framing.media_type if framing.matches(body) else JSON_MEDIA_TYPE
 
     def get_media_type(self, body: bytes) -> str:
-        """Return the media type to declare for a reply that was changed; empty where the server's stands."""
+        """Return the media type to declare for a changed reply; empty to keep the server's."""
         media_type = self.media_type(body)
         is_free = (
             self._is_bridged
@@ -211,11 +210,11 @@ class WholeReplies:
 
     @property
     def _folds_stream(self) -> bool:
-        """True if the server was asked for a stream where the client wants a whole reply."""
+        """True if the server streams although the client asked for a whole reply."""
         return self._encoder.sent_request.streams and not self._request.stream
 
     def _rewrite_safely(self, body: bytes, more: bytes | None = None) -> WholeReply:
-        """Rewrite a reply, with what the model said `more` in its turn; never raises."""
+        """Rewrite a reply, and append the reply `more` of the same turn; never raises."""
         report = Report(secrets=self._report.secrets)
         try:
             return self._rewrite_as_stream(body, report, more)
@@ -232,7 +231,8 @@ class WholeReplies:
         return WholeReply(reply.body if reply else body, report)
 
     def _rewrite_as_stream(self, body: bytes, report: Report, more: bytes | None = None) -> WholeReply:
-        """Rewrite a reply by way of a stream; raises `NoReply`."""
+        """Rewrite a reply by converting it to a stream; raises `NoReply`."""
+        # Step 1: convert the body to a stream, also from inside a gateway's envelope.
         try:
             received, is_stream = self._convert_to_stream(body)
         except NoReply:
@@ -240,6 +240,7 @@ class WholeReplies:
             if inner == body:
                 raise
             body, (received, is_stream) = inner, self._convert_to_stream(inner)
+        # Step 2: rewrite the stream, and the one that continues its turn.
         stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
         if (turn := stream.turn) and more is not None:
@@ -248,14 +249,16 @@ class WholeReplies:
             sent += b"".join([*stream.feed(rest), *stream.finish()])
         elif turn:
             sent += b"".join(stream.let_end())
+        # Step 3: replace a reply that was not read completely, or ended in an error.
         if stream.has_dropped and not (is_stream and self._request.stream):
             reply, report = self._fate.replace_body(UNREADABLE, "it could not be read")
             return WholeReply(reply.body if reply else body, report)
         if self._is_bridged and (failure := stream.failure):
             failure = failure if failure.kind == FULL else Failure(failure.message)
             return WholeReply(self._fate.own.render_error(failure, 502).body, report)
-        if stream.failed and not is_stream:  # what was read of it is not what is sent
+        if stream.failed and not is_stream:  # the parsed part is not sent
             return WholeReply(body, Report(failures=report.failures))
+        # Step 4: fold the stream into the form that the client asked for, keeping unchanged bytes if possible.
         if self._is_bridged or (is_stream and self._folds_stream):
             sent = fold_stream(self._client, sent)
         elif not is_stream:
@@ -264,25 +267,25 @@ class WholeReplies:
         return WholeReply(sent, report, stream.faults, turn)
 
     def as_stream(self, body: bytes) -> bytes | None:
-        """Return a whole reply of the server as the stream that says the same; None if it is no reply."""
+        """Return a whole reply of the server as an equivalent stream; None if it is no reply."""
         try:
             return self._convert_to_stream(body)[0] if body.strip() else None
         except NoReply:
             return None
 
     def _convert_to_stream(self, body: bytes) -> tuple[bytes, bool]:
-        """Return a reply as a stream, and whether it is one; raises `NoReply`."""
+        """Return a reply as a stream, and whether it already was one; raises `NoReply`."""
         is_stream = self._server.framing.matches(body)
         return body if is_stream else convert_to_stream(self._server, body), is_stream
 
     def _convert_to_asked(self, body: bytes) -> bytes:
-        """Return a reply in the form that the client asked for."""
+        """Convert a reply to the form that the client asked for."""
         is_free = self._plan.buffered or self._is_bridged
         if not is_free or not self._request.stream or self._client.framing.matches(body):
             return body
         try:
             return convert_to_stream(self._client, body, self._request)
-        except NoReply:  # which was told
+        except NoReply:  # reported already
             return body
         except Exception as error:
             logger.error("vtc: the reply is passed on whole\n%s", format_exception(error, self._report.secrets))
@@ -293,9 +296,9 @@ class WholeReplies:
 def _find_text_in_error(
     errors: Iterable[ErrorReply], body: bytes, status: int | None, reader: Callable[[], Reader]
 ) -> str | None:
-    """Find what the model wrote in an error of a server that could not read it; None if it calls no tool.
+    """Find the model's text in the error of a server that could not parse it; None if the text calls no tool.
 
-    None, too, if no error of this status holds it; without a status it may be any.
+    Also None if no error of this status contains text; without a status any error may.
     """
     known = [error for error in errors if status in (error.status, None)]
     try:
@@ -311,7 +314,7 @@ def _find_text_in_error(
 
 
 def _calls_tool(text: str, reader: Reader, *, alone: bool) -> bool:
-    """True if a text calls a tool; `alone`, if it says nothing else."""
+    """Return True if a text calls a tool; `alone` requires that it contains nothing else."""
     events = reader.read_whole(text)
     speaks = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
     return any(isinstance(event, Call) for event in events) and not (alone and speaks)

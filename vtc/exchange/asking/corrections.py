@@ -1,12 +1,12 @@
-"""Correct a request: leave a field out, rename it, move it to a bound, drop one of two; leave a flag out of a header.
+"""Correct a request: drop a field, rename it, clamp it, drop one of two fields; drop a flag from a header.
 
-    body, flags in headers -> Correction, Correction, … -> those that are sent
+    body, flags in headers -> Correction, Correction, … -> corrected body and flags
 
-A refusal teaches them (`named_fields.py`). They work on the request as its server is sent it, so that a path is what
-the server calls it, whatever the client speaks. None touches what is said: no text, call, result, tool, schema, model,
-or form of the answer, nor what protects the user or limits the server (`CorrectionScope`). `corrections.yaml` has the
-closed lists: what is never touched, and the names along which a field is renamed. Of headers that list flags of
-features (`apis.FLAGS`) a flag may be left out, and nothing else of any header.
+Corrections are learned from rejections (`named_fields.py`). They apply to the encoded request, so that a path is the
+server's own, whatever API the client speaks. None touches content: text, calls, results, tools, schemas, the model and
+the format of the answer. None touches a field that protects the user or limits the server (`CorrectionScope`).
+`corrections.yaml` holds the closed lists: fields that are never touched, and names between which a field is renamed. In
+headers that list flags of features (`apis.FLAGS`) a flag may be dropped; nothing else in a header is touched.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"
 type RequestPart = Literal["body", "headers"]
 type Speaker = Literal["", "server", "provider"]
 type Fields = Mapping[str, Any]
-"""An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
+"""An object of the body: fields as plain data or, if unchanged, as their original bytes."""
 EVERY = "*"
-"""Stands in a path for any index."""
+"""Any index, in a path."""
 LAST = "-1"
-"""Stands in a path for the index of the model's last message."""
+"""The index of the model's last message, in a path."""
 
 
 class RequestParts(NamedTuple):
-    """The parts of a request that are corrected."""
+    """The parts of a request that corrections change."""
 
     body: Fields
     headers: Fields
-    """Those that list flags, by name: each flag as it is spelled, by its name."""
+    """Headers that list flags, by name: each flag as spelled, by its name."""
 
 
 class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change to one field of a request, wherever its path leads."""
+    """A change to one field of a request, at every place to which its path leads."""
 
     do: Deed
     path: tuple[str, ...]
     to: Any = None
-    """The new name; the least and the most, None for no bound; the words that are taken; the value that is given."""
+    """The new name; or lower and upper bound, None for no bound; or the accepted words; or the value to set."""
     beside: str = ""
-    """Only where this field stands beside it."""
+    """Require this field in the same object."""
     where: Mapping[str, Sequence[Any]] = {}
-    """Change only objects whose fields, by dotted path, have one of these values; None stands for no field."""
+    """Require one of these values at each dotted path in the object; None stands for a missing field."""
     kept: bool = True
-    """False for what lies in the conversation: another one is sent as it comes."""
+    """False if the cause lies in the conversation, so that other conversations are sent unchanged."""
     values: tuple[Any, ...] = ()
-    """Only where the field has one of these, if there are any."""
+    """Require one of these values in the field, if there are any."""
     of: RequestPart = "body"
-    """The part of the request in which the path leads."""
+    """The part of the request to which the path belongs."""
     unknown_to: Speaker = ""
-    """Who said that it does not know the field: the server, or a provider whose error a gateway quotes."""
+    """Who does not know the field: the server, or a provider whose error a gateway quotes."""
 
     def __str__(self) -> str:
         path = ".".join(self.path) if self.of == "body" else f"header {': '.join(self.path)}"
@@ -87,7 +87,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return f"{path} set to {encode(self.to).decode()}"
 
     def apply(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
-        """Correct a request; the very object if it changes nothing."""
+        """Correct a request; return the same object if nothing changes."""
         if not self._may_change(scope):
             return parts
         before = getattr(parts, self.of)
@@ -96,7 +96,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return parts if after is before else parts._replace(**{self.of: after or {}})
 
     def _may_change(self, scope: CorrectionScope) -> bool:
-        """False if nothing that stands at its path may be changed so, whatever it is."""
+        """Return False if no value at its path may be changed this way."""
         if self.of == "headers":
             return self.do == "leave_out"
         if any(map(limits().protects, self.path)):
@@ -106,12 +106,12 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return self.path[-1] == EVERY or scope.may_leave_out(self.path)
             case "rename":
                 return scope.may_leave_out(self.path) and not scope.is_set_by_policy((*self.path[:-1], self.to))
-            case "give" | "set":  # where rows of the table say so alone
+            case "give" | "set":  # only rows of the table name such paths
                 return not scope.is_set_by_policy(self.path)
         return scope.may_set(self.path)
 
     def _change(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
-        """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
+        """Change an object at the path; return the same object if nothing changes, None to drop it."""
         key = self.path[-1]
         if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._matches(fields):
             return fields
@@ -142,7 +142,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fields if new == value else {**fields, key: new}
 
     def _lifts_a_limit(self, value: Any) -> bool:
-        """True if leaving out a value has the server store a conversation, or reply without a limit, unless it must."""
+        """Return True if dropping a value enables storage or removes a limit of a server that knows the field."""
         name = fold_name(self.path[-1])
         if self.path == ("store",):
             return value is False and self.unknown_to != "server"
@@ -152,21 +152,21 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return isinstance(value, int) and value > 0 and not self.unknown_to
 
     def _matches(self, fields: Fields) -> bool:
-        """True for an object of which the field is to be changed."""
+        """Return True for an object whose field is to be changed."""
         if self.beside and self.beside not in fields:
             return False
         return not self.where or all(_at(fields, path) in values for path, values in self.where.items())
 
 
 class CorrectionScope(NamedTuple):
-    """Tells what of a body no correction may touch."""
+    """The fields of a body that no correction may touch."""
 
     layout: BodyLayout
     policies: Collection[str] = ()
-    """The dotted paths that policies set or leave out."""
+    """Dotted paths that policies set or drop."""
 
     def may_leave_out(self, path: Sequence[str]) -> bool:
-        """True if what stands at a path may be left out, or have another name, where it is beside what is said."""
+        """Return True if the field at a path may be dropped or renamed, provided that it is metadata."""
         if self.is_set_by_policy(path) or (len(path) == 1 and path[0] in (self.layout.entries, "model", "stream")):
             return False
         if ".".join(path) in limits().required:
@@ -174,7 +174,7 @@ class CorrectionScope(NamedTuple):
         return not self._leads_to_content(path) or limits().free_names.isdisjoint(path[1:])
 
     def is_metadata(self, path: Sequence[str], value: Any, top: Fields) -> bool:
-        """True if a value at a path that a server named is beside what is said."""
+        """Return True if the value at a path that a server named is metadata and not content."""
         if _is_nothing(value):
             return True
         if path[0] == self.layout.choice:
@@ -187,22 +187,22 @@ class CorrectionScope(NamedTuple):
         return not any(_affects(never, dotted, value) for never in limits().never if never.startswith(path[0]))
 
     def _leads_to_content(self, path: Sequence[str]) -> bool:
-        """True if a path leads into what messages and tools say."""
+        """Return True if a path leads into the content of messages and tools."""
         return path[0] in (self.layout.entries, self.layout.prompt, "tools")
 
     def may_set(self, path: Sequence[str]) -> bool:
-        """True if what stands at a path may get another value: a number, or a word."""
+        """Return True if the field at a path may get another number or word."""
         layout, dotted = self.layout, f"{'.'.join(path)}."
         if any(dotted.startswith(f"{never}.") for never in limits().never):
             return False
         return not self.is_set_by_policy(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
 
     def is_limiting_choice(self, path: Sequence[str], value: Any) -> bool:
-        """True for a choice of a tool that has no other word for the same."""
+        """Return True for a choice of a tool that no other word expresses."""
         return path[0] == self.layout.choice and value not in ("required", "any")
 
     def is_set_by_policy(self, path: Sequence[str]) -> bool:
-        """True if a policy sets or leaves out what stands at a path."""
+        """Return True if a policy sets or drops the field at a path."""
         dotted = ".".join(path)
         return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
 
@@ -210,7 +210,7 @@ class CorrectionScope(NamedTuple):
 def apply_corrections(
     parts: RequestParts, corrections: Iterable[Correction], scope: CorrectionScope
 ) -> tuple[RequestParts, dict[str, str]]:
-    """Correct a request; return the very parts that do not change, and a line about each correction that did."""
+    """Correct a request, keeping unchanged parts as the same objects; also return a line per effective correction."""
     lines: dict[str, str] = {}
     for correction in corrections:
         if (new := correction.apply(parts, scope)) is not parts:
@@ -225,11 +225,8 @@ def apply_corrections(
     return parts, lines
 
 
-# The headers that list flags
-
-
 def read_flags(headers: Mapping[str, str | None]) -> Fields:
-    """Read the headers that list flags, by name in lower case; of a flag with a version (`x=v1`) `x` is the name."""
+    """Parse the headers that list flags, by name in lower case; `x` is the name of the versioned flag `x=v1`."""
     listed = {name: value.split(",") for name in FLAGS if (value := headers.get(name)) is not None}
     return {
         name: {flag.partition("=")[0].strip(): flag.strip() for flag in flags if flag.strip()}
@@ -238,53 +235,50 @@ def read_flags(headers: Mapping[str, str | None]) -> Fields:
 
 
 def render_headers(before: Fields, after: Fields) -> dict[str, str | None]:
-    """Write the headers whose flags changed; None for a header that is left out."""
+    """Render the headers whose flags changed; None for a header that is dropped."""
     changed = {name: after.get(name) for name, flags in before.items() if after.get(name) is not flags}
     return {name: ",".join(flags.values()) if flags else None for name, flags in changed.items()}
 
 
-# What is beside the meaning
-
-
 class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """`corrections.yaml`."""
+    """The contents of `corrections.yaml`."""
 
     renames: tuple[tuple[str, ...], ...]
-    """Names of the same thing."""
+    """Groups of synonymous names."""
     shortened: tuple[str, ...]
     """Names of lists that a bound may shorten."""
     protected: tuple[str, ...]
-    """Names of what no correction touches, with `*` for any ending."""
+    """Names of fields that no correction touches, with `*` for any ending."""
     unless_unknown: tuple[str, ...]
-    """Names of numbers that are left out only if the server does not know the field."""
+    """Names of numbers that are dropped only if the server does not know the field."""
     of_tools: tuple[str, ...]
-    """Names of what may be left out of a tool."""
+    """Names of fields that may be dropped from a tool."""
     scales: tuple[tuple[str, ...], ...]
-    """Words in order of how much they ask for."""
+    """Scales of words, from least to most."""
     never: tuple[str, ...]
-    """Dotted paths of what is never left out."""
+    """Dotted paths that are never dropped."""
     meaning: str
-    """Names of fields that hold what messages and tools say."""
+    """Names of fields with the content of messages and tools."""
     free: str
-    """Names of those of them that hold JSON in any form, of a user, a model or a tool."""
+    """Those whose value is arbitrary JSON of a user, a model or a tool."""
     beside: str
-    """Names of fields that may hold text, and stand beside that."""
+    """Names of metadata fields that may hold text."""
     required: tuple[str, ...]
-    """Dotted paths of what is never left out, even where it says nothing."""
+    """Dotted paths that are never dropped, even if empty."""
     beside_paths: tuple[str, ...]
-    """Dotted paths of fields that hold nothing of it, though others of their name do."""
+    """Dotted paths of metadata fields whose names elsewhere denote content."""
 
     def may_rename(self, name: str, to: str) -> bool:
-        """True if two names are of the same thing, in any spelling."""
+        """Return True if two names are synonymous, in any spelling."""
         name, to = fold_name(name), fold_name(to)
         return name == to or any({name, to} <= {*map(fold_name, names)} for names in self.renames)
 
     def protects(self, name: str) -> bool:
-        """True for the name of what no correction touches."""
+        """Return True for the name of a protected field."""
         return self._protected.fullmatch(fold_name(name).lower()) is not None
 
     def is_on_a_scale(self, value: object) -> bool:
-        """True for a word that says how much."""
+        """Return True for a word on a scale."""
         return any(value in scale for scale in self.scales)
 
     @cached_property
@@ -313,7 +307,7 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @cached_property
     def free_names(self) -> frozenset[str]:
-        """The names of `free`: in what stands there nothing is a field of the request."""
+        """The names of `free`, inside which nothing is a field of the request."""
         return frozenset(self.free.split())
 
     @cached_property
@@ -324,12 +318,12 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 @cache
 def limits() -> CorrectionLimits:
-    """Read `corrections.yaml`: few requests need it."""
+    """Load `corrections.yaml`, which few requests need."""
     return table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
 
 
 def _affects(never: str, path: str, value: Any) -> bool:
-    """True if what stands at a path is, holds, or is a part of, what is `never` left out, and that says something."""
+    """Return True if the value at a path overlaps a field that is `never` dropped, and is not empty."""
     if never.startswith(f"{path}."):
         value = at(value, never[len(path) + 1 :])
     elif not f"{path}.".startswith(f"{never}."):
@@ -338,7 +332,7 @@ def _affects(never: str, path: str, value: Any) -> bool:
 
 
 def holds_protected(value: Any) -> bool:
-    """True if an object, at any depth, has a field that no correction touches."""
+    """Return True if an object has a protected field at any depth."""
     rest = [value]
     while rest:
         node = rest.pop()
@@ -353,24 +347,24 @@ def holds_protected(value: Any) -> bool:
 
 @lru_cache(1024)
 def fold_name(name: str) -> str:
-    """Fold a name to the form that its spellings share: `top_k`, `topK`."""
+    """Fold the spellings of a name into one: `top_k`, `topK`."""
     return name[:1] + name[1:].replace("_", "").lower()
 
 
 def _is_metadata(name: str, value: Any) -> bool:
-    """True for a field of a message or a tool that holds no text, call, result or schema."""
+    """Return True for a field of a message or a tool without text, call, result or schema."""
     if name in limits().meaning_names:
         return False
     return name in limits().beside_names or not any(map(_is_content, _leaves(value)))
 
 
 def _is_content(leaf: Any) -> bool:
-    """True for a text, and for the name of what holds one; what has no space in it is none."""
+    """Return True for a text, or the name of a content field; a short string without a space is no text."""
     return isinstance(leaf, str) and (leaf in limits().meaning_names or len(leaf.split()) > 1 or len(leaf) > 64)
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """List the names and the values that stand in a value."""
+    """Yield the names and scalar values in a value, at any depth."""
     rest = [value]
     while rest:
         node = rest.pop()
@@ -383,7 +377,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _demands_tool(choice: Any) -> bool:
-    """True if a choice of a tool is not left to the model."""
+    """Return True if a choice of a tool demands a call."""
     words = (leaf for leaf in _leaves(choice) if isinstance(leaf, str))
     return any(word.lower() not in ("auto", "type", "mode", "functioncallingconfig") for word in words)
 
@@ -392,11 +386,8 @@ def _is_nothing(value: Any) -> bool:
     return value in (None, "", [], {})
 
 
-# The values that are set
-
-
 def _clamp(value: Any, least: int | float | None, most: int | float | None, *, shortens: bool) -> Any:
-    """Move a number to the bound beyond which it lies; of a list that it `shortens` the first entries remain."""
+    """Clamp a number to its bounds; a list that `shortens` keeps its first entries."""
     if isinstance(value, list):
         return value[: max(most, 0)] if shortens and isinstance(most, int) else value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -405,27 +396,23 @@ def _clamp(value: Any, least: int | float | None, most: int | float | None, *, s
 
 
 def _find_nearest_word(value: Any, words: Sequence[str]) -> Any:
-    """Return the word that is taken and nearest to a value in a scale; the value itself if there is none."""
+    """Return the accepted word nearest to a value on its scale; the value itself if there is none."""
     scale = next((scale for scale in limits().scales if value in scale), ())
-    taken = [word for word in scale if word in words and (word != "none" or value == word)]  # which asks for nothing
+    taken = [word for word in scale if word in words and (word != "none" or value == word)]  # `none` must be requested
     if not taken or value in words:
         return value
     place = scale.index(value)
     return min(taken, key=lambda word: (abs(scale.index(word) - place), -scale.index(word)))
 
 
-# The fields of the body
-
-
 type Edit = Callable[[Any], Any]
-"""Changes a value; returns the very one if nothing changes, None if it is left out itself.
+"""Changes a value; returns the same object if nothing changes, None to drop it.
 
-What does not change keeps its bytes.
-"""
+Unchanged parts keep their bytes."""
 
 
 def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> Edit:
-    """Make what changes the objects that a path leads to."""
+    """Return an edit that applies a change to the objects at a path."""
     edit: Edit = partial(_edit_object, change)
     for key in reversed([*path]):
         below = edit
@@ -437,7 +424,7 @@ def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> 
 
 
 def _edit_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
-    """Change an object; any other value stays."""
+    """Edit an object; other values stay."""
     fields = raw_fields(value) if isinstance(value, msgspec.Raw) else value
     if not (fields and isinstance(fields, dict)):
         return value
@@ -446,14 +433,14 @@ def _edit_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
 
 
 def _edit_field(key: str, edit: Edit, fields: Fields) -> Fields:
-    """Change a field of an object."""
+    """Edit a field of an object."""
     if key not in fields or (new := edit(fields[key])) is fields[key]:
         return fields
     return {**fields, key: new} if new is not None else fields
 
 
 def _edit_each(edit: Edit, values: Any) -> Any:
-    """Change each entry of a list."""
+    """Edit each entry of a list."""
     entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):
         return values
@@ -464,7 +451,7 @@ def _edit_each(edit: Edit, values: Any) -> Any:
 
 
 def _edit_last(edit: Edit, values: Any) -> Any:
-    """Change the model's last message in a list."""
+    """Edit the model's last message in a list."""
     entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):
         return values
@@ -478,7 +465,7 @@ def _edit_last(edit: Edit, values: Any) -> Any:
 
 
 def _at(fields: Fields, path: str) -> Any:
-    """Return what stands at a dotted path, as plain data."""
+    """Return the value at a dotted path, as plain data."""
     key, _, below = path.partition(".")
     value = _value(fields, key)
     return at(value, below) if below else value
@@ -488,6 +475,6 @@ _PLAIN = str | int | float | None
 
 
 def _value(fields: Fields, key: str) -> Any:
-    """Return a field as plain data, of which any part may be as it came."""
+    """Return a field as plain data, decoding raw bytes in it."""
     value = fields.get(key)
     return value if isinstance(value, _PLAIN) else decode(encode(value))

@@ -1,8 +1,8 @@
-"""Read which parts of a request a server's refusal names, and what corrects it.
+"""Find the parts of a request that a rejection names, and the corrections for them.
 
-    error of the server -> statements -> rows of words -> places in what was sent -> corrections
+    error of the server -> statements -> rows of expressions -> places in the request -> corrections
 
-The words of servers stand in `named_fields.yaml`.
+The servers' words are in `named_fields.yaml`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,13 @@ from vtc.profiles.document import table
 
 NO_BOUNDS = (None, None)
 FIELDS_OF_THE_ERROR = ""
-"""Stands for the row of what an error names in fields of its own."""
-
-
-# The words
+"""Key of the attempt with all names in the error's own fields."""
 
 
 _NUMBER = r"-?[0-9]{1,19}(?:\.[0-9]{1,19})?"
-"""A number of which no digit is left out: `words.read_number` takes no longer one."""
+"""A complete number: `words.read_number` accepts no longer one."""
 _LISTED = r"(?:⟨[^⟩]*⟩|'[^'\n]{1,80}'|(?<![⟨'\w=.-])[\w=.-]+\d)"
-"""An entry of a list of names, of which some may be no field of the request."""
+"""An entry in a list of names, some of which may be no fields of the request."""
 _HOLES = {
     **{name: rf"⟨(?P<{name}>[^⟩]*)⟩" for name in ("name", "at", "second")},
     "names": rf"(?P<names>{_LISTED}(?:(?:,\s?| )(?:and |or )?{_LISTED})*+)",
@@ -55,12 +52,12 @@ _HOLES = {
     **{name: rf"(?P<{name}>{_NUMBER})(?!\w|\.[0-9])" for name in ("least", "most")},
     "words": r"(?P<words>'?[\w-]++'?(?:(?:,? (?:and|or) |, ?|\|)'?[\w-]++'?)*)",
 }
-"""What the holes of an expression find; names of fields are marked before (`_marked`)."""
+"""Expressions for the placeholders of a row; names of fields are marked before matching (`_mark_names`)."""
 
 
 @cache
 def _pattern(words: str) -> re.Pattern[str]:
-    """Compile an expression with holes. Raises ValueError."""
+    """Compile an expression with placeholders. Raises ValueError."""
     try:
         return re.compile(re.sub(r"\{(\w+)\}", lambda hole: _HOLES.get(hole[1], hole[0]), words), re.I)
     except re.error as error:
@@ -68,33 +65,33 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 class NamedCorrection(NamedTuple):
-    """A correction, and how an error names it."""
+    """A correction, and the words in an error that name it."""
 
     correction: Correction
     row: str
-    """The first expression of its row; of a row with places of its own the one that fits, which others may share."""
+    """First expression of its row; the matching one for a row with fixed places, which other rows may share."""
     places: tuple[str, ...] = ()
-    """The names and paths in the words of the error."""
+    """Names and paths in the error's words."""
 
 
 class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The words by which servers name what they refuse, and what is done about it."""
+    """Expressions for parts that servers reject, and the correction."""
 
     do: Deed
     words: tuple[str, ...]
     paths: tuple[str, ...] = ()
-    """Dotted ones, where the words name none."""
+    """Dotted paths, if the expressions name none."""
     headers: tuple[str, ...] = ()
-    """The same in headers: `header.flag`."""
+    """Paths in headers, if the expressions name none: `header.flag`."""
     where: dict[str, tuple[Any, ...]] = {}
     beside: str = ""
     to: Any = None
     kept: bool = True
-    """False for what lies in the conversation, where the words name no path."""
+    """False if the cause lies in the conversation, for expressions that name no path."""
     value_alone: bool = False
-    """True if the value that was sent is what is refused, and no other one of the field."""
+    """True if only the value that was sent is rejected, not the field."""
     unknown: bool = False
-    """True if the words say that the server does not know the field."""
+    """True if the server states that it does not know the field."""
 
     def __post_init__(self) -> None:
         for words in self.words:
@@ -103,7 +100,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def corrections(
         self, text: str, marked: str, sent: Mapping[RequestPart, Any], outline: RequestOutline
     ) -> Iterator[NamedCorrection]:
-        """List what an error, whose names are `marked`, teaches about the parts of the request that was `sent`."""
+        """Yield the corrections of an error (names are `marked` in it) for the request that was `sent`."""
         if not self.is_fixed:
             for match in chain.from_iterable(_pattern(words).finditer(marked) for words in self.words):
                 named = match.groupdict()
@@ -117,19 +114,19 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     @property
     def is_fixed(self) -> bool:
-        """True if its words name no place."""
+        """True if the row lists its places."""
         return bool(self.paths or self.headers)
 
     @property
     def _fixed(self) -> list[tuple[RequestPart, tuple[str, ...]]]:
-        """List the places of such a row."""
+        """The listed places."""
         paths: dict[RequestPart, tuple[str, ...]] = {"body": self.paths, "headers": self.headers}
         return [(part, tuple(path.split("."))) for part in paths for path in paths[part]]
 
     def _list_corrections(
         self, named: Mapping[str, str | None], sent: Mapping[RequestPart, Any], outline: RequestOutline
     ) -> Iterator[Correction]:
-        """List the corrections of the fields that a match names."""
+        """Yield the corrections of the fields that a match names."""
         name, second = named.get("name"), named.get("second")
         if name and second:
             yield from _drop_one_of_two(outline, split_path(name), split_path(second))
@@ -144,7 +141,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                         yield Correction(self.do, path, to, of=part, values=values)
 
     def _is_allowed(self, name: str, to: Any) -> bool:
-        """False for a new name, a bound or words that no correction may set."""
+        """Return False for a new name, bound or word that no correction may set."""
         match self.do:
             case "rename":
                 return limits().may_rename(name, str(to))
@@ -155,7 +152,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return True
 
     def _new_value(self, named: Mapping[str, str | None]) -> Any:
-        """Return what the value or the name is to be, by what was named."""
+        """Return the new value or name from the groups of a match."""
         match self.do:
             case "rename":
                 return named["use"]
@@ -169,38 +166,38 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 def _is_no_secret(value: Any) -> bool:
-    """True for a value that may be logged and remembered: a number, true, false, or a word that says how much."""
+    """Return True for a value that may be logged and stored: a number, a boolean, or a word on a scale."""
     return isinstance(value, int | float) or limits().is_on_a_scale(value)
 
 
 class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """`named_fields.yaml`."""
+    """The contents of `named_fields.yaml`."""
 
     rows: tuple[CorrectionRow, ...]
 
     @cached_property
     def prose(self) -> frozenset[str]:
-        """The words of expressions with holes: where no quotes stand around it, such a word is prose and no name."""
+        """Words of the expressions with placeholders: without quotes around it, such a word is prose and no name."""
         expressions = " ".join(words for row in self.rows if not row.is_fixed for words in row.words)
         return frozenset(re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", expressions)))
 
 
 @cache
 def _named_fields() -> NamedFields:
-    """Read `named_fields.yaml`: no request needs it, only a refusal."""
+    """Load `named_fields.yaml`, on the first rejection only."""
     return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
 type Attempt = Mapping[str, Correction]
-"""Corrections that are tried together, by their words for people."""
+"""Corrections that are tried together, by their description."""
 
 
 def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: CorrectionScope) -> Sequence[Attempt]:
-    """Read which parts of a request that was sent an error names; return what corrects it, in the order of trials.
+    """Find the parts of a request that an error names; return the corrections in the order in which to try them.
 
-    All that the error names in fields of its own (`param`, `loc`) is the first attempt; then what each row names is
-    one. `headers` are the flags of the request (`corrections.flags_in`). Nothing that changes nothing is returned, one
-    correction for each path, and none for what holds a part that is corrected.
+    The first attempt holds all names in the error's own fields (`param`, `loc`); then follows one attempt for each row.
+    `headers` are the flags of the request (`corrections.read_flags`). Corrections without effect are omitted. There is
+    one for each path, and none for a value of which a part is corrected already.
     """
     sent: Mapping[RequestPart, Any] = {"body": decode(body), "headers": headers}
     parts, outline = RequestParts(raw_fields(body) or {}, headers), RequestOutline(sent)
@@ -208,7 +205,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     seen: set[str] = set()
     corrected: set[tuple[str, ...]] = set()
     for correction, row, names in _list_named(error, sent, outline):
-        if (line := str(correction)) in seen:  # many names may lead to one place
+        if (line := str(correction)) in seen:  # several names may lead to one place
             continue
         seen.add(line)
         place = correction.of, *correction.path
@@ -224,14 +221,14 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
 def _list_named(
     error: ServerError, sent: Mapping[RequestPart, Any], outline: RequestOutline
 ) -> Iterator[NamedCorrection]:
-    """List the corrections of all that an error names."""
+    """Yield the corrections for all names in an error."""
     speakers: Mapping[Speaker, Sequence[str]] = {
         "server": [statement.text for statement in error.statements if statement.is_own],
         "provider": [statement.text for statement in error.statements if not statement.is_own],
     }
     for speaker, texts in speakers.items():
         text = "\n".join(texts)
-        for name in sent["headers"]:  # which has no upper and lower case
+        for name in sent["headers"]:  # headers ignore case
             text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
         marked = _mark_names(text, outline)
         for row in _named_fields().rows if text else ():
@@ -240,18 +237,15 @@ def _list_named(
                 yield named._replace(correction=of_speaker) if row.unknown else named
 
 
-# Where in the body that is
-
-
 _UNMARKED = str.maketrans({"⟨": "'", "⟩": "'"})
 _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(?(1)'?)")
 
 
 def _mark_names(text: str, outline: RequestOutline) -> str:
-    """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
+    """Mark possible names of fields, or paths to them, in a text: `⟨name⟩` replaces the quotes."""
     known, prose = outline.names, _named_fields().prose
     paths = chain.from_iterable(outline.paths.values())
-    # Of messages and tools much is said in such words that names no field.
+    # Errors use spaced words for much in messages and tools without naming a field.
     text = _quote_spaced_names(text.translate(_UNMARKED), {path[-1] for path in paths if EVERY not in path})
 
     def mark(match: re.Match[str]) -> str:
@@ -264,7 +258,7 @@ def _mark_names(text: str, outline: RequestOutline) -> str:
 
 
 def _quote_spaced_names(text: str, names: Collection[str]) -> str:
-    """Quote, as they are spelled, names that a text has in several words: `Thinking level` for `thinkingLevel`."""
+    """Quote names that a text spells as separate words: `Thinking level` for `thinkingLevel`."""
     lower = text.lower()
     spelled = {_SEAM.sub(" ", name).lower(): name for name in names if _SEAM.search(name) and name.isascii()}
     spelled = {words: name for words, name in spelled.items() if words in lower}
@@ -276,11 +270,11 @@ def _quote_spaced_names(text: str, names: Collection[str]) -> str:
 
 
 _SEAM = re.compile(r"(?<=[a-z])(?:_|(?=[A-Z]))")
-"""Where a name of several words is parted."""
+"""Boundary between the words of a name."""
 
 
 def _drop_one_of_two(outline: RequestOutline, first: KeyPath, second: KeyPath) -> Iterator[Correction]:
-    """Leave out one of two that stand side by side: the second, if it may be."""
+    """Drop one of two sibling fields: the second one if possible."""
     for name, kept in ((second, first), (first, second)):
         part, paths = outline.find(name)
         for path in paths if part == "body" else ():

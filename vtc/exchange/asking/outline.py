@@ -1,6 +1,6 @@
-"""The fields of a request that was sent, as an error may name them: each place once, however many messages have it.
+"""Index the fields of a request by the names that errors use: each path once, for all messages together.
 
-messages: [{role, content}, {role, content, name}]  ->  messages, messages.*.role, messages.*.content, messages.*.name
+messages: [{role, content}, {role, content, name}] -> messages, messages.*.role, messages.*.content, messages.*.name
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from vtc.exchange.asking.corrections import EVERY, RequestPart, fold_name, limits
 
 MAX_NAMES_PER_ERROR = 20
-"""Names that are looked up for one error; further ones name nothing."""
+"""Names that are looked up per error; further names find nothing."""
 MAX_KEYS_PER_NAME = 32
 MAX_DEPTH_BY_PATH = 32
-"""Levels of a body in which a whole path is followed."""
+"""Levels of a body to which a complete path is followed."""
 MAX_DEPTH_BY_NAME = 12
-"""Levels of a body in which a name alone is found."""
+"""Levels of a body at which a single name is found."""
 
 type Tree = dict[str, "Tree"]
-"""The fields of an object, with theirs; the entries of a list share the field `EVERY`."""
+"""The fields of an object, with their own fields; all entries of a list are merged under `EVERY`."""
 type FieldPath = tuple[str, ...]
 
 
@@ -37,7 +37,7 @@ class RequestOutline:
 
     @cached_property
     def paths(self) -> Mapping[RequestPart, Sequence[FieldPath]]:
-        """All paths, by the part of the request; what users and models wrote in free form has none."""
+        """All paths, by the part of the request, except inside free-form data of users and models."""
         return {part: [*_list_paths(tree, ())] for part, tree in self._trees.items()}
 
     @cached_property
@@ -47,7 +47,7 @@ class RequestOutline:
 
     @cached_property
     def _by_name(self) -> Mapping[RequestPart, Mapping[str, Sequence[FieldPath]]]:
-        """List the paths of each folded name."""
+        """The paths of each folded name."""
         index: dict[RequestPart, dict[str, list[FieldPath]]] = {part: {} for part in self._trees}
         for part, paths in self.paths.items():
             for path in paths:
@@ -61,9 +61,9 @@ class RequestOutline:
         return {part: frozenset(fold_name(path[-1]) for path in paths) for part, paths in self.paths.items()}
 
     def find(self, names: FieldPath) -> tuple[RequestPart, Sequence[FieldPath]]:
-        """Find a field by its name or by its path in the server's words: in the body, else in the headers.
+        """Find a field by its name or its path in the server's words: in the body first, then in the headers.
 
-        Finds nothing for an empty path, and beyond `MAX_NAMES_PER_ERROR`.
+        Finds nothing for an empty path, and after `MAX_NAMES_PER_ERROR` names.
         """
         if names not in self._found:
             if not 0 < len(names) <= MAX_KEYS_PER_NAME or len(self._found) >= MAX_NAMES_PER_ERROR:
@@ -73,23 +73,23 @@ class RequestOutline:
         return self._found[names]
 
     def find_sibling_spelling(self, path: FieldPath, name: str) -> str:
-        """Return the spelling of a field of the body next to the one at a path; the name itself if there is none."""
+        """Return the spelling of a sibling of the body's field at a path; the name itself if there is none."""
         beside = self._follow(self._trees["body"], (*path[:-1], name), set())
         return beside[-1] if beside and beside[:-1] == path[:-1] else name
 
     def _find_in(self, part: RequestPart, names: FieldPath) -> Sequence[FieldPath]:
         if path := self._follow(self._trees[part], names, set()):
             return [path]
-        # A server behind the one that is asked may name a path that is not in this body: look for its end.
+        # A server behind the gateway may use a path of its own body, so match the end of the path.
         *above, last = map(fold_name, names)
         first = next(filter(self._last_names[part].__contains__, above), None)
         ends = self._by_name[part].get(last, ())
         return [path for path in ends if first is None or first in map(fold_name, path[:-1])]
 
     def _follow(self, tree: Tree, names: FieldPath, dead: set[tuple[int, int]]) -> FieldPath | None:
-        """Follow a path. A server may name what no body has (a kind of message, `body`); any index means all.
+        """Follow a path, skipping keys that no body has (a kind of message, `body`); any index means all.
 
-        `dead` holds the places that lead nowhere, by the names that remain: each is tried once.
+        `dead` holds failed places, by the number of remaining names, so that each is tried once.
         """
         if not names:
             return ()
@@ -112,7 +112,7 @@ class RequestOutline:
         return below
 
     def _find_key(self, tree: Tree, name: str) -> str | None:
-        """Find the field of a name, also in the other spelling (`top_k`, `topK`)."""
+        """Find a field by name, in any spelling (`top_k`, `topK`)."""
         if name in tree:
             return name
         if id(tree) not in self._spelled:
@@ -135,7 +135,7 @@ def _add_fields(value: Any, tree: Tree, depth: int) -> None:
 
 
 def _list_paths(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
-    """List the paths of all fields of a tree."""
+    """Yield the paths of all fields in a tree."""
     if len(above) >= MAX_DEPTH_BY_NAME:
         return
     for key, below in tree.items():
@@ -147,7 +147,7 @@ def _list_paths(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
 
 
 def list_names(path: FieldPath) -> Iterator[str]:
-    """List how the field at a path may be named: by its name, or with that of its object (`reasoningEffort`)."""
+    """Yield the names for the field at a path: its own, or joined with that of its object (`reasoningEffort`)."""
     yield fold_name(path[-1])
     if len(path) > 1:
         yield fold_name("_".join(path[-2:]))

@@ -1,4 +1,4 @@
-"""The conversation as the model is shown it."""
+"""Prepare the conversation that the model sees."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def prepare_messages(
     remark: str,
     lines: list[str],
 ) -> Sequence[Message] | None:
-    """Rewrite the messages for the model; None if they stay as they came in the request.
+    """Rewrite the messages for the model; None if they stay unchanged.
 
-    `remark` is added for the model alone. A line for people about the tools is added to `lines`.
+    `remark` is appended for the model only. A report line about the tools is appended to `lines`.
     """
     protocol, tools = plan.protocol, plan.protocol.by_name
     shown: Sequence[Tool] = plan.offered
@@ -64,10 +64,10 @@ def prepare_messages(
 def _write_loaded_tools(
     request: Request, messages: Sequence[Message], plan: Plan
 ) -> tuple[Sequence[Message], Sequence[Tool]]:
-    """Write the tools that results load into the conversation, each at its first place; return it and the other tools.
+    """Render tools that results load into the conversation, each at its first place; return it and the other tools.
 
-    So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
-    changes in each request, is left out.
+    A tool that is loaded later then changes nothing before it. The line that Claude Code puts before its prompt, and
+    changes in each request, is omitted.
     """
     offered = {tool.name: tool for tool in plan.offered}
     later = {*request.offer.deferred}
@@ -94,7 +94,7 @@ def _write_loaded_tools(
 
 
 def _repair_past_calls(messages: Sequence[Message], tools: Mapping[str, Tool], lines: list[str]) -> Sequence[Message]:
-    """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
+    """Repair past calls whose arguments are no JSON object, because servers reject every later request with them."""
     broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
     if not broken:
         return messages
@@ -114,7 +114,7 @@ def _is_broken(call: ToolCall) -> bool:
         _skip_object(call.arguments)
     except (msgspec.DecodeError, UnicodeError):
         try:
-            return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, a number beyond any type
+            return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, or a number too large
         except (ValueError, RecursionError):
             return True
     return False
@@ -137,7 +137,7 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
 def _structure_conversation(
     messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
 ) -> Sequence[Message]:
-    """Parse a text client's conversation into calls and results, and leave out what its prompt says of tools."""
+    """Parse a text client's conversation into calls and results, and remove its prompt's instructions about tools."""
 
     def sample(call: ToolCall) -> str:
         return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
@@ -154,18 +154,18 @@ def _structure_conversation(
             content = tuple(
                 part for part in map(without_tools, message.content) if isinstance(part, Opaque) or part.strip()
             )
-            if not content:  # it was about tools only; servers refuse an empty one
+            if not content:  # only instructions, and servers reject empty messages
                 continue
             message = message if content == message.content else replace(message, content=content)
         out.append(message)
     return out
 
 
-# Agents that go round in circles: stopped, or told so, by what the conversation of a request shows.
+# Agents in a loop are stopped or warned, judging by the conversation in a request.
 
 
 RECENT_MESSAGES = 4 * (loops.USUAL.repeated_calls or 0)
-"""Messages that are looked at for loops where no profile says anything of them."""
+"""Messages that are searched for loops if no profile configures that."""
 _ACTIONS = {"stop": "stopped", "steer": "steered", "tell": "told"}
 
 
@@ -175,9 +175,9 @@ def answer_to_loops(
     reader: Callable[[], Reader],
     report: Report,
 ) -> tuple[str, str]:
-    """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well.
+    """Return the reason to stop the agent, and a remark that steers the model out of a loop; empty if there is no loop.
 
-    `reader` makes the reader of a whole reply.
+    `reader` creates the reader for a whole reply.
     """
     stop = steer = ""
     configured = [guards.loop for guards in plan.stack.guards if guards.loop]
@@ -192,10 +192,10 @@ def answer_to_loops(
         messages = conversation.structure_messages(messages, client.dialect, plan.protocol.by_name)
 
     def is_turn(message: Message) -> bool:
-        return message.role == "user" and id(message) in own  # what a client adds to results is no turn
+        return message.role == "user" and id(message) in own  # text that a client adds to results is no turn
 
     def is_malformed(message: Message) -> bool:
-        """True if an assistant's message holds a call that could not be read, and none that could."""
+        """Return True if an assistant's message contains a call that cannot be parsed, and none that can."""
         if message.calls or not plan.reading.dialects:
             return False
         kinds = {type(event) for event in reader().read_whole(message.text)}

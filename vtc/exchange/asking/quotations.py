@@ -1,7 +1,7 @@
-"""Remove from a server's error what it repeats of the conversation: such text may say anything.
+"""Remove text of the conversation from a server's error, because such text could resemble any error.
 
-Both are compared without escapes, in quotes of one kind and with single spaces, as servers quote them in JSON or in
-Python's words. Names of fields, tools and models, for which VTC looks in errors, do not count as repeated text.
+Both are compared without escapes, with one kind of quotes and single spaces, because servers quote them as JSON or in
+Python's notation. Names of fields, tools and models, which VTC looks up in errors, do not count as repeated text.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 
 MIN_REPEATED_CHARACTERS = 24
 QUOTED_TEXT = "\n(quoted)\n"
-"""Replaces repeated text: a word, so that the words around it are no neighbours."""
+"""Replaces repeated text; it is a word, so that the words around it do not become adjacent."""
 _STEP = MIN_REPEATED_CHARACTERS // 2
-"""Every run of `MIN_REPEATED_CHARACTERS` contains a whole block of so many that begins at a multiple of it."""
+"""Each run of `MIN_REPEATED_CHARACTERS` contains a block of this size that begins at a multiple of it."""
 _QUOTES = "`'\"“”‘’"
 _SAME_QUOTE = str.maketrans(dict.fromkeys(_QUOTES, "'") | {"\\": None} | dict.fromkeys("\t\r\n\v\f\u00a0", " "))
 _NAME = re.compile(r"[\w$./:-]{1,128}")
 
 
 class SentText:
-    """The texts of a request that was sent."""
+    """The texts of a sent request."""
 
     def __init__(self, body: Any, names: Collection[str] = ()) -> None:
-        """`names` are those that are not in the body: of the model, of headers and their flags."""
+        """Set up the comparison; `names` are names outside the body: of the model, of headers and their flags."""
         self._body = body
         self._other_names = names
 
     def remove_from(self, text: str) -> str:
-        """Replace each run of `MIN_REPEATED_CHARACTERS` or more that the request has, too, by `QUOTED`."""
+        """Replace each run of at least `MIN_REPEATED_CHARACTERS` that the request contains by `QUOTED_TEXT`."""
         if len(text) < MIN_REPEATED_CHARACTERS:
             return text
         squeezed, places = _drop_whitespace(text)
@@ -41,7 +41,7 @@ class SentText:
         return "".join([*kept, text[at:]])
 
     def _runs(self, text: str) -> Iterator[tuple[int, int]]:
-        """List where runs of the conversation begin and end."""
+        """Yield the start and end of each repeated run."""
         windows = {text[at : at + MIN_REPEATED_CHARACTERS] for at in range(len(text) - MIN_REPEATED_CHARACTERS + 1)}
         repeated = self._find_repeated(windows)
         run: tuple[int, int] | None = None
@@ -56,7 +56,7 @@ class SentText:
             yield run
 
     def _find_repeated(self, windows: set[str]) -> set[str]:
-        """Return those of an error's windows that the conversation has."""
+        """Return the windows of an error that the conversation contains."""
         blocks = {window[:_STEP] for window in windows} | {window[-_STEP:] for window in windows}
         text = self._text
         places = (at for at in range(0, len(text), _STEP) if text[at : at + _STEP] in blocks)
@@ -65,13 +65,13 @@ class SentText:
         return windows.intersection(found)
 
     def _says_more_than_names(self, run: str) -> bool:
-        """True if enough of a run remains without the names in it."""
+        """Return True if enough of a run remains without its names."""
         names = sum(len(word) for word in _NAME.findall(run) if word.strip(".:/-") in self._names)
         return len(run) - names >= MIN_REPEATED_CHARACTERS
 
     @cached_property
     def _leaves(self) -> tuple[list[str], set[str]]:
-        """List the texts of the body, and the names in it."""
+        """The texts of the body, and the names in it."""
         texts, names, rest = list[str](), {*self._other_names}, [self._body]
         while rest:
             node = rest.pop()
@@ -91,7 +91,7 @@ class SentText:
 
     @cached_property
     def _text(self) -> str:
-        """All texts, as they are compared."""
+        """All texts, normalized for comparison."""
         joined = "\0".join(self._leaves[0])
         for escape in ("\\n", "\\r", "\\t"):
             joined = joined.replace(escape, " ")
@@ -99,7 +99,7 @@ class SentText:
 
 
 def _drop_whitespace(text: str) -> tuple[str, list[int]]:
-    """Write a text as it is compared; return, too, where each character begins in it, and where the last one ends."""
+    """Normalize a text for comparison; return the offset of each character in it, and its end, too."""
     out: list[str] = []
     places: list[int] = []
     at = 0

@@ -1,6 +1,6 @@
-"""Learn from a server's refusal: from its message, whatever its status, the step without which it was refused.
+"""Learn quirks from a rejection: the server's message names, whatever its status, the step that was missing.
 
-The words of servers stand in `rejections.yaml`, with their sources.
+The servers' messages are listed in `rejections.yaml`, with their sources.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from vtc.profiles.schema import Ready
 
 
 class QuirkRow(RejectionWords, frozen=True, kw_only=True):
-    """The words by which they refuse a request, and the steps that this teaches, by name and value."""
+    """Messages that reject a request, and the steps that they call for, by name and value."""
 
     steps: dict[str, Any]
     kept: bool = True
-    """False for what lies in the conversation: another one is sent as it comes."""
+    """False if the cause lies in the conversation, so that other conversations are sent unchanged."""
     last: bool = False
-    """True where what the refusal names is corrected first."""
+    """True if a field that the rejection names is corrected first."""
     asked: str = ""
-    """The API in which the refused request was sent; empty for any."""
+    """The API in which the rejected request was sent; empty for any."""
 
     def __post_init__(self) -> None:
         with naming("steps"):
@@ -41,14 +41,14 @@ class QuirkRow(RejectionWords, frozen=True, kw_only=True):
 
 
 class LimitWords(Expressions, frozen=True, kw_only=True):
-    """The words for the limit on a reply, and the numbers that they tell of it."""
+    """Expressions for the limit on a reply, with groups for the numbers."""
 
     named: Expression
     most: Expression
 
 
 class RejectionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The words of servers that refuse a request."""
+    """The messages of servers that reject a request."""
 
     lessons: tuple[QuirkRow, ...]
     grammars: RejectionWords
@@ -57,7 +57,7 @@ class RejectionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 @cache
 def _read_table() -> RejectionTable:
-    """Read `rejections.yaml`: no request needs it, only a refusal."""
+    """Load `rejections.yaml`, on the first rejection only."""
     return table(Path(__file__).with_suffix(".yaml"), RejectionTable)
 
 
@@ -69,32 +69,32 @@ _STRONGER_VALUES: Mapping[Any, tuple[str, ...]] = {
     "short": ("alphanumeric9",),
     **dict.fromkeys(("openai-responses", "openai-chat"), (SAME,)),
 }
-"""By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
+"""Values of a step by the value that they include: a quirk must not replace them with that weaker one."""
 _UNRELATED_STATUSES = (401, 402, 403, 405, 408, 429, 502, 503, 504)
-"""Statuses of what no other request would mend."""
+"""Statuses that no change of the request would avoid."""
 _API_MISSING_STATUSES = (404, 405, 501)
-"""Statuses of an API that a server has not."""
+"""Statuses of a server that lacks the API."""
 _FIELD_UNKNOWN_STATUSES = (400, 422, 501)
 GRAMMAR_STEPS = ("constrain", "strict")
-"""The steps that have the server decode by a grammar: any refusal may be due to them."""
+"""Steps that request decoding by a grammar: any rejection may be due to them."""
 
 
 _QUOTES = re.compile(r"(?<!\w)[`'\"“”‘’]+|[`'\"“”‘’]+(?!\w)")
-"""Quotes around what is named: some servers write them, and some do not."""
+"""Quotes around a name, which only some servers write."""
 
 
 class LearnedSteps(NamedTuple):
-    """The steps that a refusal teaches, by name."""
+    """The steps learned from one rejection, by name."""
 
     steps: Mapping[str, Any]
     once: int | None = None
-    """For this request the limit on its reply: so many tokens are left."""
+    """Tokens that remain for the reply to this request only."""
     kept: bool = True
-    """True if it holds for all that follows, and not for this request alone."""
+    """True if the steps hold for later requests, too."""
 
 
 def describe_steps(steps: Mapping[str, Any]) -> dict[str, str]:
-    """Write steps for people, by name: as a profile says them (`schemas: grammar`), and corrections in words."""
+    """Describe steps for people, by name: as in a profile (`schemas: grammar`), and corrections in words."""
     return {
         name: name if value is True or not isinstance(value, str | int) else f"{name}: {value}".lower()
         for name, value in steps.items()
@@ -109,11 +109,11 @@ def learn_steps(
     more: Sequence[str] = (),
     asked: str = "",
 ) -> LearnedSteps | None:
-    """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken.
+    """Learn steps from a rejection; None if it calls only for `known` steps, which were applied already.
 
-    `named` reads what it names of the request; that comes last, as a field may be named for what a step mends. `more`
-    is what the error says beside its message: in a list, or as another server's error. `asked` is the API in which the
-    request was sent, if it is known.
+    `named` returns the corrections of the fields that it names. They come last, because a step may repair a field that
+    is named. `more` holds further texts of the error, from a list or another server's error. `asked` is the API of the
+    request, if known.
     """
     texts: dict[str, str] = {}
     for text in (message, *more):
@@ -137,12 +137,12 @@ def learn_steps(
         return LearnedSteps(corrections, kept=all(correction.kept for correction in corrections.values()))
     if of_row := _match_rows((row for row in rows if row.last), spellings, known):
         return of_row
-    # A server that does not know the field says so in any words.
+    # A server that does not know the field reports that in arbitrary words.
     return LearnedSteps({grammar: False}) if grammar and status in _FIELD_UNKNOWN_STATUSES else None
 
 
 def _match_rows(rows: Iterable[QuirkRow], spellings: Sequence[str], known: Mapping[str, Any]) -> LearnedSteps | None:
-    """Find the first of the rows whose words fit and that holds a step that is not known yet."""
+    """Return the steps of the first row that matches and contains a step that is not yet known."""
     for row in rows:
         steps = {
             name: value
@@ -155,14 +155,14 @@ def _match_rows(rows: Iterable[QuirkRow], spellings: Sequence[str], known: Mappi
 
 
 def _learn_limit(message: str, known: Mapping[str, Any]) -> LearnedSteps | None:
-    """Read what a text says of the limit on the reply, or of the window beside it; None if it says nothing of that."""
+    """Parse the limit on the reply, or the window next to it; None if the text mentions neither."""
     limit = _read_table().limit
     names_limit = compile_any(limit.named).search(message)
     window, prompt, partly = read_token_counts(message)
     if partly and window and names_limit:
         return LearnedSteps({"context": window} if known.get("context") != window else {})
     if window and prompt and names_limit:
-        # What is left is known for this request; for others it is estimated.
+        # The remaining tokens are exact for this request only; for others they are estimated.
         return LearnedSteps({"context": window}, window - prompt) if window > prompt else LearnedSteps({})
     if most := find_number(message, limit.most):
         return LearnedSteps({MAX_TOKENS: most} if known.get(MAX_TOKENS) != most else {})

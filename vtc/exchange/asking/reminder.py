@@ -1,7 +1,7 @@
-"""Ask the model once more in a turn that ends without a word; what it says then goes on in the same reply.
+"""Remind the model in a turn that ends in silence; its next reply continues the same turn.
 
-The client never sees the question. So that the prompt of later turns begins with what the model was shown, the first
-reply and the question are kept, and stand there again (`remembering/reasoning.py`).
+The client never sees the reminder. The first reply and the reminder are stored and restored in later requests
+(`remembering/reasoning.py`), so that the prompts of later turns begin with the text that the model saw.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SILENCE_REASONS: Mapping[Silence, str] = {
     "thought": "the model thought, and said nothing",
     "announced": "the reply ended with what the model does next, and without a call",
 }
-"""How a turn was silent, for people."""
+"""Kinds of silence, described for people."""
 MAX_BYTES_USED = "the tokens that the client is told are those of both replies"
 
 
 class Reminder:
-    """The further question of one exchange, to be asked once."""
+    """The reminder of one exchange, which is sent at most once."""
 
     def __init__(self, request: Request, encoder: RequestEncoder, past: History | None, report: Report) -> None:
         self._request = request
@@ -33,7 +33,7 @@ class Reminder:
         self._past = past
         self._report = report
         self._reminded: tuple[str, tuple[Message, ...]] = "", ()
-        """What the model had said, and the messages that were added."""
+        """The model's text, and the messages that were added."""
 
     def encode_question(self, turn: TurnEncoder) -> bytes:
         """Encode the request with the first reply of the turn and a reminder."""
@@ -42,7 +42,7 @@ class Reminder:
         return body
 
     def mark_answered(self, turn: TurnEncoder) -> None:
-        """Take note that there is a reply to it; to be told before the turn goes on."""
+        """Record that the model answered the reminder; call it before the turn continues."""
         if self._past:
             self._past.record_prompt(*self._encoder.sent_prompt, self._request)
             if self._past.reasoning:
@@ -50,5 +50,5 @@ class Reminder:
         self._report.record_intervention("retry", "asked", "", SILENCE_REASONS[turn.silence or "empty"], MAX_BYTES_USED)
 
     def mark_failed(self, why: str) -> None:
-        """Take note that there is none."""
+        """Record that the reminder got no reply."""
         self._report.record_intervention("retry", "failed", "", why)

@@ -1,4 +1,4 @@
-"""The request as it is sent: in the server's API, ready for the server, and once more after each refusal."""
+"""Encode the request in the server's API with the steps that its server needs, and again after each rejection."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ from vtc.scrub import format_exception as told_of
 
 logger = logging.getLogger(__name__)
 MAX_REQUESTS = 4
-"""Requests in the place of one, as the server refuses one after the other."""
+"""Requests per exchange, including the retries after rejections."""
 _ALWAYS_LEARNED = (PROMPT, API, "context", MAX_TOKENS)
-"""What is learned though it is no step of its own in the request that was taken."""
+"""Steps that are learned although the accepted request does not list them as applied."""
 MAX_QUOTED_ERROR = 2000
-"""Characters of a server's error that are looked at."""
+"""Characters of a server's error that are examined."""
 EMPTY_REPLY = "(nothing)"
-"""Stands for a reply without a word: servers refuse an empty message."""
+"""Replaces a silent reply, because servers reject empty messages."""
 
 
 class ReceivedRequest(NamedTuple):
@@ -66,46 +66,46 @@ class ReceivedRequest(NamedTuple):
 
     body: bytes
     headers: Mapping[str, str] = {}
-    """By name in lower case, those that go on to the server as they came; none where it speaks another API."""
+    """Headers that are forwarded to the server, by name in lower case; empty if it speaks another API."""
 
 
 class SentRequest(NamedTuple):
-    """The parts of a request that do not stand in its body, or not in all APIs."""
+    """Parts of a request that are outside its body, or outside it in some APIs."""
 
     model: str
     streams: bool
     headers: Mapping[str, str | None] = {}
-    """Those that are changed, by name in lower case; None for one that is left out."""
+    """The changed headers, by name in lower case; None removes a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request, rewritten."""
+    """A rewritten request."""
 
     body: bytes
     stop: str
-    """Why the agent is stopped instead of asking upstream; empty to ask."""
+    """Reason to stop the agent without sending the request; empty to send it."""
 
 
 class Trial:
-    """Steps and corrections with which a request was sent again."""
+    """Steps and corrections of the last retry."""
 
     def __init__(self) -> None:
         self.applied: Mapping[str, str] = {}
-        """Lines about the steps that changed what was sent last, by name."""
+        """Report lines of the steps that changed the last request, by name."""
         self.in_vain: set[str] = set()
         """Corrections after which the server sent the same error again."""
         self.begin((), {}, ())
 
     def begin(self, words: tuple[str, ...], steps: Mapping[str, Any], lines: Sequence[str]) -> None:
-        """Try steps that an error of these words teaches; `lines` are those of the report without them."""
+        """Begin a retry with the steps learned from an error with these words; `lines` is the report without them."""
         self.words = words
         self.steps = steps
         self.lines = lines
 
 
 class RequestEncoder:
-    """Encodes one request, with the steps that its server needs."""
+    """Encodes one request with the steps that its server needs."""
 
     def __init__(
         self,
@@ -119,12 +119,12 @@ class RequestEncoder:
         seals: SealKey | None,
         taught: Mapping[str, Any],
     ) -> None:
-        """`seals` knows what the server itself sealed, which it is told; `taught` are steps that it taught by now."""
+        """Set up the encoder; `seals` recognizes the server's own seals, `taught` holds the quirks learned so far."""
         self._client = client
         self._server = server
         self._request = request
         self._received = received
-        self._messages: Sequence[Message] | None = None  # the request's own
+        self._messages: Sequence[Message] | None = None  # messages that replace the request's own
         self._plan = plan
         self._factory = factory
         self._report = report
@@ -141,14 +141,14 @@ class RequestEncoder:
         if self._is_bridged and server.layout.choice is None:
             self._steps["choice"] = True
         self.learned_quirks: dict[str, Any] = {**taught}
-        """What the server taught while it was asked again, be it of use or not."""
+        """Quirks learned from rejections of this request, useful or not."""
         self._trial = Trial()
         self.sent_request = SentRequest(request.model, request.stream)
-        """The model and the form of the reply that the server was asked for last, and the headers that are changed."""
+        """Model, form of the reply and changed headers of the last request."""
         self.sent_body = b""
-        """The body that it was sent last."""
+        """Body of the last request."""
         self.sent_prompt: tuple[Sequence[Message], Sequence[Tool]] = (), ()
-        """The messages and tools of that."""
+        """Messages and tools of the last request."""
 
     @property
     def _is_bridged(self) -> bool:
@@ -156,7 +156,7 @@ class RequestEncoder:
 
     @property
     def _corrects(self) -> bool:
-        """True unless a profile wants no field corrected that a refusal names."""
+        """False if a profile disables the correction of fields that a rejection names."""
         return self._steps.get("corrections") is not False
 
     def encode(self, messages: Sequence[Message] | None) -> bytes:
@@ -213,7 +213,7 @@ class RequestEncoder:
         return body
 
     def _drop_foreign_seals(self, messages: Sequence[Message] | None) -> tuple[Sequence[Message] | None, list[str]]:
-        """Leave out what VTC sealed for a server of another API, as the client does not know that it asks this one."""
+        """Drop VTC's seals for a server of another API, because the client does not know that this one is asked."""
         if MARK.encode() not in self._received.body:
             return messages, []
         given = self._request.messages if messages is None else messages
@@ -222,7 +222,7 @@ class RequestEncoder:
         return (own, [_describe_foreign_seals(count)]) if count else (messages, [])
 
     def _read_canonical(self, messages: tuple[Message, ...]) -> CanonicalRequest:
-        """Read what is asked; where the API stays, only what steps look at."""
+        """Convert the request to the canonical form; without a bridge, only the parts that steps examine."""
         plan, request = self._plan, self._request
         tools = plan.offered if plan.protocol.is_native or plan.protocol.promote else ()
         if not self._is_bridged:
@@ -235,9 +235,10 @@ class RequestEncoder:
                 limits=request.generation.limits,
             )
         canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self.seals)
-        # `[1m]` is how Claude Code asks for a longer context.
+        # Claude Code requests a longer context by `[1m]`.
         model = plan.server_model or canonical.model.removesuffix("[1m]")
-        # A model that its server has by Responses alone thinks; what it seals of that is told where it is asked for.
+        # A model that is served only by the Responses API reasons, and sends encrypted reasoning only if an effort is
+        # set.
         effort = canonical.effort or ("auto" if plan.stack.learned_api else None)
         return replace(canonical, model=model, stream=canonical.stream and not plan.buffered, effort=effort)
 
@@ -249,7 +250,7 @@ class RequestEncoder:
         names: WireNames,
         drop: Sequence[str],
     ) -> Mapping[str, Any] | None:
-        """Change the fields of the request; None if nothing of it changes."""
+        """Apply the changes to the fields of the client's request; None if nothing changes."""
         plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
         withheld = plan.withheld if protocol.is_native else frozenset[str]()
         is_plain = not (stack.request.set or drop or withheld or plan.buffered or plan.server_model)
@@ -274,12 +275,12 @@ class RequestEncoder:
         return self._request.apply_changes(changes)
 
     def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
-        """Say the request in the fields of the server's API."""
+        """Complete the request in the fields of the server's API."""
         kept = {key: value for key, value in {**fields, **self._constraint_fields(ready)}.items() if key not in drop}
         return edit_fields(kept, drop, self._plan.stack.request.set)
 
     def _list_dropped(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
-        """Name in lines for people what the server is not told, if there is anything."""
+        """Report the parts of the request that the server's API cannot express."""
         places, layout = self._request.LAYOUT.limits, self._server.layout
         strict = {names.back(tool.name) for tool in ready.tools if tool.strict}
         offered = {tool.name for tool in request.tools}
@@ -294,7 +295,7 @@ class RequestEncoder:
 
     @property
     def _scope(self) -> CorrectionScope:
-        """Tell what no correction may touch."""
+        """The fields that no correction may touch."""
         changes = [policy.request for policy in self._plan.stack.policies]
         return CorrectionScope(
             self._server.layout, [path for change in changes for path in (*change.set, *change.drop)]
@@ -302,31 +303,31 @@ class RequestEncoder:
 
     @property
     def _flags(self) -> Fields:
-        """Read the flags in the headers that the server was sent last."""
+        """The flags in the headers of the last request."""
         return read_flags({**self._received.headers, **self.sent_request.headers})
 
     @property
     def _sent_text(self) -> SentText:
-        """The texts that the server was sent last; none once they are forgotten."""
+        """The texts of the last request, to be removed from errors; empty once the conversation is discarded."""
         flags = self._flags
         names = {self.sent_request.model, *flags, *(flag for header in flags.values() for flag in header)}
         return SentText(decode(self.sent_body) if self.sent_body else None, names)
 
     def _constraint_fields(self, ready: CanonicalRequest) -> Mapping[str, Any]:
-        """Write the fields that tell the server the grammar of its reply."""
+        """Return the fields that send the server the grammar of its reply."""
         return self._server.constrain(*ready.constraint) if ready.constraint else {}
 
     def _record_token_count(self, size: int, tokens: int) -> None:
-        """Take note of the tokens that the server counted of a prompt of so many bytes."""
+        """Report a truncated prompt, given its bytes and the tokens that the server counted."""
         window = self._steps.get("context")
         line = explain_truncation(tokens, size, window if isinstance(window, int) else None)
         if line and line not in self._report.notes:
             self._report.notes.append(line)
 
     def _learn_from_stream_error(self, error: bytes) -> Failure | None:
-        """Learn from an error amid a reply, whose client cannot wait any more; return what it is told instead.
+        """Learn from an error inside a stream, after which no retry is possible; return the error for the client.
 
-        That is a full window, in its own API's words.
+        That is the error of a full window, in the words of the client's API; None for any other.
         """
         plan = self._plan
         taught = learn_steps(200, hints.words_of(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts)
@@ -344,29 +345,32 @@ class RequestEncoder:
         return self.translate_full_window(error, 200)
 
     def encode_after_rejection(self, error: bytes, status: int) -> bytes | None:
-        """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
+        """Encode the request with the quirks of the server's error; None if it adds none or changes nothing.
 
-        None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
-        it is to be planned anew.
+        Also None if the tools must move into the prompt, or the server lacks the model: then the caller makes a new
+        plan.
         """
+        # Step 1: parse the error, and judge the corrections that were tried last.
         sent = self._sent_text
         words, said = sent.remove_from(hints.words_of(error, MAX_QUOTED_ERROR)), read_error(error, sent)
         self._judge_trial(said)
         before = [*self._report.request]
-        # What is said of a prompt that is too long names no field that were better left out.
+        # The error of a prompt that is too long names no field worth leaving out.
         is_full = read_full_window(status, error, len(self._received.body), sent) is not None
+        # Step 2: learn steps from the error until one of them changes the request.
         named = partial(self._next_attempt, said) if self._corrects and not is_full else dict
         read = partial(learn_steps, asked=self._server.name)
         tried: list[Mapping[str, Any]] = []
-        # Words may teach two lessons by turns, of which neither changes this request.
+        # An error can match two rows in turn, of which neither changes this request.
         while (taught := read(status, words, self._steps, named, said.texts)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
-                if API in anew and API in self.learned_quirks:  # which brought it here
+                if API in anew and API in self.learned_quirks:  # which is the reason for this API
                     anew[API] = SAME
                 self.learned_quirks |= anew
                 self._steps |= anew
                 return None
+            # Step 3: encode the request with the steps, and compare it with the last one.
             last, self._report.request[:] = (self.sent_body, self.sent_request), before
             if taught.kept:
                 self.learned_quirks = merge_learned(self.learned_quirks, taught.steps)
@@ -381,12 +385,12 @@ class RequestEncoder:
         return None
 
     def _next_attempt(self, error: ServerError) -> Attempt:
-        """Return the first corrections of what an error names that were not in vain; none if there are no more."""
+        """Return the first corrections for an error that were not tried in vain; empty if none remain."""
         attempts = find_attempts(error, self.sent_body, self._flags, self._scope)
         return next((attempt for attempt in attempts if not attempt.keys() <= self._trial.in_vain), {})
 
     def _judge_trial(self, error: ServerError) -> None:
-        """Undo the corrections that were tried last if the server sent the same error again; hold them if another."""
+        """Undo the last corrections if the server repeats its error; hold them if it sends another."""
         trial = self._trial
         if error.words != trial.words:
             self._plan.quirks.hold(trial.steps)
@@ -399,7 +403,7 @@ class RequestEncoder:
         trial.steps = {}
 
     def encode_retry(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
-        """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
+        """Encode a retry with the model's reply, its faults, and samples of the calls that failed."""
         listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
         usages = dict.fromkeys(filter(None, (self._render_usage(fault.tool) for fault in faults)))
         shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
@@ -409,9 +413,9 @@ class RequestEncoder:
         return self._encode([*self._current_messages, *turns])
 
     def encode_reminder(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
-        """Encode it for a turn that ended without a word: with what the model `said`, and a reminder.
+        """Encode a retry after a silent turn: the text that the model `said`, and a reminder.
 
-        Return these messages, too. `how` is the way in which it was silent.
+        Return the added messages, too. `how` is the kind of silence.
         """
         tools = [tool.name for tool in self._plan.offered]
         usage = self._render_usage(next((name for name in tools if name in said), tools[0] if tools else ""))
@@ -421,26 +425,26 @@ class RequestEncoder:
 
     @property
     def _current_messages(self) -> Sequence[Message]:
-        """Return the conversation as the model is shown it."""
+        """The conversation as the model sees it."""
         return self._request.messages if self._messages is None else self._messages
 
     def _render_usage(self, name: str) -> str:
-        """Write a call of a tool as the model is told to write it; empty if that is not known."""
+        """Render a sample call of a tool in the model's dialect; empty if it is unknown."""
         write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.offer.tools}
         tool = tools.get(tool_names.resolve(name, tools) or "") if name and write else None
         return render_usage(write, tool) if write and tool else ""
 
     def forget(self) -> None:
-        """Keep nothing of the conversation."""
+        """Discard the conversation."""
         self.sent_prompt, self._messages, self.sent_body = ((), ()), None, b""
         self._received = ReceivedRequest(self._received.body)
 
     def confirm_quirks(self) -> None:
-        """Remember for others what its refusals taught, because the server accepted a request with it."""
+        """Store the quirks of this request for later ones, because the server accepted it."""
         taught = self._select_used(merge_learned(self._plan.quirks.list_held(), self.learned_quirks))
         self._plan.quirks.learn(taught)
         self._plan.quirks.release()
-        # The note says it.
+        # The note replaces these lines.
         told = {f"{name}, as the server wants it" for name in taught}
         self._report.request[:] = [line for line in self._report.request if line not in told]
         if self.learned_quirks.get(MODEL):
@@ -465,22 +469,22 @@ class RequestEncoder:
             self._report_quirk("the server refused to decode by a grammar: asked again without, as is all that follows")
 
     def confirm(self) -> None:
-        """Remember for others what is held for this conversation, because the server accepted a request with it."""
+        """Store the quirks held for this conversation for all, because the server accepted a request with them."""
         if held := self._select_used(self._plan.quirks.list_held()):
             self._plan.quirks.learn(held)
             self._plan.quirks.release()
 
     def _select_used(self, steps: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return those of the steps that the last request needed."""
+        """Select the steps that the last request needed."""
         of_use = {*self._trial.applied, *_ALWAYS_LEARNED, *GRAMMAR_STEPS}
         return {step: value for step, value in steps.items() if step in of_use}
 
     def _report_quirk(self, line: str) -> None:
-        """Tell people of a change that lasts."""
+        """Report a change that applies to later requests, too."""
         self._report.notes.append(line)
 
     def translate_full_window(self, error: bytes, status: int) -> Failure | None:
-        """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
+        """Translate the error of a prompt that is too long; None for others, or if the client knows its form."""
         tokens = read_full_window(status, error, len(self._received.body), self._sent_text)
         client = self._client.layout.full
         if tokens is None:
@@ -497,7 +501,7 @@ class RequestEncoder:
 
 @contextmanager
 def pass_through_on_fault(known: Iterable[str] = ()) -> Iterator[None]:
-    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
+    """Turn a fault of VTC into `BadRequest`, so that the request is forwarded unchanged."""
     try:
         yield
     except BadRequest:
@@ -508,6 +512,6 @@ def pass_through_on_fault(known: Iterable[str] = ()) -> Iterator[None]:
 
 
 def _describe_foreign_seals(count: int) -> str:
-    """Tell people of seals of another server, model or conversation."""
+    """Describe dropped seals of another server, model or conversation."""
     seals = format_count(count, "seal")
     return f"{seals} of past reasoning left out: VTC gave the client none like it in this conversation"

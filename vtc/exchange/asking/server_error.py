@@ -1,4 +1,4 @@
-"""The statements of a server's error: its texts, and what it names in fields of their own, as if its text named that.
+"""Parse a server's error into statements: its texts, and the paths in its fields, as if the text named them.
 
 {"error": {"message": "not permitted", "param": "seed"}}  ->  "seed: not permitted", "not permitted", "seed"
 """
@@ -15,22 +15,21 @@ from vtc.exchange.asking.quotations import SentText
 from vtc.json_text import decode
 
 MAX_ERROR_CHARACTERS = 4000
-"""Characters of the statements of an error that are read."""
+"""Characters of an error's statements that are parsed."""
 MAX_STATEMENTS = 64
 MAX_DEPTH_OF_ERROR = 12
 
 _PLACES = (("param", "message"), ("loc", "msg"), ("field", "description"), ("path", "message"), ("param", "code"))
-"""Fields of an error, of OpenAI, FastAPI, Google, Zod and OpenAI: the place, and what is wrong there."""
+"""Pairs of fields in errors of OpenAI, FastAPI, Google, Zod and OpenAI: the path, and its problem."""
 _NO_STATEMENTS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
-"""Fields of errors (Pydantic, Groq, OpenRouter) that hold what was sent or generated, which may be any text, or that
-say nothing more."""
+"""Fields of errors (Pydantic, Groq, OpenRouter) that repeat sent or generated text, or add no information."""
 _QUOTED_IN = ("metadata",)
 """Fields in which a gateway quotes the error of its provider (OpenRouter)."""
 _ERRORS = ("error", "message", "detail")
 """Names of fields that hold an error."""
 _QUOTES = re.compile(r"[`'\"“”‘’\\]+")
 _LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
-"""Pydantic's list of errors, as Python prints it."""
+"""Pydantic's list of errors in Python's notation."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
 """Text in which a gateway repeats the error of its provider (LiteLLM)."""
 _ID = re.compile(r"\breq_\w+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{16,}\b|(?<=request id: )\w+")
@@ -38,27 +37,27 @@ _JSON = json.JSONDecoder(strict=False)
 
 
 class Statement(NamedTuple):
-    """One text of an error, with quotes of one kind, and paths with dots."""
+    """One text of an error, with uniform quotes and dotted paths."""
 
     text: str
     is_own: bool
-    """False for what a gateway quotes of its provider's error."""
+    """False for an error of a provider that a gateway quotes."""
 
 
 class ServerError(NamedTuple):
-    """What a server's error says."""
+    """A parsed error of a server."""
 
     statements: Sequence[Statement]
     places: frozenset[str]
-    """The paths that it names in fields of their own: `param`, `loc` …"""
+    """Paths in the error's own fields: `param`, `loc` …"""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its texts without ids of requests: the same for the same error, if it is sent again."""
+        """The texts without request ids, so that a repeated error is recognized."""
         return tuple(_ID.sub("#", text) for text in self.texts)
 
     def names_in_a_field(self, *names: str) -> bool:
-        """True if one of these paths is in a field of its own: `param`, `loc`."""
+        """Return True if one of these paths is in a field of the error: `param`, `loc`."""
         return any(name in self.places for name in names if name)
 
     @property
@@ -68,7 +67,7 @@ class ServerError(NamedTuple):
 
 
 def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
-    """Read the statements of an error, without what they repeat of the request that was `sent`.
+    """Parse an error into statements, without text repeated from the request that was `sent`.
 
     An error that is no JSON is one text.
     """
@@ -91,13 +90,13 @@ def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
 
 
 class _ErrorReader:
-    """Reads one error."""
+    """Parses one error."""
 
     def __init__(self) -> None:
         self.places: set[str] = set()
 
     def statements(self, value: Any, depth: int = 0, *, is_own: bool = True) -> Iterator[tuple[str, bool]]:
-        """List the texts of a value, and whether they are the server's own."""
+        """Yield the texts of a value, and whether the server itself wrote them."""
         if depth > MAX_DEPTH_OF_ERROR:
             return
         match value:
@@ -120,13 +119,13 @@ class _ErrorReader:
                         yield from self.statements(part, depth + 1, is_own=is_own and name not in _QUOTED_IN)
 
     def plain(self, text: str) -> str:
-        """Write a text with quotes of one kind, and paths with dots."""
+        """Return a text with uniform quotes and dotted paths."""
         text = _QUOTES.sub("'", text)
         text = _LOC.sub(lambda match: f"\n{self._format_path(re.findall(r'[\w$-]+', match[1]))}: ", text)
         return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 
     def _format_path(self, place: Any) -> str:
-        """Write the place of a part as a path; what is no name in it, as the kinds of Pydantic, is left out."""
+        """Join the parts of a path with dots; skip parts that are no names, for example Pydantic's kinds."""
         parts = place if isinstance(place, list) else [place]
         path = ".".join(str(part) for part in parts if re.fullmatch(r"[\w$.\[\]-]{1,200}", str(part)))
         self.places.add(path)
@@ -134,7 +133,7 @@ class _ErrorReader:
 
 
 def _split_quoted(text: str) -> tuple[str, Any, str]:
-    """Split a text from an error that it quotes as JSON, as gateways do; None if it quotes none."""
+    """Split a text around an error that it quotes as JSON, as gateways do; the middle is None if it quotes none."""
     for bracket in "[{":
         begin = text.find(bracket)
         try:

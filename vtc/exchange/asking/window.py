@@ -1,8 +1,8 @@
-"""The model's window, where a prompt does not fit in: the error of the server, or a cut that no error told.
+"""Detect prompts that exceed the model's window, by the server's error or by a silent truncation.
 
-An agent that is told in its own API's words makes the conversation shorter, and goes on. The words of servers stand in
-`window.yaml`, with their sources. A limit by time or by money is never taken for a full window: to make a conversation
-shorter loses a part of it, and does not help.
+An agent that gets this error in its own API's words compacts the conversation and continues. The servers' words are in
+`window.yaml`, with their sources. A rate or spending limit must not be mistaken for a full window, because compacting
+loses a part of the conversation and does not help.
 """
 
 from __future__ import annotations
@@ -19,67 +19,67 @@ from vtc.profiles.document import table
 
 
 class WindowWords(Expressions, frozen=True, kw_only=True):
-    """The words for a prompt that is longer than the model's window, and the tokens of both."""
+    """Expressions for a prompt that exceeds the window, and for the tokens of both."""
 
     full: tuple[Expression, ...]
     limited: tuple[Expression, ...]
-    """Say that it is a limit by time or by money, whatever else they say."""
+    """Match rate and spending limits, which take precedence over all others."""
     reply: Expression
-    """Says that it is the reply that is too long."""
+    """Matches a limit on the reply instead of the prompt."""
     window: tuple[Expression, ...]
     prompt: tuple[Expression, ...]
     partly: Expression
-    """Says that the tokens of the prompt are at least so many."""
+    """Matches a number of prompt tokens that is only a lower bound."""
 
 
 MAX_ERROR_LENGTH = 8000
-"""Characters of a server's error that are looked at."""
+"""Characters of a server's error that are examined."""
 _DEPTH = 8
 _ECHOES = frozenset(
     ("input", "input_value", "body", "ctx", "messages", "contents", "prompt", "failed_generation", "url")
 )
-"""Fields of an error that repeat what was asked, as FastAPI's `detail` does."""
+"""Fields in which errors repeat the request, like FastAPI's `detail`."""
 _NEVER = (401, 402, 403, 404, 405, 408, 429)
 TOO_LARGE = 413
 
 
 class TokenCounts(NamedTuple):
-    """The tokens that a server tells of a model's window and of a prompt; 0 where it tells none."""
+    """Tokens that a server reports for a model's window and a prompt; 0 if it reports none."""
 
     window: int
     prompt: int
     partly: bool = False
-    """True if the prompt has so many at the least."""
+    """True if the prompt's tokens are a lower bound."""
 
 
 @cache
 def _read_words() -> WindowWords:
-    """Read `window.yaml`: no request needs it, only an error."""
+    """Load `window.yaml`, on the first error only."""
     return table(Path(__file__).with_suffix(".yaml"), WindowWords)
 
 
 def read_token_counts(message: str) -> TokenCounts:
-    """Read the tokens that an error tells."""
+    """Parse the tokens in an error."""
     words = _read_words()
     window, prompt = find_number(message, *words.window), find_number(message, *words.prompt)
     return TokenCounts(window, prompt, partly=compile_any(words.partly).search(message) is not None)
 
 
 def is_limited(message: str) -> bool:
-    """True for the words of a limit by time or by money."""
+    """Return True for the message of a rate or spending limit."""
     return compile_any(*_read_words().limited).search(message) is not None
 
 
 def is_full(message: str) -> bool:
-    """True for the words of a prompt that is too long."""
+    """Return True for the message of a prompt that is too long."""
     return compile_any(*_read_words().full).search(message) is not None
 
 
 def read_full_window(status: int, error: bytes, size: int, sent: SentText | None = None) -> TokenCounts | None:
-    """Read the error of a prompt that is too long: the tokens of window and prompt; None if it is any other.
+    """Parse the error of a prompt that is too long into the tokens of window and prompt; None for any other error.
 
-    `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell; what the error
-    repeats of the request that was `sent` is not read.
+    `size` is the prompt's length in bytes, from which missing token counts are estimated. Texts of the request that was
+    `sent` are ignored in the error.
     """
     words = _strip_echoes(error)
     words = sent.remove_from(words) if sent else words
@@ -89,13 +89,13 @@ def read_full_window(status: int, error: bytes, size: int, sent: SentText | None
         return None
     window, prompt, partly = read_token_counts(words)
     if 0 < prompt < window and not partly:
-        return None  # it is the reply that has no room
+        return None  # the reply, not the prompt, has no room
     prompt = prompt if prompt > window else max(size // 4, window + 1, 2)
     return TokenCounts(window or prompt - 1, prompt)
 
 
 def _strip_echoes(error: bytes) -> str:
-    """Return what a server says of an error, without what it repeats of the request: that may say anything."""
+    """Return a server's words without repetitions of the request, which may contain anything."""
     try:
         value = decode(error, "replace")
     except ValueError:
@@ -115,21 +115,21 @@ def _without_echoes(value: Any, depth: int) -> Any:
     return value
 
 
-# A prompt that the server cut without a word.
+# A prompt that the server truncated silently.
 
 
 SLACK_TOKENS = 8
-"""Tokens by which a prompt that was cut may differ from the window, or from half of it (Ollama keeps so much)."""
+"""Tokens by which a truncated prompt may differ from the window, or from half of it (Ollama keeps that much)."""
 MIN_CUT_TOKENS = 1024
 MAX_BYTES_PER_TOKEN = 5
-"""Bytes that are a token, at the most, of most text: fewer tokens where the number of them is that of a window."""
+"""Bytes per token of ordinary text, at most: a smaller count that equals a window's size means truncation."""
 IMPOSSIBLE_BYTES_PER_TOKEN = 14
-"""Bytes that no token of any text stands for, on an average: a prompt of fewer tokens was cut, whatever they are."""
+"""Bytes per token that no text reaches on average: a smaller count always means truncation."""
 
 
 def explain_truncation(tokens: int, size: int, window: int | None = None) -> str:
-    """Tell that a prompt of `size` bytes was cut, by the tokens that the server counted; empty if it was not."""
-    # Windows are powers of two as a rule.
+    """Describe the truncation of a prompt of `size` bytes, by the server's token count; empty if there is none."""
+    # Windows usually are powers of two.
     windows = [window, window // 2] if window else [1 << (tokens + SLACK_TOKENS).bit_length() - 1]
     is_full = any(abs(tokens - known) <= SLACK_TOKENS for known in windows)
     if tokens < MIN_CUT_TOKENS or size < tokens * (MAX_BYTES_PER_TOKEN if is_full else IMPOSSIBLE_BYTES_PER_TOKEN):

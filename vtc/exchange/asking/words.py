@@ -1,4 +1,4 @@
-"""The words by which servers refuse a request: tables of regular expressions, upper and lower case alike."""
+"""Expressions that match servers' rejections: tables of regular expressions that ignore case."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vtc.guards.patterns import Expression
 _THOUSANDS = re.compile(r"\b[0-9]{1,3}(?:,[0-9]{3}){1,6}(?![\w,])")
 _NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
 MAX_INTEGER = (1 << 63) - 1
-"""The greatest whole number that an error may tell: what servers keep in 64 bits."""
+"""Greatest integer in an error: the servers' 64-bit limit."""
 
 
 @cache
 def compile_any(*words: str) -> re.Pattern[str]:
-    """Compile what any of these expressions find; raises ValueError."""
+    """Compile the alternatives of some expressions; raises ValueError."""
     try:
         return re.compile("|".join(words), re.I | re.S)
     except re.error as error:
@@ -25,7 +25,7 @@ def compile_any(*words: str) -> re.Pattern[str]:
 
 
 class Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of a table. Raises ValueError for what is no expression."""
+    """A part of a table. Raises ValueError for invalid expressions."""
 
     def __post_init__(self) -> None:
         for value in msgspec.structs.astuple(self):
@@ -36,15 +36,15 @@ class Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class RejectionWords(Expressions, frozen=True, kw_only=True):
-    """The words by which servers say one thing."""
+    """Expressions for one kind of rejection."""
 
     words: tuple[Expression, ...]
 
 
 def read_number(text: str | None) -> int | float | None:
-    """Read a number that an error tells: at most 19 ASCII digits on either side of the point, within 64 bits.
+    """Parse a number in an error: at most 19 ASCII digits on either side of the point, within 64 bits.
 
-    Return None for any other text. It is never parsed as JSON or by Python's own rules, which raise for some digits.
+    Return None for any other text. JSON and Python's own rules are not used, because they raise for some digits.
     """
     match = _NUMBER.fullmatch(text or "")
     if not match:
@@ -54,7 +54,7 @@ def read_number(text: str | None) -> int | float | None:
 
 
 def find_number(message: str, *expressions: str) -> int:
-    """Find a whole number by the first expression that fits; 0 if a message tells none."""
+    """Find an integer by the first expression that matches; 0 if there is none."""
     message = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), message)
     matches = (match for words in expressions if (match := compile_any(words).search(message)))
     told = (read_number(group) for match in matches for group in match.groups() if group)

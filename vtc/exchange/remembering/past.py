@@ -1,4 +1,4 @@
-"""Keep of a client's past exchanges with a model what one that begins now needs: its thoughts, its last prompts."""
+"""Give an exchange the reasoning and the prompts that earlier exchanges of its client and model stored."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from vtc.scrub import scrub
 
 # A request as its server's prompt cache sees it: tools and messages as texts, in the order in which they are read.
 #
-# What the cache does not see is left out: marks for it, the form in which a client writes a text, ids of its items.
+# Things that the cache does not see are omitted: cache marks, the form in which a client writes a text, ids of items.
 
 
 UNIT_OVERHEAD_BYTES = 100
-"""Bytes that a tool or message takes beside its text."""
+"""Bytes of memory that a tool or message takes in addition to its text."""
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
@@ -40,17 +40,17 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 
 class SentPrompt(NamedTuple):
-    """The prompt that left for the model."""
+    """A prompt that was sent to the model."""
 
     tools: tuple[Unit, ...]
     messages: tuple[Unit, ...]
 
     size: int
-    """Bytes that it takes."""
+    """Bytes of memory that it takes."""
 
     @property
     def conversation(self) -> tuple[Unit, ...]:
-        """The messages but for the system's."""
+        """The messages except system messages."""
         return tuple(unit for unit in self.messages if unit.name != "system")
 
 
@@ -61,9 +61,9 @@ def build_prompt(
     *,
     skips_billing: bool = False,
 ) -> SentPrompt:
-    """Write what leaves as a prompt. `meaning` tells what a part is that is no text.
+    """Build the prompt of an outgoing request. `meaning` returns the content of a part that is no text.
 
-    `skips_billing` leaves out the line that Claude Code puts before its prompt.
+    `skips_billing` omits the line that Claude Code puts before its prompt.
     """
 
     def render_part(part: str | Opaque) -> str:
@@ -86,7 +86,7 @@ def build_prompt(
 
 def _render_message(message: Message, written: Callable[[str | Opaque], str]) -> str:
     content = message.content
-    if not (message.calls or message.reasoning) and len(content) == 1:  # as for nearly all
+    if not (message.calls or message.reasoning) and len(content) == 1:  # the usual case
         return written(content[0])
     thought = [message.reasoning] if message.reasoning else []
     calls = [
@@ -104,47 +104,47 @@ def _digest(data: str) -> str:
     return hashlib.blake2b(data.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-# How much of the last turn's prompt a request keeps, and where and by what it breaks.
+# Measure how much of the last turn's prompt a request preserves, and find the change that breaks it.
 #
-# Servers keep what they computed for the beginning of a prompt. A character that changes there makes them compute all
-# that comes after it again. So the prompt that left last is kept for each conversation, and compared with the next.
+# Servers cache their computation for the beginning of a prompt. A changed character makes them compute everything after
+# it again. So the last prompt of each conversation is stored and compared with the next one.
 #
-# Which conversation a request goes on with is not said in it. It is one of the same client, upstream and model, with
-# about the same tools, that begins with the same message, or has most of its messages. One that it goes on with
-# unbroken comes before any other: a title, a summary or another task beside it has a prompt of its own, and breaks
-# none. Of much fewer messages it is a new one, too: the client has compacted it.
+# A request does not name the conversation that it continues. It belongs to one of the same client, server and model,
+# with about the same tools, that begins with the same message or has most of its messages. A conversation that it
+# continues unbroken is preferred, because a title, a summary or a parallel task has a separate prompt and breaks none.
+# A request with much fewer messages starts a new conversation: the client has compacted it.
 
 
 MAX_CONVERSATIONS = 32
-"""Conversations of one client with one model that are told apart."""
+"""Conversations of one client with one model that are distinguished."""
 _BEFORE, _AFTER = 24, 40
-"""Characters of an excerpt before and after the place where a prompt broke."""
+"""Characters of an excerpt before and after the place at which a prompt broke."""
 _AROUND = 400
-"""Characters on either side in which secrets are looked for: one that is cut in two would not be found."""
+"""Characters on either side that are searched for secrets, because a secret cut in two would not be found."""
 
 
 class KeptPrefix(NamedTuple):
-    """The part of a prompt that the next one keeps."""
+    """The part of a prompt that the next one preserves."""
 
     tools: int
-    """The first tools of both that are the same."""
+    """Number of equal tools at the start of both."""
     messages: int
-    """The first messages of both that are the same; none where the tools are not."""
+    """Number of equal messages at the start of both; 0 if the tools differ."""
     broken: tuple[Unit | None, Unit | None] | None
-    """What stands at the first difference, before and now, where that is not at the end of either; None for nothing."""
+    """The first difference, before and now, unless it is at the end of either; None stands for a missing unit."""
 
 
 class LastPrompts:
-    """The prompts of one client, upstream and model that left last, one for each conversation."""
+    """The last prompts of one client, server and model, one for each conversation."""
 
     def __init__(self, memory: Memory, whose: Sequence[str], model: str, known: Sequence[str] = ()) -> None:
-        """`known` are secrets that no excerpt may hold."""
+        """Set up the store; `known` lists secrets that no excerpt may contain."""
         self._memory = memory.prompts
         self._key = digest(*whose, model)
         self._known = known
 
     def record(self, prompt: SentPrompt) -> dict[str, Any]:
-        """Keep a prompt that leaves; return what it keeps of the last one of its conversation, empty if that is new."""
+        """Store an outgoing prompt; return the part of the last one that it preserves, empty for a new conversation."""
         known = self._memory.get(self._key)
         prompts: list[SentPrompt] = [*known] if isinstance(known, tuple) else []
         related = [(earlier, compare_prompts(earlier, prompt)) for earlier in prompts if _is_related(earlier, prompt)]
@@ -169,7 +169,7 @@ class LastPrompts:
         self._memory.store(self._key, tuple(kept), sum(prompt.size for prompt in kept))
 
     def _describe_change(self, before: SentPrompt, now: SentPrompt, kept: KeptPrefix) -> dict[str, Any]:
-        """Write it as plain data, with an excerpt of both."""
+        """Describe the change as plain data, with an excerpt of both prompts."""
         same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
         chars = sum(len(unit.text) for unit in same)
         entry = {"kept": kept.messages, "of": len(now.messages), "chars": chars, "chars_of": chars}
@@ -199,7 +199,7 @@ class LastPrompts:
 
 
 def compare_prompts(before: SentPrompt, now: SentPrompt) -> KeptPrefix:
-    """Compare a prompt with the one before it; what stands last in either may be there for one turn alone."""
+    """Compare two prompts; a difference in the last message is ignored because that message may be temporary."""
     tools = _count_common(before.tools, now.tools)
     if tools < max(len(before.tools), len(now.tools)):
         pair = _at(before.tools, tools), _at(now.tools, tools)
@@ -236,12 +236,12 @@ def _at(units: Sequence[Unit], place: int) -> Unit | None:
 
 
 def _count_shared(before: SentPrompt, now: SentPrompt) -> int:
-    """Count the messages that both have, at whatever place; prompts of the system's do not count."""
+    """Count the messages that both contain, at any place; system messages do not count."""
     return len({*before.conversation} & {*now.conversation})
 
 
 def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
-    """True if both may be of one conversation."""
+    """Return True if both may belong to one conversation."""
     old, new = ({unit.name for unit in prompt.tools} for prompt in (before, now))
     if 2 * len(old & new) < max(len(old), len(new)):
         return False
@@ -253,11 +253,11 @@ def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
 
 
 type MakePlan = Callable[[Mapping[str, Any]], tuple[Plan, History | None]]
-"""Decides about a request, given the steps that its server taught since it came."""
+"""Makes the plan of a request, given the quirks that its server revealed since it arrived."""
 
 
 class History:
-    """Gives one exchange what it needs of those before it, and keeps what those after it need."""
+    """Gives one exchange the results of earlier ones, and stores its own for later ones."""
 
     def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
         of, model = facts.whose, plan.server_model or request.model
@@ -267,18 +267,18 @@ class History:
         kept = (reminds or (native and bool(plan.protocol.tools))) and not request.generation.several
         of_it = {"recalls": recalls and native, "as_text": as_text, "reminds": reminds}
         self.reasoning = ReasoningStore(memory, of, model, **of_it) if kept else None
-        """None where nothing is given back to the model."""
+        """None if no reasoning is restored."""
         self._prompts = LastPrompts(memory, of, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing
 
     def restore_conversation(
         self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
     ) -> Sequence[Message]:
-        """Return the conversation, with what the model thought (`PastThoughts.given_back`)."""
+        """Return the conversation with the model's reasoning (`ReasoningStore.restore`)."""
         return self.reasoning.restore(request, field, seals, lines) if self.reasoning else request.messages
 
     def record_prompt(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
-        """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""
+        """Store the outgoing prompt; return the part of the last one that it preserves (`Report.prefix`)."""
         return self._prompts.record(build_prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
 
 
@@ -288,7 +288,7 @@ def _digest_conversation(whose: Sequence[str], request: Request) -> bytes:
 
 
 def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:
-    """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
+    """Return a function that plans for these facts, and again when new quirks change the plan."""
 
     key = cache(partial(_digest_conversation, (*facts.whose, facts.model), request))
 

@@ -1,16 +1,15 @@
-"""Give a model back what it thought before its calls, and how it wrote them, where the client lost that.
+"""Restore the reasoning before past calls, and the original text of the calls, if the client lost them.
 
-A client that knows no reasoning sends the calls of a turn back and nothing of what led to them. Some servers refuse
-such a conversation, and the models of others do worse. So what came with calls is kept, and put back into each later
-request of the same conversation, at the same place: then the beginning of the prompt stays the same, too.
+A client without support for reasoning sends back the calls of a turn without the reasoning that led to them. Some
+servers reject such a conversation, and other models answer worse. So the reasoning of a turn with calls is stored, and
+restored in each later request of the conversation, at the same place, which also preserves the prompt's prefix.
 
-Where VTC writes calls into the prompt as text, they stand there as the model wrote them, too: the server has computed
-just these characters. A call that had to be repaired, or was changed, stands there as it should have been written.
+If VTC renders calls into the prompt as text, they appear as the model wrote them, because the server's prompt cache
+holds exactly these characters. A call that was repaired or changed appears in its correct form.
 
-All that is found by the client's credentials, the upstream and the model, what the client sent of the conversation up
-to that reply, and the calls of the reply itself. Servers whose ids are the same in every conversation
-(`functions.read:0`) may answer one conversation twice with the same calls and other thoughts: then there are none to
-give back, as any could be the wrong ones.
+Entries are keyed by the client's credentials, the server and the model, the conversation up to the reply, and the
+reply's calls. Servers that use the same ids in every conversation (`functions.read:0`) may answer one conversation
+twice with the same calls and different reasoning. Then nothing is restored, because either could be wrong.
 """
 
 from __future__ import annotations
@@ -54,35 +53,35 @@ from vtc.profiles.memory import Memory
 from vtc.scrub import format_exception
 
 MAX_REASONING_CHARACTERS = 1 << 20
-"""Characters of the reasoning of one turn beyond which it is not kept."""
+"""Characters of one turn's reasoning beyond which it is not stored."""
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|(?P<unclosed>\Z))", re.S)
-"""What agents add to the last message of a request, and take out of it in the next. One that never ends is found once,
-at the first opener, so that a page of openers is not searched to its end from each."""
+"""Text that agents add to the last message of a request and remove in the next. An unclosed one matches once, at the
+first opener, so that a page of openers is not scanned to its end from each."""
 MAX_UNREAD_TEXTS = 512
-"""Pieces of text that wait until they are counted together."""
+"""Pieces of text that are buffered before they are counted together."""
 _CHARACTER = re.compile(r"\S\s*")
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _AMBIGUOUS = ""
-"""Stands for turns that differ in what the client lost, where all else is the same."""
+"""Replaces turns that differ in the text that the client lost, but have the same key."""
 
 
 class PlacedReasoning(msgspec.Struct, frozen=True):
-    """A thought that its server sealed, and its place."""
+    """Reasoning that its server sealed, and its place in the turn."""
 
     thought: Thought
     said: int = 0
-    """Characters that the client was told before it, without white space."""
+    """Characters of text that the client received before it, without white space."""
     calls: int = 0
-    """Calls that had begun."""
+    """Number of calls that had begun."""
 
     @property
     def is_at_call(self) -> bool:
-        """True if it stands on a call, or after one."""
+        """True if it belongs to a call, or follows one."""
         return self.calls > 0 or self.thought.on == "call"
 
     @property
     def size(self) -> int:
-        """Characters of all of it."""
+        """Its characters in total."""
         return sum(map(len, (self.thought.text, self.thought.signature, self.thought.encrypted)))
 
 
@@ -92,25 +91,24 @@ class Turn(msgspec.Struct, frozen=True):
     thought: str = ""
     sealed: tuple[PlacedReasoning, ...] = ()
     wrote: str = ""
-    """All that it wrote besides; empty where that need not come back."""
+    """The rest of its text as written; empty if it need not be restored."""
     said: str = ""
-    """The same without the calls, and without white space."""
+    """The same without calls and white space."""
 
     @property
     def size(self) -> int:
-        """Characters of all of it."""
+        """Its characters in total."""
         return sum(map(len, (self.thought, self.wrote, self.said))) + sum(thought.size for thought in self.sealed)
 
 
 class RemindedTurn(msgspec.Struct, frozen=True):
-    """The first reply of a turn that ended without a word, and what the model was told then: its client sees neither
-    apart from the reply after them."""
+    """The first reply of a turn that ended in silence, and the reminder: the client sees only the reply after them."""
 
     said: str
     messages: tuple[Message, ...]
 
     def strip_first_reply(self, turn: Sequence[Message]) -> list[Message] | None:
-        """Return what a turn, as the client has it, said after the first reply; None if it does not begin with that."""
+        """Return a turn, as the client sends it, without the first reply; None if it does not begin with that reply."""
         left, out = drop_whitespace(self.said), list[Message]()
         for message in turn:
             content: list[str | Opaque] = []
@@ -131,7 +129,7 @@ class RemindedTurn(msgspec.Struct, frozen=True):
 
 
 def _match_prefix(text: str, squeezed: str) -> int | None:
-    """Find where a text ends that begins as one without white space; None if it does not, for as far as both go."""
+    """Return the end of a prefix in a text, ignoring white space; None if the text does not begin with that prefix."""
     at = 0
     for place, character in enumerate(text):
         if at == len(squeezed):
@@ -144,7 +142,7 @@ def _match_prefix(text: str, squeezed: str) -> int | None:
 
 
 class ReasoningStore:
-    """Gives thoughts back to one request, and keeps those of its reply."""
+    """Restores the reasoning of past turns in one request, and stores that of its reply."""
 
     def __init__(
         self,
@@ -156,29 +154,29 @@ class ReasoningStore:
         as_text: bool = False,
         reminds: bool = False,
     ) -> None:
-        """`whose` tells one upstream, as one client sees it, from all others.
+        """Set up the store; `whose` identifies one server as seen by one client.
 
-        The model `recalls` what it thought as text, and is shown past calls `as_text`. What a server sealed it is
-        always given back. It is asked again about turns that end without a word, if VTC `reminds` it.
+        The model's reasoning is restored as text if it `recalls`, and past calls are rendered as the model wrote them
+        if `as_text`. Sealed reasoning is always restored. `reminds` is set if VTC retries turns that end in silence.
         """
         self.recalls = recalls
         self.as_text = as_text
         self.reminds = reminds
         self.reminded_last = False
-        """True if it was asked again in its last turn, and made no call."""
+        """True if the model was reminded in its last turn, and made no call."""
         self._memory = memory.reasoning
         self._learned = memory.get_learned(*whose, model, "thoughts")
         self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
         self._said = b""
-        """The digest of the conversation that this request sends."""
+        """Digest of the conversation in this request."""
 
     def restore(
         self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
     ) -> Sequence[Message]:
-        """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
+        """Return the conversation with the reasoning that the client lost; the request's own messages if it lost none.
 
-        `field` is where a server of the client's API wants it; None on the way to another API, of whose server `seals`
-        knows what the client brings. A line for people is added to `lines`.
+        `field` is the field for reasoning in the client's API; None for a bridge, in which `seals` recognizes the seals
+        that the client sends back. A line for the report is appended to `lines`.
         """
         messages = request.messages
         changed: dict[int, tuple[Message, ...]] = {}
@@ -191,7 +189,7 @@ class ReasoningStore:
             if is_model and (known := self._find_turn(so_far.digest(), own)):
                 is_lost = self._is_lost(request, own, known, seals)
                 given += is_lost
-                # A client of another API may have no place for each of them, though it brings all.
+                # A client of another API may lack places for some of them, although it sends all back.
                 if is_lost or (known.sealed and seals):
                     own = self._restore_turn(request, own, known, field)
                 if self.as_text and known.wrote and said is not None and drop_whitespace(said) == known.said:
@@ -203,7 +201,7 @@ class ReasoningStore:
                     so_far.update(part)
         self._said = so_far.digest()
         if self.reminds and self._memory.get(_derive_retry_key(self._said)):
-            self._memory.store(_derive_retry_key(self._said), _AMBIGUOUS, 0)  # the reply to come is another one
+            self._memory.store(_derive_retry_key(self._said), _AMBIGUOUS, 0)  # the coming reply replaces it
         if not changed:
             return messages
         if given:
@@ -211,7 +209,7 @@ class ReasoningStore:
         return [shown for place, message in enumerate(messages) for shown in changed.get(place, (message,))]
 
     def _split_reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
-        """Part a turn: what the model was told amid it, with what it said before that; and what it said after."""
+        """Split a turn into the first reply with its reminder, and the client's part of the turn."""
         if not self.reminds or turn[0].role != "assistant":
             return (), turn
         known = self._memory.get(_derive_retry_key(so_far))
@@ -220,23 +218,23 @@ class ReasoningStore:
         return (known.messages, rest) if isinstance(known, RemindedTurn) and rest is not None else ((), turn)
 
     def store_reminder(self, said: str, messages: tuple[Message, ...]) -> None:
-        """Keep that the model, which `said` that much, was told something amid its turn: with these messages."""
+        """Store a reminder in the middle of a turn: the model's text before it, and the messages that were added."""
         self._memory.store(
             _derive_retry_key(self._said), RemindedTurn(said, messages), 4 * sum(len(one.text) for one in messages)
         )
 
     def _find_turn(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
-        """Find what is kept of a turn."""
+        """Look up the stored data of a turn."""
         calls = [call for message in turn for call in message.calls]
         text = DeliveredText("".join(message.text for message in turn)).digest if not calls else b""
         known = self._memory.get(_derive_turn_key(conversation, calls, text))
         return known if isinstance(known, Turn) else None
 
     def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
-        """Write a turn with what is known of it, in the place of what the client sends of that."""
+        """Replace the client's copy of a turn's reasoning with the stored one."""
         at = next((at for at, message in enumerate(turn) if message.calls), 0)
         bare = [request.without_thoughts(message) for message in turn]
-        # A signature is for the text that it came with; what is encrypted stands for itself.
+        # A signature is valid only for its own text; encrypted reasoning needs no text.
         is_signed = any(placed.thought.signature for placed in known.sealed)
         own = "" if is_signed else "".join(message.reasoning for message in turn)
         bare[at] = replace(bare[at], reasoning=known.thought or own, recalled=bool(known.thought))
@@ -244,7 +242,7 @@ class ReasoningStore:
         return [request.with_thoughts(message, field) for message in out] if field else out
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
-        """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
+        """Return True if the client lost `known` reasoning; a seal is preferred to the client's copy of the text."""
         brought = (value for message in turn for value in request.seals(message))
         if any(seals is None or seals.unseal(value) for value in brought):
             return False
@@ -252,9 +250,9 @@ class ReasoningStore:
         return bool(known.sealed) or (self.recalls and bool(known.thought) and not is_told)
 
     def store_turn(self, turn: Turn, field: str, calls: Sequence[ToolCall], text: bytes) -> None:
-        """Keep a reply to this request, which made these calls, as the client was given them.
+        """Store a reply to this request, with its calls as the client received them.
 
-        `text` is the digest of what it said, which tells replies without calls apart.
+        `text` is the digest of its text, which distinguishes replies without calls.
         """
         self._learned.thoughts = field or self._learned.thoughts
         # Some clients send no ids back.
@@ -267,7 +265,7 @@ class ReasoningStore:
 
 
 def place_reasoning(turn: Sequence[Message], thoughts: Sequence[PlacedReasoning]) -> list[Message]:
-    """Put thoughts into a turn, in their places."""
+    """Insert reasoning into a turn at its places."""
     before = deque(thought for thought in thoughts if not thought.is_at_call)
     rest = deque(thought for thought in thoughts if thought.is_at_call)
     out: list[Message] = []
@@ -300,7 +298,7 @@ def place_reasoning(turn: Sequence[Message], thoughts: Sequence[PlacedReasoning]
 
 
 def _split(text: str, count: int) -> tuple[str, str]:
-    """Part a text behind so many characters that are no white space, and the white space after them."""
+    """Split a text after a number of characters other than white space, and the white space after them."""
     end = 0
     for match in islice(_CHARACTER.finditer(text), count):
         end = match.end()
@@ -308,7 +306,7 @@ def _split(text: str, count: int) -> tuple[str, str]:
 
 
 def _append_reasoning(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
-    """Put thoughts at the end of a turn."""
+    """Append reasoning to the end of a turn."""
     at = next((at for at in reversed(range(len(turn))) if turn[at].calls), -1)
     *calls, last = turn[at].calls or (None,)
     if last is None:
@@ -319,16 +317,16 @@ def _append_reasoning(turn: list[Message], thoughts: Sequence[Opaque]) -> list[M
 
 
 class DeliveredText:
-    """Text that a client was told: its length without white space, and a digest of that, by which it is known again."""
+    """Text that a client received: its length and its digest, both without white space."""
 
     def __init__(self, text: str = "") -> None:
         self._size = 0
         self._hash = hashlib.blake2b(digest_size=32)
-        self._unread: list[bytes] = []  # as JSON has it
+        self._unread: list[bytes] = []  # encoded as JSON
         self.add(text)
 
     def add(self, text: str) -> None:
-        """Add text. Raises ValueError if what was left unread is none."""
+        """Append text. Raises ValueError if buffered pieces are invalid JSON."""
         if self._unread:
             unread, self._unread = self._unread, []
             self.add(msgspec.json.decode(b'"%b"' % b"".join(unread), type=str))
@@ -337,14 +335,14 @@ class DeliveredText:
         self._hash.update(plain.encode("utf-8", "surrogatepass"))
 
     def add_encoded(self, texts: Sequence[bytes]) -> None:
-        """Add texts as JSON has them, which are read later."""
+        """Buffer pieces of text encoded as JSON; they are decoded later."""
         self._unread += texts
         if len(self._unread) > MAX_UNREAD_TEXTS:
             self.add("")
 
     @property
     def size(self) -> int:
-        """Characters that are no white space."""
+        """Number of characters other than white space."""
         self.add("")
         return self._size
 
@@ -355,27 +353,27 @@ class DeliveredText:
 
 
 def digest_opening(messages: Iterable[Message]) -> bytes:
-    """Return a digest of what the user says first: it tells a conversation from others, whatever becomes of the rest.
+    """Return a digest of the user's first message, which identifies a conversation even if the rest changes.
 
-    Agents shorten results, and leave out turns in the middle.
+    Agents shorten results and omit turns in the middle.
     """
     said = (part for message in messages if message.role == "user" for part in _serialize_content(message)[1:])
     return hashlib.blake2b(next(said, b""), digest_size=32).digest()
 
 
 def drop_whitespace(text: str) -> str:
-    """Leave out white space: clients trim it."""
+    """Remove white space, because clients trim it."""
     return "".join(text.split())
 
 
 def _as_written(message: Message, text: str) -> Message:
-    """Write a message as the model wrote it, calls and all."""
+    """Return a message with the model's original text in place of its calls."""
     others = tuple(part for part in message.sequence if isinstance(part, Opaque))
     return replace(message, content=(*others, text), calls=())
 
 
 def _split_turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
-    """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
+    """Yield turns: consecutive messages of one role, with the index of the first; no system messages."""
     turn: list[Message] = []
     for place, message in enumerate(messages):
         if message.role == "assistant":
@@ -391,7 +389,7 @@ def _split_turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Messag
 
 
 def _serialize_content(message: Message) -> tuple[bytes, ...]:
-    """Write what a message says, and nothing of what clients change from one request to the next."""
+    """Serialize a message for the digest, without the parts that clients change between requests."""
     text = message.text
     if "<system-reminder>" in text:
         text = _REMINDER.sub(lambda match: "" if match["unclosed"] is None else match[0], text)
@@ -420,7 +418,7 @@ def _derive_retry_key(conversation: bytes) -> bytes:
 
 
 def _normalize_arguments(arguments: str) -> bytes:
-    """Write arguments in one way: clients read them and write them again."""
+    """Serialize arguments canonically, because clients decode and re-encode them."""
     written = arguments.encode("utf-8", "surrogatepass")
     try:
         return _sorted(msgspec.json.decode(written))
@@ -428,33 +426,30 @@ def _normalize_arguments(arguments: str) -> bytes:
         return written
 
 
-# Hears a reply on its way: what the model writes before that is read, and what leaves of it.
-
-
 logger = logging.getLogger(__name__)
 
 
 class ReceivedReasoning:
-    """What was heard of the reasoning of a reply: its text, and what its server sealed."""
+    """Reasoning received in one reply: its text and its seals."""
 
     def __init__(self, seals: SealKey | None) -> None:
         self._seals = seals
         self._texts: list[str] = []
-        self._block: list[str] = []  # the server's own since the last seal, which a signature is for
+        self._block: list[str] = []  # the server's native reasoning since the last seal, which a signature covers
         self.sealed: list[PlacedReasoning] = []
 
     def add(self, text: str, *, own: bool) -> None:
-        """Add text, which the server parted off itself if it is its `own`."""
+        """Append text; `own` is True if the server sent it as reasoning, False if VTC found it in the text."""
         self._texts.append(text)
         if own:
             self._block.append(text)
 
     def begin(self) -> None:
-        """Begin another block of it."""
+        """Begin another block."""
         self._block.clear()
 
     def seal(self, seal: Seal, said: int) -> int:
-        """Take a seal, after so many characters of what the client was told; return how long it is."""
+        """Record a seal after this many characters of text for the client; return its size."""
         own = self._seals.unseal(seal.value) if self._seals else None
         text = "".join(self._block) if seal.signature else ""
         thought = own or Thought(text, seal.signature, seal.encrypted, seal.on)
@@ -463,13 +458,13 @@ class ReceivedReasoning:
         return self.sealed[-1].size
 
     def text(self) -> str:
-        """Return all of the text; none where some is signed: a signature is for its text, and stands with that."""
+        """Return the whole text; empty if any part is signed, because a signature requires its own text."""
         is_signed = any(placed.thought.signature for placed in self.sealed)
         return "" if is_signed else "".join(self._texts)
 
 
 class ReasoningRecorder:
-    """Records the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
+    """Records the first choice of a reply; `keep` receives the result at the end, unless it is empty."""
 
     def __init__(
         self,
@@ -482,10 +477,10 @@ class ReasoningRecorder:
         amid: bool = False,
         seals: SealKey | None = None,
     ) -> None:
-        """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
+        """Set up the recorder; `markup` surrounds calls in text and is removed from it; None records no text.
 
-        `closers` end what is thought in the text. Thoughts are kept if they are `plain`, or `signed` by the server,
-        which may seal some `amid` its text. `seals` reads these, if they leave for a client of another API.
+        `closers` end reasoning in the text. Reasoning is recorded if it is `plain`, or `signed` by the server, which
+        may place seals `amid` its text. `seals` decodes seals that VTC signed for a client of another API.
         """
         self._keep = keep
         self._markup = markup
@@ -495,30 +490,30 @@ class ReasoningRecorder:
         self._is_recording = True
         self._wrote: list[str] = []
         self._calls_in_text: list[str] | None = []
-        """None once a call leaves in other words than the model wrote."""
+        """None once a call is sent in other words than the model wrote."""
         self._thoughts = ReceivedReasoning(seals)
         self._length = 0
         self._said = DeliveredText() if amid else None
-        """What the client was told; None where that need not be known, and no seal came before it."""
+        """Text that the client received; None if it is not needed and no seal has preceded it."""
         self._spoke = False
         self._field = ""
         self._calls: list[CallDelta | Call] = []
 
     @property
     def keeps_text(self) -> bool:
-        """True if text counts."""
+        """True if the reply's text is recorded."""
         return self._markup is not None
 
     def write(self, text: str) -> None:
-        """Take text that the model wrote, which is not read yet."""
+        """Record text of the model before it is parsed."""
         if self._is_recording:
             self._length += len(text)
             self._wrote.append(text)
 
     def unread_receiver(self, kind: type[Delta]) -> Callable[[Sequence[bytes], int], None] | None:
-        """Return what takes texts of frames that leave unread, as JSON has them; None if such texts do not count.
+        """Return a receiver for the JSON texts of frames that are forwarded unread; None if they are not needed.
 
-        It is told how many of them, the first, were written before.
+        Its second argument is how many of the texts, from the start, are recorded already.
         """
         if kind is ReasoningDelta and self._records_reasoning:
             return self._record_unread_reasoning
@@ -527,7 +522,7 @@ class ReasoningRecorder:
     def _record_unread_reasoning(self, texts: Sequence[bytes], written: int) -> None:
         try:
             text = _decode_texts(texts[written:])
-        except ValueError:  # they are no JSON, and leave as they came all the same
+        except ValueError:  # invalid JSON is forwarded all the same
             self.stop()
         else:
             self._add_reasoning(text, own=True)
@@ -542,7 +537,7 @@ class ReasoningRecorder:
             self.stop()
 
     def record_sent(self, events: Iterable[ReplyEvent], choice: int) -> None:
-        """Take what leaves for the client; the end of the message ends the listening."""
+        """Record events that are sent to the client; the end of the message ends the recording."""
         for event in events if self._is_recording and not choice else ():
             match event:
                 case CallDelta():
@@ -571,14 +566,14 @@ class ReasoningRecorder:
                     self.end()
 
     def _seal(self, seal: Seal) -> None:
-        """Take a seal, with its place."""
+        """Record a seal with its place."""
         self._said = self._said or (None if self._spoke else DeliveredText())
         self._length += self._thoughts.seal(seal, self._said.size if self._said else 0)
         if self._length > MAX_REASONING_CHARACTERS:
             self.stop()
 
     def end(self) -> None:
-        """Have kept what was heard (idempotent): what the client does next may come before the last byte is here."""
+        """Store the turn (idempotent), because the client's next request may precede the last byte."""
         if not self._is_recording:
             return
         try:
@@ -588,23 +583,23 @@ class ReasoningRecorder:
             if turn != Turn() and (calls or (sealed and self._said)):
                 text = self._said.digest if self._said else b""
                 self._keep(turn, self._field if self._field in FIELDS else "", calls, text)
-        except Exception as error:  # the reply itself goes on
+        except Exception as error:  # the reply itself continues
             logger.error("vtc: nothing of this reply is kept for later turns\n%s", format_exception(error))
         self.stop()
 
     def _collect_calls(self) -> list[ToolCall]:
-        """Put together the calls that the client was given."""
+        """Join the calls that the client received."""
         whole = [entry.call for entry in self._calls if isinstance(entry, Call)]
         pieces = (entry for entry in self._calls if isinstance(entry, CallDelta))
         return [*whole, *ToolCallAccumulator(pieces).calls()]
 
     def stop(self) -> None:
-        """Listen no more, and keep nothing."""
+        """Stop recording and discard the recorded parts."""
         self._is_recording, self._calls_in_text, self._said = False, None, None
         self._thoughts, self._wrote, self._calls = ReceivedReasoning(None), [], []
 
     def _get_written_text(self) -> tuple[str, str]:
-        """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
+        """Return the model's text, and the same without its calls; both empty if a call was changed."""
         if not self._calls_in_text or self._markup is None:
             return "", ""
         wrote = "".join(self._wrote)
@@ -630,5 +625,5 @@ class ReasoningRecorder:
 
 
 def _decode_texts(texts: Sequence[bytes]) -> str:
-    """Read texts as JSON has them. Raises ValueError."""
+    """Decode texts from JSON. Raises ValueError."""
     return "".join(decode(b'["%b"]' % b'","'.join(texts)))

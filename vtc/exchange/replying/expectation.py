@@ -1,6 +1,6 @@
-"""Keeps what the request, as it was sent, tells of its reply: names of tools, and the grammar to decode by.
+"""Facts that the encoded request determines about its reply: names of tools, and the grammar to decode by.
 
-Whether a reply keeps to the grammar is looked at: a server may take the field and ignore it.
+VTC verifies that a reply conforms to the grammar, because a server may accept the field and ignore it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from vtc.events import Failure, Tool, ToolCall
 
 
 class GrammarCheck(msgspec.Struct, frozen=True):
-    """Finds calls that do not keep to the grammar that the server was sent."""
+    """Finds calls that violate the grammar that the server received."""
 
     constrained: bool = False
-    """It was sent a grammar."""
+    """True if the request contained a grammar."""
     strict: Mapping[str, Tool] = {}
-    """The tools that were declared as strict, by the client's names, with the schemas that were sent."""
+    """Tools that were declared as strict, by the client's names, with the schemas that were sent."""
 
     def find_violations(self, calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
-        """Find calls of strict tools that no grammar of their schemas allows: the tool and the reason of each."""
+        """Yield calls of strict tools that violate their schemas: the tool and the reason of each."""
         for call in calls:
             if (tool := self.strict.get(call.name)) and (reason := _fault(call, tool)):
                 yield call.name, f"the tool is strict, but the server did not decode by a grammar: {reason}"
@@ -55,9 +55,9 @@ class Expectation(msgspec.Struct, frozen=True):
     """Facts about a reply that are known once its request is encoded."""
 
     names: WireNames | None = None
-    """The names of tools as the server knows them, if any is another one."""
+    """Mapping to the server's names of tools, if any differ."""
     grammar: GrammarCheck = NO_GRAMMAR
     on_count: Callable[[int], None] | None = None
-    """Takes the tokens that the server counted of the prompt."""
+    """Receives the server's count of the prompt's tokens."""
     on_error: Callable[[bytes], Failure | None] = lambda _: None
-    """Takes an error of the server's amid its reply; returns what the client is told instead, if anything."""
+    """Receives an error inside the server's reply; returns its replacement for the client, if any."""

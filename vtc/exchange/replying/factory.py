@@ -1,4 +1,4 @@
-"""Makes the way of a reply through VTC from its plan: readers of its text, the pipeline of each choice, the stream."""
+"""Build the processing of a reply from its plan: readers of its text, the pipeline of each choice, the stream."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ from vtc.reporting.report import Report
 from vtc.wire import compression
 
 SAMPLE_TOOL = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
-"""The tool whose call is read before a model's first reply."""
+"""The tool whose call is read to warm up for a model's first reply."""
 MAX_UNREAD_BYTES = 1 << 19
-"""Bytes at the end of a stream in which a call is looked for that was not read: some thousand frames."""
+"""Bytes at the end of a stream that are searched for an unread call: some thousand frames."""
 UNFINISHED_REASONS = ("pause_turn", "compaction", "function_call")
-"""The words of servers for a reply that is no end of a turn."""
+"""Finish reasons of replies that do not end a turn."""
 
 
 def _warmth(reading: ReadingPlan) -> Hashable:
-    """Return the key under which it is noted that what reads such replies is compiled."""
+    """Return the cache key that records that the reading of such replies is compiled."""
     return "warm", reading.dialects, reading.thinking.tags, reading.markers, reading.answer
 
 
 def is_warm(reading: ReadingPlan) -> bool:
-    """True if what reads replies by this plan is compiled, or if it reads none."""
+    """Return True if everything that reads replies by this plan is compiled, or if it reads none."""
     return not (reading.dialects and reading.tools) or COMPILED_PATTERNS.get(_warmth(reading)) is not None
 
 
 class ReplyFactory:
-    """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
+    """Builds the parts that process a reply. It retains facts of the request, but nothing of the conversation."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class ReplyFactory:
         seals: SealKey | None,
         thoughts: ReasoningStore | None,
     ) -> None:
-        """Ids are derived from `seed`; `seals` signs what the server sealed for a client of another API.
+        """Set up the factory; ids derive from `seed`, `seals` signs seals of a server of another API.
 
-        `thoughts` keeps what the model thinks, if anything.
+        `thoughts` stores the model's reasoning, if any is stored.
         """
         self._thoughts = thoughts
         self._client = client
@@ -82,20 +82,20 @@ class ReplyFactory:
         self._plan = plan
         self._fate = fate
         self.expected = Expectation()
-        """Set each time that the request is encoded."""
+        """Set whenever the request is encoded."""
         self._tools = plan.protocol.by_name
         self._several = request.generation.several
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = seed
         self._seals = seals
-        form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # the former for Mistral
+        form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # Mistral's form first
         self._ids = Ids(seed, request.call_ids, *form, counted=plan.stack.ids == "kimi")
         self._budget = Budget()
         self._results = self._echo_finder(request)
 
     def _echo_finder(self, request: Request) -> Callable[[], Echoes | None] | None:
-        """Make what looks for calls in the results of the request, which the server need not wait for."""
+        """Return a function that searches the request's results for calls; it runs after the request was sent."""
         reading, client = self._plan.reading, self._plan.protocol.client_text
         if not (reading.dialects and self._tools) or reading.echo == "call":
             return None
@@ -106,7 +106,7 @@ class ReplyFactory:
 
     @cached_property
     def own(self) -> ModelFacts:
-        """Tell what decides which of its texts are calls; the conversation is looked at, once, and then let go."""
+        """The facts that decide which texts are calls; the conversation is scanned once and then discarded."""
         look, self._results = self._results, None
         return self._model_facts(look() if look else None)
 
@@ -126,12 +126,12 @@ class ReplyFactory:
         as_one: Callable[[bytes], bytes] | None = None,
         first: Stream | None = None,
     ) -> Stream:
-        """Make the way of a reply; of one that goes on with the `first` of its turn, whose end waits."""
+        """Create the stream of a reply; `first` is the stream that it continues, whose end is buffered."""
 
         def pipeline() -> ReplyPipeline:
             is_first, plan = not relay.pipelines, self._plan
             if not is_first and fate.strict and not self._several:
-                # Clients that do not look at a choice's number would join the calls of several.
+                # A client that ignores the index of a choice would join the calls of all choices.
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
@@ -159,7 +159,7 @@ class ReplyFactory:
         return stream
 
     def _silence(self, reply: Silent) -> Silence | None:
-        """Name how a reply was silent; None if it was not, or if the model is not to be asked about it."""
+        """Classify the silence of a reply; None if it was not silent, or if the model is not to be reminded."""
         plan, finish = self._plan, reply.finish
         goes_on = finish.reason in CUT_OFF or finish.said in UNFINISHED_REASONS
         if goes_on or (self._thoughts and self._thoughts.reminded_last):
@@ -173,7 +173,7 @@ class ReplyFactory:
         return self._server is not self._client
 
     def _decoder(self) -> Decoder:
-        """Make the decoder of the server's frames, into what the client knows."""
+        """Create the decoder of the server's frames, with the client's names and model."""
         drop, names = self._plan.stack.response_drop, self.expected.names
         if self._seals:
             decoder = self._server.decoder(self._server.layout.crossed, drop)
@@ -186,7 +186,7 @@ class ReplyFactory:
         return RenamedTools(decoder, names) if names else decoder
 
     def _recorder(self, past: ReasoningStore) -> ReasoningRecorder:
-        """Make what hears a reply for later requests."""
+        """Create the recorder of a reply for later requests."""
         write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for text in sections for part in text.partition("{calls}")[::2] if part.strip())
@@ -204,7 +204,7 @@ class ReplyFactory:
     def _pipeline(
         self, report: Report, plan: Plan, hear: Callable[[str], None] | None, *, whole: bool
     ) -> ReplyPipeline:
-        """Make the pipeline of one choice of the reply."""
+        """Create the pipeline of one choice of the reply."""
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
@@ -240,13 +240,13 @@ class ReplyFactory:
         )
 
     def warm(self) -> None:
-        """Compile what reading the reply takes, unless it is there: read one such as the model may write."""
+        """Compile everything that reading the reply needs, by reading a sample, unless it is compiled already."""
         _ = self.own
         if not is_warm(self._plan.reading):
             COMPILED_PATTERNS.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
 
     def _read_sample(self) -> bool:
-        """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""
+        """Read calls of a sample tool in small pieces; the client's own tool names must not be retained for it."""
         plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._model_facts(None)
         grammar = compile_grammar(plan.dialects, thinking.tags, plan.markers, plan.answer)
         call = render_sample_call(plan.dialects[0], SAMPLE_TOOL, {"path": "a", "text": "b < c"})
@@ -262,9 +262,9 @@ class ReplyFactory:
         return True
 
     def possible_call(self, received: bytes) -> tuple[hints.PossibleCall, Reply] | None:
-        """Find what looks like a call in the bytes of a reply as the server sent it; None if it makes calls itself.
+        """Find text that resembles a call in the bytes of the server's reply; None if it contains native tool calls.
 
-        Of a long stream the end is read: all others wait meanwhile, and a call is looked for at its end only.
+        Of a long stream only the end is read, because other streams wait meanwhile.
         """
         framing = self._server.framing
         if len(received) > MAX_UNREAD_BYTES and framing.matches(received[:MAX_UNREAD_BYTES]):
@@ -281,18 +281,18 @@ class ReplyFactory:
         return next(((call, reply) for call, reply in found if call), None)
 
     def _tools_written(self) -> dict[str, Tool]:
-        """Return the tools, also by the names by which the server knows them."""
+        """Return the tools by the client's names and by the server's."""
         tools, changed = self._plan.reading.tools, self.expected.names.changed if self.expected.names else {}
         return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
 
     def whole_reader(self) -> Reader:
-        """Make a reader of the text of a whole reply."""
+        """Create a reader for the text of a whole reply."""
         return self.reader(self._plan.reading.thinking.begins(whole=True))
 
     def reader(
         self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
     ) -> Reader:
-        """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
+        """Create a reader for text of a reply, in these dialects or in all of the plan."""
         plan, think = self._plan.reading, self._plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
         client = self._plan.protocol.client_text

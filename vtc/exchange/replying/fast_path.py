@@ -1,21 +1,22 @@
-"""The fast path: may a chunk leave, as it came or as its client is told such texts, without any state being touched?
+"""The fast path: forward a chunk, unchanged or by the client's template, without touching any state of the reader.
 
     data: {"id": "c1", "created": 17, "choices": [{"index": 0, "delta": {"content": " word"}}], "usage": {"total": 5}}
                  string          number                                               text                       number
 
-Nearly all frames of a reply are alike but for a few values. One that went the long way and came out as it was shows
-how they look. It becomes an expression with a hole for each value that makes no difference to the codec; which these
-are is found out by putting something else there and decoding it. Most frames do not even need the expression: they
-are the frame that was read last but for the text.
+Nearly all frames of a reply differ only in a few values. A frame that took the slow path and came out unchanged shows
+their shape. It becomes an expression with a hole for each value that makes no difference to the decoder; these values
+are found by decoding the frame with substitutes. Most frames do not even need the expression, because they equal the
+last frame except for the text.
 
-In a chunk of nothing but such frames, whose texts are what the reader calls plain, none is decoded. A frame whose text
-ends in white space waits for the next one, and the beginning of a frame for its end, as they do on the long way. So
-does one that went the long way and waits there as the only one: it leaves from here, and the reader is told. It is also
-told the end of the text that left unread, once there is something to read; or at once, where a code span begins or ends
-in it: that text is as plain as any, but in a span the reader looks for something else.
+A chunk of such frames is not decoded if the reader calls their texts plain. A frame whose text ends in white space is
+buffered until the next one, and a partial frame until its end, as on the slow path. A frame that the slow path has
+buffered alone is also sent from here, and the relay drops it. The reader is given the end of the forwarded text once
+there is something to parse. It gets the text at once if a code span begins or ends in it: the text is as plain as any,
+but the reader looks for other markup inside a span.
 
-Of a call that is delivered whole no frame leaves before its end. Those that look alike are not decoded either: they
-wait in the relay, as on the long way, and texts that only make the call longer are read with the next that may do more.
+A call that is delivered whole sends no frame before its end. Its frames are not decoded either if they have the same
+shape: they are buffered in the relay, as on the slow path, and texts that merely extend the call are fed to the reader
+together with the next text that may do more.
 """
 
 from __future__ import annotations
@@ -42,44 +43,42 @@ from vtc.exchange.remembering.reasoning import ReasoningRecorder
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.wire.framing import Frame
 
-# The text of a frame as JSON writes it.
-
 ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
-"""How JSON may write characters, in the texts that leave unread."""
+"""JSON escapes in texts that are forwarded unread."""
 _ESCAPED = {written.decode(): character for character, written in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\.")
 _CODE = rb" {0,3}(?:\\t|>)|    "
-"""The beginning of a line of code or of a quotation."""
+"""Start of a line of code or of a quotation."""
 _BLOCK = rb": [|>]|(?:\A| )[|>][-+1-9]{0,2}(?:\\n|\Z)"
-"""The end of a line that may open a block of text in YAML: the reader says whether it does."""
+"""End of a line that may open a block scalar in YAML: the reader decides."""
 _INDENT = rb"(?: |\\t|>){0,%d}" % INDENT
 _QUOTE_BEGUN = rb"(?: |\\t)*+>(?: |\\t|>)*+\Z"
-"""A line of which nothing but the `>` of a quotation was received: the next text may still begin with its markup."""
+"""A line with only the `>` of a quotation so far: the next text may still begin with its markup."""
 _SPACE = ord(" ")
 
 
 class TextCheck(msgspec.Struct, frozen=True):
-    """Tells plain texts, by one rule."""
+    """Classifies texts as plain by one rule."""
 
     odd: Callable[[bytes], object]
-    """Finds a byte that may be more than text: the text needs a closer look."""
+    """Finds a byte that may not be plain text, so that the text is examined closely."""
     joined: Callable[[bytes], object]
-    """Finds what must be looked at together with the texts before and after it."""
+    """Finds text that must be examined together with the texts before and after it."""
     stops: Callable[[bytes], object]
-    """Finds what must be read."""
+    """Finds text that the reader must parse."""
     lines: Callable[[bytes], object]
-    """Finds the beginning of a line that must be read. The line that the first text goes on with is not meant."""
+    """Finds the start of a line that the reader must parse, except the line that the first text continues."""
     ends: tuple[bytes, ...]
-    """The characters that wait at the end of a text for the next one: none where nothing is read."""
+    """Characters that are buffered at the end of a text until the next one; empty if nothing is parsed."""
     blank: Callable[[bytes], object]
-    """Matches a text of nothing but these."""
+    """Matches a text of only these characters."""
     later: bytes
-    """A character that changes what must be read after it: a text with it is told to the reader as it leaves."""
+    """A character that changes how later text is parsed: a text with it is fed to the reader as it is sent."""
 
 
 @lru_cache(maxsize=256)
 def compile_check(rule: PlainRule) -> TextCheck:
-    """Compile a rule; one that stops at no character is for text that is not read at all."""
+    """Compile a rule; a rule without stop characters is for text that is never parsed."""
     bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop + rule.later)}
     bytes_ |= {*b"|>"} if rule.lines else set()
     is_read, later = any(rule), rule.later.encode()
@@ -87,7 +86,7 @@ def compile_check(rule: PlainRule) -> TextCheck:
     if rule.lines:
         stops.append(_BLOCK)
     if is_read:
-        stops.append(rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]')  # no escape that is not known
+        stops.append(rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]')  # an unknown escape
     starts = b"|".join(_escape_for_json(rule.starts))
     lines = [_CODE] if rule.lines else []
     if starts:
@@ -107,19 +106,19 @@ def compile_check(rule: PlainRule) -> TextCheck:
 
 
 def _escape_for_json(characters: str) -> list[bytes]:
-    """Write expressions for some characters as JSON may have them."""
+    """Return expressions for some characters in all spellings of JSON."""
     ways = ((character.encode(), ESCAPES.get(character)) for character in characters)
     return [re.escape(way) for pair in ways for way in pair if way]
 
 
-# How frames look that are alike but for a few values: an expression, found out by decoding one with other values.
+# The shape of frames that differ only in a few values, derived by decoding one with substitute values.
 
 
 MAX_LEARNED_BYTES = 1 << 14
-"""Bytes of a frame beyond which it is not learned from."""
+"""Bytes of a frame beyond which no shape is derived from it."""
 _PROBE = "vtc probe"
 
-# Tokens of JSON. An array of numbers is one, since its length differs from frame to frame.
+# Tokens of JSON. An array of numbers is one token, because its length differs from frame to frame.
 _NUMBER = rb"-?[0-9][-+.eE0-9]*+"
 _CHARACTERS = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _STRING = b'"%b"' % _CHARACTERS
@@ -135,16 +134,16 @@ _is_string = re.compile(_CHARACTERS).fullmatch
 
 
 class FrameShape(NamedTuple):
-    """How the frame looks that was read last, and others like it."""
+    """The shape of the last frame that was read, and of others like it."""
 
     before: bytes
-    """The bytes before its text."""
+    """Bytes before its text."""
     after: bytes
     match: FrameMatcher
     """Matches frames that differ from it in other values, too."""
 
     def text(self, frame: bytes, check: TextCheck | None = None) -> bytes:
-        """Return the text of a frame, as JSON has it; none if it looks otherwise, or must be read by a `check`."""
+        """Return the JSON text of a frame; empty if it has another shape, or if `check` requires parsing."""
         before, after, match = self
         text = frame[len(before) : -len(after)] if frame.startswith(before) and frame.endswith(after) else b""
         if not (text and _is_string(text)):
@@ -154,9 +153,9 @@ class FrameShape(NamedTuple):
 
 
 def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
-    """Write the expression for frames like this one, with the group `text`; None if there is none.
+    """Derive the expression for frames of this shape, with the group `text`; None if there is none.
 
-    A value is a hole if the codec decodes the frame to the same with another value in its place.
+    A value becomes a hole if decoding gives the same result with another value in its place.
     """
     data, raw = frame.data, frame.raw
     if data is None or len(raw) > MAX_LEARNED_BYTES or not raw.endswith(decoder.framing.end) or b"\r" in raw:
@@ -167,11 +166,11 @@ def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | Reasoni
         data, trial = b"".join(tokens), copy.copy(decoder)
         try:
             decoded = trial.decode(Frame(before + data + after, data))
-        except (AttributeError, LookupError, TypeError, ValueError):  # with another value it is none of the API
+        except (AttributeError, LookupError, TypeError, ValueError):  # with the substitute it is invalid in the API
             return None
         if decoded is None or decoded.frame is not None or trial != decoder:
             return None
-        # The values of the frame's metadata make no difference.
+        # Values in the frame's metadata make no difference.
         return decoded.deltas, [(type(item), getattr(item, "kind", "")) for item in decoded.beside], decoded.clean
 
     tokens = [token[0] for token in _TOKEN.finditer(data)]
@@ -190,7 +189,7 @@ def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | Reasoni
     holes: set[int] = set()
 
     def dig(places: Sequence[int]) -> None:
-        """Find the holes among some values: all of them, or those of each half."""
+        """Find the holes among some values: all of them at once, or else each half recursively."""
         trial = [_PROBES[token[:1]] if place in places else token for place, token in enumerate(tokens)]
         if decode(trial) == wanted:
             holes.update(places)
@@ -208,7 +207,7 @@ def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | Reasoni
 
 
 def _list_values(tokens: Sequence[bytes]) -> Iterator[int]:
-    """Find the places of the values that may be holes: numbers, arrays of these, strings that are no names."""
+    """Yield the places of values that may become holes: numbers, arrays of numbers, and strings that are no keys."""
     for place, token in enumerate(tokens):
         if token[:1] not in _HOLES or token == b"[":
             continue
@@ -227,11 +226,11 @@ def _decode_string(token: bytes) -> str | None:
 
 
 MAX_PATIENCE_FRAMES = 8
-"""Frames that go the long way, at the most, before it is tried again to learn from one."""
+"""Frames on the slow path, at most, before another shape is derived."""
 
 
 class Shapes:
-    """Learns how frames look, by what they say."""
+    """Learns the shapes of frames, by the type of delta."""
 
     __slots__ = ("_failures", "_known", "_patience")
 
@@ -240,7 +239,7 @@ class Shapes:
         self._patience = self._failures = 0
 
     def of(self, decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> FrameShape | None:
-        """Tell how a frame looks; None if that is not known."""
+        """Return the shape of a frame; None if it is unknown."""
         raw = frame.raw
         known = self._known.get(type(delta))
         if known and (found := known(raw)):
@@ -255,7 +254,7 @@ class Shapes:
         match = COMPILED_PATTERNS.get_or_make(
             ("shape", expression), lambda: _compile(expression), lambda _: len(expression) * BYTES_PER_PATTERN_CHARACTER
         )
-        found = match(raw)  # none if its data stand in several lines
+        found = match(raw)  # fails if its data span several lines
         if found is None:
             return None
         self._known[type(delta)] = match
@@ -267,18 +266,18 @@ def _compile(expression: bytes) -> FrameMatcher:
 
 
 class Plain(NamedTuple):
-    """A frame with one delta, and what leaves for such a frame."""
+    """A frame with one delta, and the bytes that are sent for such a frame."""
 
     frame: Frame
     delta: Delta
     left: bytes
-    """The bytes of the frame if it leaves as it came; else what left for the last one of its kind."""
+    """The frame's own bytes if it is sent unchanged; else the bytes that were sent for the last one of its kind."""
     waits: bool = False
-    """True if it waits with the white space at its end; all that waited before it has left."""
+    """True if the frame is buffered for the white space at its end; all before it has been sent."""
 
 
 def describe_last_frame(last: LastFrame) -> Plain | None:
-    """Tell what a frame shows if it left whole, or waits for its white space only, and all before it has left."""
+    """Describe the last frame if it was sent entirely or is buffered only for white space; None otherwise."""
     if not (last.left and last.out):
         return None
     frame, delta, left, out, waiting, alone = last
@@ -295,24 +294,24 @@ def describe_last_frame(last: LastFrame) -> Plain | None:
 
 
 MAX_PARTIAL_BYTES = 1 << 16
-"""Bytes of a frame that has only begun which wait here; the long way takes more."""
+"""Bytes of a partial frame that are buffered here; the slow path accepts more."""
 MAX_BLANK_FRAMES = 64
-"""The same for frames of nothing but white space."""
+"""Frames of only white space that are buffered here."""
 MAX_TEXT_BYTES = 1 << 12
-"""Bytes of a frame's text beyond which it is read: the last ones are kept here."""
+"""Bytes of a frame's text beyond which it is parsed, since the last texts are retained here."""
 
 
 MAX_FRAMES_BEFORE_CALL = 4
-"""Frames that wait for what may begin with them; a call is longer."""
+"""Buffered frames that may precede a call; more of them are a call."""
 MAX_UNREAD_CALL_CHARACTERS = 1 << 12
-"""Characters of a call that wait until the reader is told them."""
+"""Characters of a call that are buffered before the reader is fed."""
 _PER_CHARACTER = 4
-"""Bytes of UTF-8 at the most."""
+"""Maximum bytes of a UTF-8 character."""
 _decoded = msgspec.json.Decoder(str).decode
 
 
 class HeldFrames:
-    """Takes the frames of a choice of which nothing leaves, as they are a call that is delivered whole."""
+    """Buffers the frames of a choice while they extend a call that is delivered whole."""
 
     __slots__ = ("_around", "_call", "_end", "_index", "_pipeline", "_relay", "_room", "_shape", "_texts", "taken")
 
@@ -325,22 +324,22 @@ class HeldFrames:
         index: int,
         call: HeldCall,
     ) -> None:
-        """They look like this frame."""
+        """Set up the buffer for frames of the same shape as `frame`."""
         self._relay = relay
         self._pipeline = pipeline
         self._shape = shape
         self._index = index
         self._call: HeldCall | None = call
-        self._room = 0  # characters that it may have before the reader is told
+        self._room = 0  # characters left before the reader must be fed
         before, _, after = frame.raw.partition(frame.data or b"")
         self._around = len(before), len(after)
         self._end = relay.decoder.framing.end
-        self._texts: list[str] = []  # those that the reader was not told
+        self._texts: list[str] = []  # texts that the reader has not read
         self.taken = 0
-        """Bytes of the chunk at hand that the relay has."""
+        """Bytes of the current chunk that the relay has received."""
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
-        """Take frames; return what leaves, None if they must be read."""
+        """Process frames; return the bytes to send, None if they must be parsed."""
         if self._call is None:
             return None
         if chunk.find(self._end) + len(self._end) == len(chunk):
@@ -361,14 +360,14 @@ class HeldFrames:
         return [b"".join(out)] if out else out
 
     def _text(self, frame: bytes) -> str | None:
-        """Return the text of a frame; None if it must be read."""
+        """Return the text of a frame; None if it must be parsed."""
         try:
             return _decoded(b'"%b"' % self._shape.text(frame)) or None
         except msgspec.DecodeError:
             return None
 
     def _take(self, raw: bytes, text: str) -> list[bytes]:
-        """Take a frame; return what leaves."""
+        """Process a frame; return the bytes to send."""
         call, (before, after) = self._call, self._around
         self._texts.append(text)
         self._room -= len(text)
@@ -377,7 +376,7 @@ class HeldFrames:
         return self._relay.say(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
 
     def catch_up(self) -> list[Event]:
-        """Feed the reader the text that it has not read yet; return the events."""
+        """Feed the reader the buffered text; return its events."""
         text = "".join(self._texts)
         self._texts.clear()
         events = self._pipeline.feed(text) if text else []
@@ -387,7 +386,7 @@ class HeldFrames:
 
 
 class FastPath:
-    """Forwards chunks of one reply that need not be read."""
+    """Forwards the chunks of one reply that need no parsing."""
 
     __slots__ = (
         "_begun",
@@ -409,32 +408,33 @@ class FastPath:
 
     def __init__(self, relay: Relay[ReplyPipeline], heard: ReasoningRecorder | None = None) -> None:
         self._relay = relay
-        self._recorder = heard  # hears the texts that leave unread, as far as they count
+        self._recorder = heard  # records texts that are forwarded unread
         self._end = relay.decoder.framing.end
         self._shapes = Shapes()
-        self._check: TextCheck | None = None  # None while every frame must be read
+        self._check: TextCheck | None = None  # None while every frame must be parsed
         self._shape = FrameShape(b"", b"", lambda _: None)
         self.held: HeldFrames | None = None
-        """Takes the frames of a call that waits, and reads them."""
-        self._begun = b""  # the beginning of a frame
-        self._frames: list[bytes] = []  # those before it that wait for what follows
+        """Buffers the frames of a call, and feeds its text to the reader."""
+        self._begun = b""  # a partial frame
+        self._frames: list[bytes] = []  # buffered frames before it
         self._texts: list[bytes] = []
-        self._buffered_in_relay = 0  # 1 if the first of them waits in the relay, too
-        self._reading: ReplyPipeline | None = None  # reads what does not leave so
-        self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # the texts that left unread
-        self._told: ToldText | None = None  # for a client that is sent other frames, as those of another API
-        self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # take the frames that leave
+        self._buffered_in_relay = 0  # 1 if the first frame is also buffered in the relay
+        self._reading: ReplyPipeline | None = None  # parses the texts that are not forwarded
+        self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # texts that were forwarded unread
+        self._told: ToldText | None = None  # template for a client that is sent other frames, for example over a bridge
+        self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # receive the frames that are sent
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
-        """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
+        """Return the bytes to send for the chunk and the buffered ones; None if they must be parsed (`take`)."""
         check = self._check
         if check is None:
             return self.held.feed(chunk) if self.held else None
+        # Step 1: the usual chunk is one frame that equals the last one except for a plain text. Send it at once.
         data, (before, after, _) = self._begun + chunk, self._shape
         start, end = len(before), len(data) - len(after)
-        text: bytes | None = None  # of the only frame
+        text: bytes | None = None  # the text of a single frame
         if start < end < MAX_TEXT_BYTES and data[:start] == before and data[end:] == after:
-            text = data[start:end]  # mostly the next frame is the same but for its text
+            text = data[start:end]  # the usual case: the same frame except for its text
         if text is None or check.odd(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
             text = self._shape.text(data, check) if is_one else None
@@ -446,6 +446,7 @@ class FastPath:
                 return self._forward([data], [text])
             self._tail.append(text)
             return [data]
+        # Step 2: split any other chunk into frames. All must have the known shape and a text without stop characters.
         if text is None:
             *parts, begun = data.split(self._end)
             frames = [part + self._end for part in parts]
@@ -454,11 +455,13 @@ class FastPath:
             frames, texts, begun = [data], [text], b""
         if b"" in texts or len(begun) > MAX_PARTIAL_BYTES or b"\r" in begun:
             return None
+        # Step 3: examine the joined text of all frames, because markup may be split between them.
         if self._frames:
             frames, texts = self._frames + frames, self._texts + texts
         joined = texts[0] if len(texts) == 1 else b"".join(texts)
         if check.lines(joined):
             return None
+        # Step 4: buffer the last frames if they end in white space, since the next frame decides about it.
         leaves = len(frames)
         while leaves and texts[leaves - 1].endswith(check.ends):
             leaves -= 1
@@ -466,9 +469,10 @@ class FastPath:
                 break
         if len(frames) - leaves > MAX_BLANK_FRAMES:
             return None
+        # Step 5: send the frames before these. A text with a `later` character is fed to the reader at once.
         is_told = bool(check.later) and check.later in joined
         if is_told and 0 < leaves < len(frames) and texts[leaves - 1].endswith(check.ends):
-            return None  # the reader is told no end that may go on
+            return None  # the reader must not be given an end that may continue
         out = self._forward(frames[:leaves], texts[:leaves]) if leaves else []
         if out is not None:
             self._frames, self._texts, self._begun = frames[leaves:], texts[leaves:], begun
@@ -478,7 +482,7 @@ class FastPath:
         return out
 
     def _forward(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
-        """Let frames leave, with these texts; None if they must be read after all."""
+        """Send frames with these texts; None if they must be parsed after all."""
         data = b"".join(frames)
         if self._told:
             written = self._told.write(texts)
@@ -496,7 +500,7 @@ class FastPath:
         return [data]
 
     def take(self, chunk: bytes) -> bytes:
-        """Hand over what waits here, and the chunk, when the readers were told what came unread."""
+        """Return the buffered bytes and the chunk for the slow path, after the reader has caught up."""
         if self.held or self._tail:
             self._catch_up()
         data = b"".join([*self._frames[self._buffered_in_relay :], self._begun, chunk])
@@ -504,7 +508,7 @@ class FastPath:
         return data
 
     def give_back(self, chunk: bytes) -> bytes:
-        """Hand over the same after a fault: the readers are told nothing."""
+        """Return the same bytes after a fault, without feeding the reader."""
         if self.held:
             chunk = chunk[self.held.taken :]
         self.held = None
@@ -512,7 +516,7 @@ class FastPath:
         return self.take(chunk)
 
     def _catch_up(self) -> None:
-        """Tell the readers what came unread: the end of what left, or all of a call."""
+        """Feed the reader the unread text: the end of the forwarded text, or all of a call."""
         held, self.held = self.held, None
         text = b"".join(self._tail).decode(errors="replace")
         self._tail.clear()
@@ -522,13 +526,13 @@ class FastPath:
             reader.skip_passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
 
     def rest(self) -> None:
-        """Forward nothing until a frame was read: the numbers of frames have changed."""
+        """Forward nothing until another frame was parsed, because the frames are renumbered."""
         self._check = None
 
     def learn(self, *, whole: bool) -> None:
-        """Look at the frame that went the long way last: does it say how to know others like it?
+        """Learn the shape of the last frame on the slow path, if it permits to recognize others.
 
-        `whole` is False while another frame has only begun there.
+        `whole` is False while a partial frame is buffered there.
         """
         self._check = None
         last = self._relay.last_frame
@@ -550,7 +554,7 @@ class FastPath:
             return
         text = frame.raw[len(shape.before) : -len(shape.after)]
         if not isinstance(delta, TextDelta):
-            rule = rule._replace(stop=rule.stop + rule.later, later="")  # no reader is told of reasoning that left
+            rule = rule._replace(stop=rule.stop + rule.later, later="")  # forwarded reasoning is not fed to the reader
         check = compile_check(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
         if waits and check.stops(text):
@@ -567,7 +571,7 @@ class FastPath:
             self._frames, self._texts, self._buffered_in_relay = [frame.raw], [text], 1
 
     def _hold(self, last: LastFrame) -> None:
-        """Take the frames that follow one of a call which waits, if it is one."""
+        """Buffer the frames after a buffered frame of a call."""
         frame, delta, pipeline = last.frame, last.delta, self._relay.pipelines[last.delta.choice]
         if not isinstance(delta, TextDelta) or delta.refusal or (call := pipeline.held_call) is None:
             return
@@ -578,7 +582,7 @@ class FastPath:
         self.held = HeldFrames(self._relay, pipeline, self._shape, frame, delta.choice, call)
 
     def _list_followers(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
-        """Find who must know of the frames that leave and of their texts."""
+        """Yield the receivers of forwarded frames and their texts."""
         if follow := getattr(self._relay.writer.encoder, "record_passed", None):  # of a `FrameFollower`
             yield follow
         if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):

@@ -1,13 +1,13 @@
-"""Decide the fate of traffic that cannot be read, and write its replacement. Nothing else decides it.
+"""Decide the fate of traffic that cannot be read, and create its replacement. Nothing else decides it.
 
-              a frame                     after a fault in a stream     a whole reply
-    open      passes, as does the rest    all passes as it came         passes as it came
-    strict    is left out                 nothing leaves                a message takes its place
-    bridged   nothing leaves from there   nothing leaves                an error of the client's API takes its place
+              a frame                        after a fault in a stream    a whole reply
+    open      is forwarded, as is the rest   all is forwarded unchanged   is forwarded unchanged
+    strict    is dropped                     nothing more is sent         is replaced by a message
+    bridged   nothing more is sent           nothing more is sent         is replaced by an error of the client's API
 
-A reply is *strict* where a policy refuses calls: it would not see those in what was not read. It is *bridged* where the
-client could not read it as it came, as the server speaks another API; so is a stream of a server that knows tools by
-other names. It is *open* otherwise. One that is strict and bridged has the fate of a strict one.
+A reply is *strict* under a policy that denies calls, because the policy would not see calls in unread text. It is
+*bridged* if the client could not read it unchanged, because the server speaks another API; a stream of a server that
+knows tools by other names is bridged, too. It is *open* otherwise. A reply that is both has the fate of a strict one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ logger = logging.getLogger(__name__)
 
 JSON_MEDIA_TYPE = "application/json"
 WITHHELD = "The reply was withheld: it could not be read, and a policy holds here that refuses calls."
-"""Takes the place of a whole reply for the client."""
+"""Replaces a whole reply for the client."""
 UNREADABLE = "the reply could not be read"
 
 
 def render_whole_reply(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
-    """Write a whole reply that says `text`; `created` is the time in seconds since 1970."""
+    """Create a whole reply with this text; `created` is the time in seconds since 1970."""
     digest = hashlib.sha256(seed.encode()).hexdigest()
     return answer(api, request, text, digest, created)
 
 
 class LocalReply(NamedTuple):
-    """A reply that leaves in the place of the server's."""
+    """A reply that VTC sends in place of the server's."""
 
     media_type: str
     body: bytes
@@ -53,17 +53,17 @@ class LocalReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnReplies:
-    """Writes whole replies that no model wrote, in the client's API."""
+    """Creates whole replies of VTC itself, in the client's API."""
 
     api: Api
     request: Request
     protocol: ToolProtocol
     seed: str
     created: int = 0
-    """The time of replies where the server tells none, in seconds since 1970."""
+    """Time of replies for which the server gives none, in seconds since 1970."""
 
     def render_text(self, text: str) -> bytes:
-        """Write a reply that says `text`, as the client reads it."""
+        """Create a reply with this text, in the client's dialect."""
         client, tools = self.protocol.client_text, self.protocol.by_name
         final = client.profile.final_call if client else None
         if client and final and final.tool in tools:
@@ -72,13 +72,13 @@ class OwnReplies:
         return render_whole_reply(self.api, self.request, text, self.seed, self.created)
 
     def convert_to_asked(self, body: bytes) -> LocalReply:
-        """Return a whole reply in the form that the client asked for."""
+        """Convert a whole reply to the form that the client asked for."""
         if not self.request.stream:
             return LocalReply(JSON_MEDIA_TYPE, body)
         return LocalReply(self.api.framing.media_type, convert_to_stream(self.api, body, self.request))
 
     def render_error(self, failure: Failure, status: int) -> LocalReply:
-        """Write an error of the client's API; of a prompt that is too long it is the one that its agents know."""
+        """Create an error in the client's API; for a prompt that is too long, in the form that agents recognize."""
         if failure.kind == FULL:
             status = 400
             if self.api.layout.full.streamed and self.request.stream:
@@ -88,38 +88,36 @@ class OwnReplies:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Decides about the replies of one exchange."""
+    """Decides the fate of the replies of one exchange."""
 
     strict: bool
-    """True if nothing may leave that was not read: a policy that refuses calls would not have seen it."""
+    """True if nothing unread may be sent, because a policy that denies calls would not have seen it."""
     bridged: bool
-    """True if the client could not read the reply as it came."""
+    """True if the client could not read the server's reply unchanged."""
     own: OwnReplies
-    """Writes what takes the place of whole replies."""
+    """Creates replacements of whole replies."""
     secrets: Collection[str] = ()
-    """Words that no log line may hold."""
+    """Words that no log line may contain."""
 
     @property
     def is_open(self) -> bool:
-        """True if what cannot be read passes as it came."""
+        """True if unreadable traffic is forwarded unchanged."""
         return not (self.strict or self.bridged)
 
     def reads(self, status: int) -> bool:
-        """True if a reply with this status is to be read; else an error passes unread."""
+        """Return True if a reply with this status is to be read; other errors are forwarded unread."""
         return self.strict or 200 <= status < 300
 
-    # A request
-
     def decide_request(self, error: BadRequest, report: Report) -> None:
-        """Send a request that cannot be rewritten as it came; raises the error where its reply may pass unread, too."""
+        """Forward a request that cannot be rewritten; raise the error if its reply may be forwarded unread, too."""
         if not self.strict:
             raise error
         report.failures.append(f"the request went on as it came: {error}")
 
     def render_rejection(self, server_api: str) -> LocalReply | None:
-        """Write an error for a request that may not be sent; None for any other.
+        """Return an error for a request that must not be sent; None if it may be sent.
 
-        It would mean another thing to the server, or declares tools in a form in which no policy sees them.
+        Such a request would change its meaning for the server, or declares tools in a form that no policy sees.
         """
         request = self.own.request
         if self.bridged and request.refers:
@@ -130,10 +128,8 @@ class Fate:
             return None
         return self.own.render_error(Failure(reason), 400)
 
-    # A stream
-
     def decide_after_fault(self, error: Exception, report: Report) -> bool:
-        """Decide about a stream after a fault of ours: True if the rest passes as it came, False if it is lost."""
+        """Decide about a stream after a fault of VTC: return True to forward the rest, False to withhold it."""
         rest = "forwarded unchanged" if self.is_open else "withheld"
         logger.error(
             "vtc: rewriting failed; the rest of this reply is %s\n%s", rest, format_exception(error, self.secrets)
@@ -146,27 +142,25 @@ class Fate:
         return self.is_open
 
     def decide_long_body(self, reason: str, report: Report) -> None:
-        """Decide about a body that is no stream and too long to be kept; raises `FrameTooLong` if it may not pass."""
+        """Decide about a non-stream body that is too long; raises `FrameTooLong` if it must not be forwarded."""
         if not self.is_open:
             raise FrameTooLong(reason)
         report.failures.append(reason)
 
     def report_dropped_frame(self, reason: str, report: Report) -> None:
-        """Leave a frame out."""
+        """Report a dropped frame."""
         report.record_intervention("unread_calls", "dropped", "", "a part of the reply could not be read", reason)
 
     def report_unknown_parts(self, kinds: str, report: Report) -> None:
-        """Report parts of a stream that were read and did not leave, as they are not of the client's API."""
+        """Report parts of a stream that were dropped because the client's API lacks them."""
         if self.bridged:
             report.notes.append(f"left out of the reply, as the client's API has no such field: {kinds}")
         else:
             reason = "parts of the reply that VTC does not know did not leave"
             report.record_intervention("unread_calls", "dropped", "", reason, kinds)
 
-    # A whole reply
-
     def replace_body(self, reason: str, detail: str = "") -> tuple[LocalReply | None, Report]:
-        """Return what takes the place of a whole reply that could not be read, None if it passes; and the report."""
+        """Return the replacement of a whole reply that could not be read, None to forward it; and the report."""
         report = Report()
         if self.strict:
             report.record_intervention("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
@@ -177,20 +171,20 @@ class Fate:
         return None, report
 
     def replace_broken_body(self, error: Exception) -> tuple[LocalReply | None, Report]:
-        """Return the same after a fault of ours."""
+        """Return the same after a fault of VTC."""
         if not self.strict:
             becomes = "becomes an error" if self.bridged else "is passed on as it came"
             logger.error("vtc: the reply %s\n%s", becomes, format_exception(error, self.secrets))
         return self.replace_body(UNREADABLE, f"{type(error).__name__}: {error}")
 
     def may_pass(self, body: bytes) -> bool:
-        """True if a whole body that is no reply of the server's API may pass as it came."""
+        """Return True if a whole body that is no reply of the server's API may be forwarded unchanged."""
         return not (self.strict and may_be_reply(body))
 
     def overrides_headers(self, *, changed: bool) -> bool:
-        """True if clients are to read a whole reply as it was read here, whatever its headers said."""
+        """Return True if VTC's headers replace the server's, so that clients read a whole reply as VTC did."""
         return self.strict or changed
 
     def keeps_bytes(self, body: bytes, *, unchanged: bool) -> bool:
-        """True if a whole reply keeps the bytes of all in it that did not change; else it is written anew."""
+        """Return True if unchanged parts of a whole reply keep their bytes; else it is re-encoded."""
         return not self.strict or (unchanged and is_unambiguous(body))

@@ -1,8 +1,8 @@
-"""Calls that upstream made in the API's structured form, put in order: by the repairs and types that text gets.
+"""Normalize native tool calls, with the repairs and types that text tool calls get.
 
-Most servers parse calls themselves, and many parse badly: arguments encoded twice, written twice, cut, or after an
-empty object; raw line breaks; numbers and lists as strings; names with a prefix, with what is left of markup, or with
-the whole call. A clean call stays as it is.
+Most servers parse calls themselves, and many do so badly: arguments encoded twice, written twice, truncated, or after
+an empty object; raw line breaks; numbers and lists as strings; names with a prefix, with leftover markup, or with the
+whole call. A clean call is not changed.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from vtc.events import Call, Text, Tool, ToolCall
 from vtc.exchange.replying.value_ends import ValueEnds
 from vtc.json_schema import ObjectSchema
 
-# A call whose text upstream's parser took for its name, read in the dialects that it can be written in.
+# A call whose text was mistaken for its name by the server's parser; it is parsed in the dialects of the plan.
 #
-# name: read<arg_key>filePath</arg_key><arg_value>/a</arg_value>     arguments: {}
+# name: read<arg_key>filePath</arg_key><arg_value>/a</arg_value> arguments: {}
 
 
 MAX_NAME_CHARACTERS = 1 << 18
-"""Characters beyond which a name is not read: each opener is tried."""
+"""Characters beyond which a name is not parsed, because each opener is tried."""
 _NAME_WITH_CALL = pattern.Slot("name")
 
 
 def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader]) -> Callable[[str], Call | None]:
-    """Make what reads the text of a call from its name on; None if it is none.
+    """Return a function that parses the text of a call from its name on; it returns None for other text.
 
-    Without the opener dialects may differ in which line breaks are the value's own: the first of them is taken.
+    Without the opener, dialects may differ in which line breaks belong to a value; the first dialect wins.
     """
 
     def read(text: str) -> Call | None:
@@ -66,7 +66,7 @@ def _meaning(call: Call) -> tuple[str, dict[str, Any]]:
 
 
 def _openers(dialects: Sequence[Description]) -> list[str]:
-    """List what the dialects write before a call's name."""
+    """List the texts that the dialects write before a call's name."""
     openers: dict[str, None] = {}
     for dialect in dialects:
         for call in dialect.calls:
@@ -78,29 +78,29 @@ def _openers(dialects: Sequence[Description]) -> list[str]:
 
 NO_MARKERS = ValueEnds()
 MAX_OBJECTS = 16
-"""Objects in the arguments of one call beyond which they are not taken apart."""
+"""Objects in the arguments of one call beyond which they are not split into calls."""
 MAX_ENCODINGS = 3
-"""Times that an object is found to be encoded too often."""
+"""Levels of repeated encoding that are undone."""
 _NAME = re.compile(r"[\w.:/=-]+")
 _AS_ID = re.compile(r"(?P<prefix>(?:functions?|tools?|default_api)[._:/=]+)?(?P<name>.+?)(?P<number>[:_]\d+)?\Z")
-"""A name as the id of a call has it: `functions.read:0`, `functions_read_2`, `function=read`, `functions/read`."""
+"""A name in the form of a call's id: `functions.read:0`, `functions_read_2`, `function=read`, `functions/read`."""
 _TAG = r"(?:</?[\w:.-]{1,64}/?>|<[|｜][^<>|｜\s]{1,64}[|｜]>)"
 _MARKUP = re.compile(rf"(?:{_TAG}\s*(?:(?:commentary|analysis|final|json)\b)?|</?[\w:.-]*\Z)")
-"""A tag, or the beginning of one, and what stands after tags of harmony."""
+"""A tag or its beginning, with the channel names that follow tags of harmony."""
 _BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")  # used with match
 _LAST_TAG = re.compile(rf"{_TAG}\Z")
 MAX_TRAILING_TAGS = 16
-"""Tags after the arguments of a call that are taken away."""
+"""Tags after the arguments of a call that are removed."""
 LONGEST_TAG = 70
 NO_ARGUMENTS = ("", "{}", "null", "None")
 
 
 class MalformedCall(ValueError):
-    """The arguments of a call are no object, and cannot be made one."""
+    """The arguments of a call are no object and cannot be repaired."""
 
 
 class NormalizedCall(NamedTuple):
-    """The calls that one call of upstream's stands for, and the repairs that it took to see that."""
+    """The calls that one native call denotes, and the repairs to get them."""
 
     calls: list[ToolCall]
     repairs: tuple[str, ...]
@@ -115,11 +115,11 @@ def normalize_call(
     read: Callable[[str], Call | None] = lambda _: None,
     ends: ValueEnds = NO_MARKERS,
 ) -> NormalizedCall:
-    """Put a call in order; the same call, and no repairs, if it is. Broken JSON is mended only if `lenient`.
+    """Normalize a call; a clean call is returned unchanged, without repairs. Broken JSON is repaired only if `lenient`.
 
-    Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone. In a reply that is
-    not `complete` an object may lack more than its end. `read` takes the text of a call from its name on, and `ends`
-    knows the markers that may be left in values.
+    Raises `MalformedCall`. A call of an unknown tool, or of a custom tool, is not changed. In a reply that is not
+    `complete` an object may lack more than its end. `read` parses the text of a call from its name on, and `ends` knows
+    the markers that may remain in values.
     """
     intended = ResolvedTool(call.name) if call.name in tools else resolve_tool(call.name, tools)
     if intended is None or (call.is_custom and tools[intended.tool].parameters == INPUT):
@@ -143,13 +143,13 @@ def normalize_call(
         notes = [*notes, *([Repair.MARKUP_IN_VALUE] if clean != value else [])]
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or before or text is None else text
-        id_ = None if calls else call.id  # of several calls only the first can have it
+        id_ = None if calls else call.id  # only the first of several calls keeps the id
         calls.append(ToolCall(name, text, id_, call.source))
     return NormalizedCall(calls, tuple(repairs))
 
 
 def as_function(call: ToolCall) -> ToolCall:
-    """Make a call of a function of one of a custom tool: its raw input stands for the arguments."""
+    """Convert a call of a custom tool into a function call whose arguments are the raw input."""
     if not call.is_custom:
         return call
     source = {key: value for key, value in call.source.items() if key not in ("type", "custom", "input")}
@@ -159,14 +159,14 @@ def as_function(call: ToolCall) -> ToolCall:
 
 
 class ResolvedTool(NamedTuple):
-    """The offered tool that a name means, and what else stands in the name."""
+    """The offered tool that a name denotes, and the rest of the name."""
 
     tool: str
     rest: str = ""
 
 
 def resolve_tool(written: str, tools: Mapping[str, Tool]) -> ResolvedTool | None:
-    """Find the tool that a name means; None if there is none, or if it can mean several."""
+    """Resolve a name to an offered tool; None if there is none, or if the name is ambiguous."""
     bare = written.strip()
     half = bare[: len(bare) // 2]
     match = _NAME.match(bare)
@@ -178,7 +178,7 @@ def resolve_tool(written: str, tools: Mapping[str, Tool]) -> ResolvedTool | None
 
 
 def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
-    """Find the one tool that a name can mean: in the id of a call an underscore and a number may be the name's own."""
+    """Resolve a name to one tool; in the form of an id, an underscore and a number may belong to the name."""
     bare = tool_names.strip_name(written)
     if bare in tools:
         return bare
@@ -193,7 +193,7 @@ def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
 
 
 def _read_from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> NormalizedCall:
-    """Read a call whose text stands in its name."""
+    """Parse a call whose whole text is in its name."""
     arguments = "" if call.arguments.strip() in NO_ARGUMENTS else call.arguments
     event = read(call.name.strip() + arguments)
     if not event or event.call.name != name:
@@ -203,7 +203,7 @@ def _read_from_name(call: ToolCall, name: str, read: Callable[[str], Call | None
 
 
 def _strip_markers(value: Any, ends: ValueEnds) -> Any:
-    """Leave out the markers at the end of texts, those in lists and objects, too."""
+    """Remove the markers at the end of all texts in a value."""
     if isinstance(value, str):
         return ends.strip(value)
     if isinstance(value, Mapping):
@@ -215,7 +215,7 @@ _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # 
 
 
 def _strip_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[str, list[str]]:
-    """Return arguments without the name or the id of their call before them."""
+    """Remove the name or the id of the call in front of its arguments."""
     match = _BEFORE_OBJECT.match(arguments)
     if not match or _resolve_name(match["name"], tools) != name:
         return arguments, []
@@ -223,11 +223,11 @@ def _strip_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[s
 
 
 type Objects = tuple[list[tuple[str | None, Any]], list[str]]
-"""Each object with its text, None if it must be written anew, and the repairs that it took."""
+"""Each object with its text, None if it must be re-encoded; and the repairs."""
 
 
 def _read_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
-    """Read arguments; raises `NotInOrder`."""
+    """Parse arguments; raises `MalformedCall`."""
     bare = text.strip()
     if bare in NO_ARGUMENTS and bare != "{}":
         return [(None, {})], [Repair.NO_ARGUMENTS]
@@ -245,7 +245,7 @@ def _read_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: b
             objects, notes = _read_objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
         except MalformedCall:
             if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", value):
-                raise  # an object that broke, and not the parameter's value
+                raise  # a broken object, not the parameter's value
             objects, notes = [], []
         if value and sole and not all(not item or sole in item for _, item in objects or [(None, {"": ""})]):
             return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
@@ -257,7 +257,7 @@ def _read_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: b
 
 
 def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema) -> Mapping[str, Any] | None:
-    """Find the arguments within what stands for them, under one of the keys that whole calls have; None if none do."""
+    """Return the arguments nested under a key of complete calls; None if there are none."""
     needed, declared = schema.required, schema.properties
     others = {key: entry for key, entry in value.items() if (key, entry) != ("name", name)}
     if not needed or len(others) != 1 or any(key in declared for key in value):
@@ -267,11 +267,11 @@ def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema)
 
 
 def _repair_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -> Objects:
-    """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
+    """Parse invalid JSON: several objects, or one with faults that are repaired in text, too."""
     if lenient and (last := _last_snapshot(text)):
         return [(None, last)], [Repair.SNAPSHOTS]
     body, notes = _strip_markup(text)
-    cut_short = text.endswith(body) and list_json_closers(body, ()) is None  # a tag after it says that it is whole
+    cut_short = text.endswith(body) and list_json_closers(body, ()) is None  # a tag after it proves that it is complete
     bodies = None if cut_short else repairs_of_text.repair_json(body, (), ExpectedObject(schema.root))
     objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MAX_OBJECTS else []
     if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
@@ -293,14 +293,14 @@ def _repair_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete:
 
 MAX_SNAPSHOTS = 1 << 12
 MAX_STARTS = 1 << 10
-"""Braces that are looked at for the beginning of the next one."""
+"""Braces that are tried as the start of the next snapshot."""
 
 
 def _last_snapshot(text: str) -> dict[str, Any] | None:
-    """Read the last of several snapshots of an object, each of which begins with all of the one before it.
+    """Parse the last of several snapshots of an object, each of which begins with the whole one before it.
 
-    One that broke off and a whole one are no more than two: they count where the first ends after a value, so that it
-    cannot hold the second.
+    Two may also be a broken object and a complete one. They count as snapshots only if the first ends after a value, so
+    that it cannot contain the second.
     """
     if not text.startswith("{"):
         return None
@@ -319,7 +319,7 @@ def _last_snapshot(text: str) -> dict[str, Any] | None:
 
 
 def _next_snapshot(text: str, start: int, size: int) -> int | None:
-    """Find where the next snapshot begins after one at `start`, which has at least the `size` of the one before it."""
+    """Find the start of the snapshot after the one at `start`, whose length is at least `size`."""
     at = start + size - 1
     for _ in range(MAX_STARTS):
         at = text.find("{", at + 1)
@@ -331,14 +331,14 @@ def _next_snapshot(text: str, start: int, size: int) -> int | None:
 
 
 def _ends_after_value(text: str) -> bool:
-    """True for the beginning of an object that ends after a value in it."""
+    """Return True for the beginning of an object that ends after one of its values."""
     body = JsonBody(lenient=False)
     body.feed(text, 0)
     return text.rstrip()[-1:] in ('"', "}", "]") and not (body.in_string or body.error or body.done)
 
 
 def _strip_markup(text: str) -> tuple[str, list[str]]:
-    """Return arguments without the tags around them."""
+    """Remove the tags around arguments."""
     before = _BEFORE.match(text)
     body = bare = text.strip()
     for _ in range(MAX_TRAILING_TAGS):

@@ -1,7 +1,7 @@
 """One choice of a reply, between the decoder of the server's API and the encoder of the client's.
 
-text -> its reading (`text_reading.py`) -----------> events -> stages (`stages.py`) -> events
-upstream's own calls (`upstream_calls.py`) --------/
+text -> `text_reading.py` -----------------> events -> stages (`stages.py`) -> events
+native tool calls (`upstream_calls.py`) ----/
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from vtc.reporting.report import Report
 
 
 class ReplyPipeline:
-    """One choice of a reply: its text in, events out (`apis.relay.Pipeline`)."""
+    """The pipeline of one choice of a reply: text in, events out (`apis.relay.Pipeline`)."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class ReplyPipeline:
         hear: Callable[[str], None] | None = None,
         crosses: bool = False,
     ) -> None:
-        """`client_name` tells the client's name of a tool that the server knows by another.
+        """Set up the pipeline; `client_name` maps the server's name of a tool to the client's.
 
-        With `crosses` the server's API is another one than the client's: then its own calls are reported, too.
-        `hear` takes the text as the model writes it.
+        `crosses` is set for a bridge, on which native calls are reported, too. `hear` receives the text as the model
+        writes it.
         """
         client, structured = plan.protocol.client_text, plan.protocol.client_text is None
         self.structured = structured
@@ -71,7 +71,7 @@ class ReplyPipeline:
         self._record_calls = RecordCalls(report, tools, plan.learned, every=crosses or not structured)
         self._record_faults = RecordFaults(report, tools)
         self.faults = self._record_faults.faults
-        """What may be worth asking again for."""
+        """Faults that may justify a retry."""
         taken: set[str] = set()
         reads = client.dialect if client and plan.checks_calls else None
         openers = []
@@ -81,8 +81,8 @@ class ReplyPipeline:
             )
         rules = [rule for policies in plan.stack.guards for rule in policies.content]
         strict = plan.is_strict or bool(openers)
-        # What an event goes through, in this order. Policies are the first that may change it, so that a call that
-        # they refuse counts for no limit.
+        # The order of the stages. Policies are the first that may change an event, so that denied calls do not count
+        # toward the limit.
         self._stages: list[Stage] = [
             *([ClientTerms(client_name, reads)] if client_name or reads else []),
             *([guards] if guards else []),
@@ -101,13 +101,13 @@ class ReplyPipeline:
 
     @property
     def plain(self) -> PlainRule | None:
-        """Tell which text would pass without a difference to anything; None if all of it must be fed.
+        """The rule for text that passes without effect; None if all text must be fed.
 
-        White space that waits, with which the last frame ends, is to leave first; the reader is told (`spaced`).
+        White space at the end of the last frame must be sent first, and the reader be notified (`release_whitespace`).
         """
         text, end = self.text, self._text_end
         if self._reads_text or not end or end[-1] == "\n":
-            return None  # the line breaks that are missing before a call would not be the same
+            return None  # they would change the missing line breaks before a call
         if text.leftovers and not text.leftovers.decided:
             return None
         if not text.reader:
@@ -116,7 +116,7 @@ class ReplyPipeline:
 
     @property
     def plain_reasoning(self) -> PlainRule | None:
-        """Tell the same of reasoning that upstream parted off."""
+        """The same rule for native reasoning."""
         if not self.text.reasoning:
             return ANYTHING
         reader = self.text.reasoning.reader
@@ -124,7 +124,7 @@ class ReplyPipeline:
 
     @property
     def held_call(self) -> HeldCall | None:
-        """Tell which text only makes the call longer that is held; None if none is."""
+        """The rule for text that merely extends the buffered call; None if no call is buffered."""
         return self.text.reader.held_call if self.text.reader else None
 
     def feed(self, text: str) -> list[Event]:
@@ -139,7 +139,7 @@ class ReplyPipeline:
         if not self._reads_text:
             if not events:
                 return events
-            if len(events) == 1 and type(events[0]) is Text:  # as nearly always
+            if len(events) == 1 and type(events[0]) is Text:  # the usual case
                 self._text_end.extend(events[0].raw[-MAX_GAP_NEWLINES:])
                 return events
         if thoughts:
@@ -152,7 +152,7 @@ class ReplyPipeline:
         self.text.record_reasoning(text)
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
-        """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
+        """Process a piece of a native call; return the part to send now, None if the call is buffered."""
         streamed = self._calls.streamed
         return streamed.piece(delta) if streamed else None
 
@@ -196,11 +196,11 @@ class ReplyPipeline:
             for tool, reason in self._grammar.find_violations([*self._calls.made, *calls]):
                 self._record_faults.record_intervention(Intervention("grammar", "missed", tool, reason))
         else:
-            self.faults.clear()  # the model was cut off: it would be again
+            self.faults.clear()  # a retry would be cut off, too
         return out
 
     def _run_stages(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
-        """Put events through the stages, the last of the reply if it `ends`."""
+        """Run events through the stages; `ends` finishes the stages, too."""
         staged = [*events]
         for stage in self._stages:
             staged = [out for event in staged for out in stage.feed(event)]

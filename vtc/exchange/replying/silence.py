@@ -1,9 +1,9 @@
-"""Tell a turn that ends without a word: nothing at all, a thought alone, or no more than what comes next, announced.
+"""Detect turns that end in silence: an empty reply, reasoning alone, or the mere announcement of the next action.
 
     Now I will read a.txt with the read tool:            and the reply ends, without a call
 
-An agent takes such a reply for the end of its work. The words of announcements stand in `silence.yaml`. Only the last
-sentence counts, and only where it is no part of a list, a quotation or code, and nothing of the reply is a question.
+An agent takes such a reply for the end of its work. The words of announcements are in `silence.yaml`. Only the last
+sentence counts, unless it is in a list, a quotation or code, or the reply contains a question.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from vtc.events import Silence
 from vtc.profiles.document import table
 
 MAX_SENTENCE_CHARACTERS = 300
-"""Characters of a sentence beyond which it is no announcement."""
+"""Characters beyond which a sentence is no announcement."""
 
 
 class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """The words of one language; expressions, in `says` with `{verb}` for one of the verbs and `{adverbs}`."""
+    """Expressions for one language; in `says`, `{verb}` stands for one of the verbs and `{adverbs}` for adverbs."""
 
     language: str
     verbs: tuple[str, ...]
     says: tuple[str, ...]
-    """How such a sentence begins."""
+    """Beginnings of an announcement."""
     opens: tuple[str, ...] = ()
-    """What may stand before that."""
+    """Words that may precede it."""
     adverbs: str = ""
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Find an announcement at the beginning of a sentence."""
+        """The expression for an announcement at the start of a sentence."""
         verb = f"(?:{'|'.join(self.verbs)})"
         says = (words.replace("{verb}", verb).replace("{adverbs}", self.adverbs) for words in self.says)
         opens = rf"(?:(?:{'|'.join(self.opens)})[\s,，;:!—–-]+)*" if self.opens else ""
@@ -48,23 +48,23 @@ class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """The words of `silence.yaml`."""
+    """The contents of `silence.yaml`."""
 
     announced: tuple[Language, ...]
     unless: tuple[str, ...]
-    """Says that somebody else is to act first, or that there is nothing to do."""
+    """Expressions for sentences in which somebody else acts first, or nothing remains to do."""
     reminders: dict[Silence, str]
-    """What the model is told, by how it was silent."""
+    """The reminder for each kind of silence."""
 
     @cached_property
     def exception(self) -> re.Pattern[str]:
-        """Find what `unless` lists."""
+        """The expression for the sentences in `unless`."""
         return re.compile("|".join(self.unless), re.I)
 
 
 @cache
 def lexicon() -> Lexicon:
-    """Read `silence.yaml`: only profiles that ask about silence need it."""
+    """Load `silence.yaml`, which only profiles with reminders need."""
     return table(Path(__file__).with_suffix(".yaml"), Lexicon)
 
 
@@ -76,9 +76,9 @@ _EMPHASIS = re.compile(r"[*_]{1,3}")
 
 
 def classify_silence(text: str, *, thought: bool, offered: bool) -> Silence | None:
-    """Tell how a whole reply without a call was silent, by all that it said; None if it was not.
+    """Classify the silence of a whole reply without a call, by its full text; None if it is not silent.
 
-    `thought` says that the model thought; tools were `offered`, without which it can announce nothing.
+    `thought` is True if the model reasoned. Only a model that was `offered` tools can announce a call.
     """
     if not text.strip():
         return "thought" if thought else "empty"
@@ -86,7 +86,7 @@ def classify_silence(text: str, *, thought: bool, offered: bool) -> Silence | No
 
 
 def is_announcement(text: str) -> bool:
-    """True if the last sentence of a text says in the first person what the model does next."""
+    """Return True if the last sentence announces the model's next action in the first person."""
     line = text.rstrip().rpartition("\n")[2]
     if _NOT_PROSE.match(line):
         return False

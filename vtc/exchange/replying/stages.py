@@ -1,6 +1,6 @@
-"""The stages between the reader and the client's encoder: each takes an event and returns events.
+"""The stages between the reader and the client's encoder: each maps an event to events.
 
-`reply.py` lists them in their order. The `raw` of all events, joined, stays the text of the reply.
+`reply.py` lists them in order. The joined `raw` of all events remains the text of the reply.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
 MAX_GAP_NEWLINES = 9
-"""Newlines that a client profile may want between text and a call, at the most."""
+"""Maximum number of newlines between text and a call in a client profile."""
 MESSAGE_GAP_NEWLINES = 2
-"""Newlines before a message that stands in the place of a call."""
+"""Newlines before a message that replaces a call."""
 MAX_NAMED_CALLS = 20
-"""The calls beyond the limit, in the words in which the client is told."""
+"""Calls beyond the limit that are named to the client."""
 FIRST_TEXT_CALL_NUMBER = 1 << 30
-"""Numbers of calls out of the text begin after this: upstream's own have others."""
+"""Text tool calls are numbered from here; native ones have lower numbers."""
 
 
 class Stage(Protocol):
-    """An event in, events out."""
+    """Maps one event to events."""
 
     reads_text: bool = False
-    """False if it passes all text at once, as it came."""
+    """False if text passes immediately and unchanged."""
 
     def feed(self, event: Event) -> Sequence[Event]: ...
 
     def finish(self) -> Sequence[Event]:
-        """Return what is held, or added to the end of the reply."""
+        """Return buffered events, and those appended to the end of the reply."""
         return ()
 
 
 class ClientTerms(Stage):
-    """Says calls as the client knows them: its name for the tool of one out of the text, the arguments that it reads.
+    """Expresses calls in the client's terms: its names of tools, and only the arguments that it reads.
 
-    So policies are shown what it will carry out.
+    So policies see the call that the client will execute.
     """
 
     def __init__(self, client_name: Callable[[str], str] | None, dialect: Description | None) -> None:
-        """A client of structured calls reads their arguments in no `dialect`."""
+        """Set up the stage; a client of structured calls has no `dialect`."""
         self._client_name = client_name
         self._dialect = dialect
 
@@ -90,7 +90,7 @@ class ClientTerms(Stage):
 
 
 class Limit(Stage):
-    """Holds calls to the tools that are offered, and to the number that the client takes."""
+    """Limits calls to the offered tools, and to the number that the client accepts."""
 
     def __init__(self, plan: Plan, tools: Collection[str]) -> None:
         self._most = plan.protocol.max_calls
@@ -98,18 +98,18 @@ class Limit(Stage):
         self._unoffered = plan.unoffered
         self._tools = tools
         self.from_text: list[ToolCall] = []
-        """The calls that were read in the text."""
+        """The text tool calls so far."""
         self.delivered: list[str] = []
-        """Names of the calls that went on."""
+        """Names of the calls that passed."""
         client = plan.protocol.client_text
         self._as_text = client is not None
         self._tells_extra = client is not None and client.profile.extra_calls != "drop"
         self._extra: list[str] = []
-        """Names of the calls that were too many."""
+        """Names of the calls beyond the limit."""
         self._drops = False
-        """True while a call that leaves in pieces is one of these."""
+        """True while a call beyond the limit arrives in pieces."""
         self._dropped: list[str] = []
-        """The text of that."""
+        """Its text so far."""
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
@@ -121,7 +121,7 @@ class Limit(Stage):
             if isinstance(event, Call) and event.rest is not None:
                 event = replace(event, raw=text + event.raw)
             else:
-                before = (Text(text),)  # it broke
+                before = (Text(text),)  # the call broke off
         if not isinstance(event, Call):
             return (*before, event)
         name, is_native, most = event.call.name, event.dialect == NATIVE, self._most
@@ -130,7 +130,7 @@ class Limit(Stage):
         if event.rest is not None and not self._drops:
             self.delivered += [name] * self._as_text
         elif not is_native and name not in self._tools and not self._may_be_unknown(name):
-            # It was read for a reactor, which did not want it, or the request does not offer it now.
+            # It was parsed for an add-on that did not handle it, or the request no longer offers the tool.
             reason = tool_names.explain_unknown_tool(name, self._tools)
             drops = self._unknown_tools == "drop"
             refusal = Refusal(
@@ -150,7 +150,7 @@ class Limit(Stage):
         return (*before, event)
 
     def _piece(self, piece: CallPiece) -> Sequence[Event]:
-        """Count a call that leaves in pieces as it begins; as text it is one when it is complete."""
+        """Count a call in pieces when it begins; for a text client, when it is complete."""
         if piece.name:
             self._drops = self._most is not None and len(self.delivered) >= self._most
             self.delivered += [] if self._drops or self._as_text else [piece.name]
@@ -160,11 +160,11 @@ class Limit(Stage):
         return ()
 
     def _may_be_unknown(self, name: str) -> bool:
-        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
+        """Return True if a call of a tool that is not offered may pass, because the client has no tool of this name."""
         return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
 
     def finish(self) -> Sequence[Event]:
-        """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
+        """Name the calls beyond the limit to a client that accepts few, so that the model will see them, too."""
         if not self._extra or not self._tells_extra:
             return ()
         tools = "one tool" if self._most == 1 else f"{self._most} tools"
@@ -173,22 +173,22 @@ class Limit(Stage):
 
 
 class Ids:
-    """Makes ids of calls that are unique in their conversation. One for all choices of an exchange."""
+    """Generates ids of calls that are unique in their conversation, for all choices of an exchange."""
 
     def __init__(
         self, seed: str, used: Iterable[str], prefix: str = "call_", length: int = 24, *, counted: bool = False
     ) -> None:
-        """An id is `prefix` and as many hex digits as `length` says; if `counted`, `functions.NAME:N`, as Kimi's."""
+        """Set up ids of `prefix` and `length` hex digits; if `counted`, of Kimi's form `functions.NAME:N`."""
         self._seed = seed
         self.used = {*used}
-        """The ids that calls have, in what is past and in this reply."""
+        """Ids of calls in the conversation and in this reply."""
         self._prefix = prefix
         self._length = length
         self._counted = counted
         self._count = len(self.used) if counted else 0
 
     def take(self, id_: str | None, name: str) -> str:
-        """Return a call's own id, or one derived from the seed if it has none or another call has it."""
+        """Return a call's own id, or a derived one if it has none or the id is used already."""
         while not id_ or id_ in self.used:
             self._count += 1
             if self._counted:
@@ -201,15 +201,15 @@ class Ids:
 
 
 class Identify(Stage):
-    """Gives calls their ids; one that upstream made, and no policy changed, leaves as upstream spelled it."""
+    """Assigns ids to calls; a native call that no policy changed keeps its spelling."""
 
     def __init__(self, ids: Ids, taken: set[str], *, structured: bool) -> None:
-        """`taken` holds, at each time, the ids of upstream's own calls that have left."""
+        """Set up the stage; `taken` is the live set of ids of native calls that were sent."""
         self._ids = ids
         self._structured = structured
         self._taken = taken
         self._begun: list[str] = []
-        """The ids of the calls that left in pieces."""
+        """Ids of the calls that were sent in pieces."""
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
@@ -233,10 +233,10 @@ class Identify(Stage):
 
 
 class RecordCalls(Stage):
-    """Notes in the report which calls the client is given, and which parameters that its tool requires one lacks."""
+    """Records the calls that the client receives in the report, with missing required parameters."""
 
     def __init__(self, report: Report, tools: Mapping[str, Tool], learned: Learned, *, every: bool) -> None:
-        """`every`: also calls that the server made itself and that stay the calls that they were."""
+        """Set up the stage; `every` also records native calls that were not changed."""
         self._report = report
         self._tools = tools
         self._learned = learned
@@ -251,7 +251,7 @@ class RecordCalls(Stage):
         if isinstance(event, Call) and (event.dialect != NATIVE or event.repairs or self._every):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
-            with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
+            with contextlib.suppress(ValueError, RecursionError):  # invalid JSON was reported already
                 arguments = load_json(call.arguments)
                 lacks = tool.schema.list_missing(arguments) if tool and isinstance(arguments, dict) else []
             self._report.record_call(call.name, call.id, event.dialect, event.repairs, lacks)
@@ -260,7 +260,7 @@ class RecordCalls(Stage):
         return (event,)
 
     def record_forwarded(self, ended: CallEnd) -> None:
-        """Note a call that left as it came."""
+        """Record a call that was forwarded unchanged."""
         call = ended.call
         self._learned.note_id(call.id or "")
         if ended.repairs or (self._every and not ended.fault):
@@ -272,24 +272,24 @@ class RecordCalls(Stage):
 
 
 class ReplyFault(NamedTuple):
-    """A fault that may be worth asking again for."""
+    """A fault that may justify a retry."""
 
     kind: Literal["malformed", "arguments", "denied", "tool_choice"]
     reason: str
-    """For people, in logs: it holds no value of an argument."""
+    """For logs: it contains no argument values."""
     quoted: str = ""
-    """For the model, where more can be said to it."""
-    tool: str = ""  # the one that was called
+    """For the model, which may see more."""
+    tool: str = ""  # the called tool
 
 
 class RecordFaults(Stage):
-    """Notes in the report what all stages before it tell of themselves, which goes no further."""
+    """Moves the interventions and parse failures of earlier stages into the report."""
 
     def __init__(self, report: Report, tools: Mapping[str, Tool]) -> None:
         self._report = report
         self._tools = tools
         self.faults: list[ReplyFault] = []
-        """What may be worth asking again for."""
+        """Faults that may justify a retry."""
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, Refusal):
@@ -302,15 +302,15 @@ class RecordFaults(Stage):
 
     def _record_refusal(self, refusal: Refusal) -> None:
         if refusal.malformed:
-            named = (tool for tool in self._tools if f'"{tool}"' in refusal.excerpt)  # in JSON that is broken
+            named = (tool for tool in self._tools if f'"{tool}"' in refusal.excerpt)  # in broken JSON
             self.faults.append(ReplyFault("malformed", refusal.reason, tool=refusal.name or next(named, "")))
         last = ((entry["reason"], entry["name"], entry["excerpt"]) for entry in self._report.refusals[-1:])
         if (refusal.reason, refusal.name, refusal.excerpt) not in last:
-            # not once for each dialect that could be meant
+            # report it once, not for each dialect that the text could be
             self._report.record_refusal(refusal)
 
     def record_intervention(self, event: Intervention) -> None:
-        """Note what a policy did."""
+        """Record the action of a policy."""
         self._report.record_intervention(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
             about, detail = f"the arguments of `{event.tool}`: ", event.detail or event.reason
@@ -319,9 +319,9 @@ class RecordFaults(Stage):
             self.faults.append(ReplyFault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def check_choice(self, demanded: str, called: Collection[str], *, constrained: bool = False) -> None:
-        """Note if a reply that made these calls lacks the one that `tool_choice` demands.
+        """Record that a reply with these calls lacks the call that `tool_choice` demands.
 
-        Where it was `constrained` to make one, the server did not decode by the grammar that it was sent.
+        If decoding was `constrained` to a call, the server ignored the grammar.
         """
         if demanded in ("auto", "none") or demanded in called or (demanded == "required" and called):
             return
@@ -335,24 +335,24 @@ class RecordFaults(Stage):
 
 
 class TextEnd(deque[str]):
-    """The last characters that the client was told in text: they say how far what follows must be set off."""
+    """The last characters of text that the client received; they determine the gap before the next item."""
 
     def __init__(self) -> None:
         super().__init__(maxlen=MAX_GAP_NEWLINES)
 
     def line_breaks(self, wanted: int) -> str:
-        """Return the line breaks that are missing of those `wanted` before what follows."""
+        """Return the line breaks missing from the `wanted` number before the next item."""
         there = sum(1 for _ in takewhile("\n".__eq__, reversed(self)))
         return "\n" * (wanted - there) if self else ""
 
 
 class ForStructuredClient(Stage):
-    """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
+    """Renders denied calls as text for a client of structured calls; other calls stay."""
 
     def __init__(self, end: TextEnd) -> None:
         self._text_end = end
         self._number = 0
-        """That of the last call that left in pieces."""
+        """Number of the last call that was sent in pieces."""
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
@@ -379,24 +379,24 @@ class ForStructuredClient(Stage):
 
 
 def as_called(call: ToolCall) -> Mapping[str, Tool]:
-    """Take a tool of which nothing is known for what its call says."""
+    """Derive a minimal declaration of an unknown tool from its call."""
     return {call.name: Tool(call.name, "", {"properties": {key: {} for key in json.loads(call.arguments)}})}
 
 
 class ForTextClient(ForStructuredClient):
-    """Writes calls as text: those that the client can read already as the characters they came in."""
+    """Renders calls as text; calls that the client can parse keep their original characters."""
 
     def __init__(
         self, end: TextEnd, client: TextClient, tools: Mapping[str, Tool], delivered: Sequence[str], *, strict: bool
     ) -> None:
-        """`delivered` holds, at each time, the names of the calls that the client is given."""
+        """Set up the stage; `delivered` is the live list of names of the calls that the client received."""
         super().__init__(end)
         self._strict = strict
         self._client = client
         self._tools = tools
         self._delivered = delivered
         self._left: list[str] = []
-        """Of a call that leaves as it is read, the text that has left."""
+        """Text already sent of a call that is sent in pieces."""
 
     def feed(self, event: Event) -> Sequence[Event]:
         written = self._render(event)
@@ -412,12 +412,12 @@ class ForTextClient(ForStructuredClient):
                 return (Text(event.raw),)
             case Call():
                 return self._whole(event) if event.rest is None else self._rest(event, event.call)
-            case Denied(manner="text"):  # its text would be carried out
+            case Denied(manner="text"):  # the client would execute its text
                 return (self._render_denied(replace(event, manner="steer")),)
             case Denied():
                 return (self._render_denied(event),)
             case Markup(raw) if raw.isspace() and self._delivered:
-                return (Text(raw),)  # after a call that stays where it was in the text
+                return (Text(raw),)  # follows a call that kept its place in the text
         return (event,)
 
     def _whole(self, event: Call) -> Sequence[Event]:
@@ -425,7 +425,7 @@ class ForTextClient(ForStructuredClient):
         readable = conversation.is_readable(event, client.dialect)
         if readable and (not self._strict or self._says(event.raw, call)):
             return self._parts(event.raw, event.raw, call.name)
-        tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
+        tools = self._tools or as_called(call)  # the client's prompt does not document all of its tools
         written = conversation.write_for_client(call, client.dialect, tools, client.profile.known_parameters)
         if not self._says(written, call):
             reason = "written for this client its arguments would be read as others"
@@ -441,9 +441,9 @@ class ForTextClient(ForStructuredClient):
         return parts
 
     def _parts(self, raw: str, text: str, name: str) -> list[Event]:
-        """Part a written call from the text after it, which the client does not take for one of its calls.
+        """Split a rendered call from the text after it, which the client does not parse as one of its calls.
 
-        It looks into a call of a tool that it does not know.
+        The client looks for calls inside the text of an unknown tool.
         """
         known, dialect = self._client.profile.known_tools, self._client.dialect
         if known and name not in known:
@@ -459,7 +459,7 @@ class ForTextClient(ForStructuredClient):
         return [CallText(raw, text[:end]), Rewritten("", text[end:])]
 
     def _rest(self, event: Call, call: ToolCall) -> Sequence[Event]:
-        """End a call of which a part has left: as it came, or so that the client reads what a repair made of it."""
+        """Finish a call that was sent in part: unchanged, or so that the client parses the repaired arguments."""
         client, left = self._client, "".join(self._left)
         if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
             return (Text(event.raw),)
@@ -471,7 +471,7 @@ class ForTextClient(ForStructuredClient):
         return Intervention("unread_calls", "passed", call.name, reason), Text(event.raw)
 
     def _says(self, text: str, call: ToolCall) -> bool:
-        """True if the client reads what was judged: no policy and no limit sees the call again."""
+        """Return True if the client parses exactly the checked call, because no policy or limit sees it again."""
         client, tools = self._client, self._tools or as_called(call)
         return conversation.is_read_as(
             text, call, client.dialect, tools, client.profile.known_tools, client.profile.known_parameters

@@ -1,14 +1,14 @@
-"""A reply on its way to the client, from bytes to bytes: the one place where a fault of ours in it is caught.
+"""A reply on its way to the client, from bytes to bytes; the only place that catches VTC's own faults in it.
 
-    chunk -> cut into frames -> relay -> bytes that may leave
+    chunk -> frames -> relay -> bytes for the client
 
-`CodedStream` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk
-in which nothing can begin takes the fast path.
+`CodedStream` first undoes a content coding. A whole body is processed as an equivalent stream. A chunk in which nothing
+can begin takes the fast path.
 
 `Fate` decides about a frame that cannot be read, and about the rest after a fault.
 
-Where the server breaks off, what waits leaves like the rest of a reply that was cut off, policies and all. Nothing says
-to the client that this is the end: its connection breaks, too.
+If the server breaks off, buffered text is sent like the end of any truncated reply, subject to policies. The client
+gets no end marker, because its connection breaks, too.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from vtc.wire.framing import Frame
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 64 * 2**20
-"""Bytes of a body that is no stream beyond which it is not kept."""
+"""Bytes beyond which a body that is no stream is not buffered."""
 MAX_JSON_BYTES = 1 << 16
-"""The same of one that was declared to be one: it is read at once at its end, while all other streams wait."""
+"""The same for a body that was declared as a stream, because parsing it at its end blocks all other streams."""
 
 
 class Stream:
-    """A reply as bytes in any cut: `feed` and `finish` return what may leave now, joined (at most one item).
+    """A reply as bytes in arbitrary chunks: `feed` and `finish` return the joined bytes to send (at most one item).
 
-    Neither ever raises, and neither ever returns empty bytes, which would end the body at the client.
+    Neither raises. Neither returns empty bytes, which would end the body at the client.
     """
 
     def __init__(
@@ -53,34 +53,34 @@ class Stream:
         whole: Callable[[bytes], bytes] | None = None,
         heard: ReasoningRecorder | None = None,
     ) -> None:
-        """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
+        """Set up the stream; `whole` rewrites a body that turns out to be one JSON value."""
         self._relay = relay
         self._recorder = heard
         relay.writer.heed = heard.record_sent if heard else None
         self._fate = fate
         self._whole = whole
-        self._body: bytearray | None = None  # once it is known to be no stream
+        self._body: bytearray | None = None  # set once the body proves to be no stream
         self._most = MAX_BODY_BYTES
         self._report = report
         self._frames = relay.decoder.framing.make_reader()
         self._fast_path: FastPath | None = FastPath(relay, heard)
         self.has_dropped = False
-        """True if something of it could not be read, and did not leave."""
+        """True if a part of the reply could not be read and was dropped."""
         self._finished = False
         self._clock = clock
         self.seconds = 0.0
-        """Time spent on what had to be read, by the clock that was given."""
+        """Time spent on parsing, by the given clock."""
         self.failed = False
-        """True after a fault of ours: from then on the reply is passed on as it comes."""
+        """True after a fault of VTC: the rest of the reply is forwarded unchanged."""
         self.broken = False
-        """True if the rest of the body is lost: it is not what its content coding says, or it may not leave."""
+        """True if the rest of the body is lost, by invalid content coding or because it must not be sent."""
 
     def collect(self, most: int = MAX_BODY_BYTES) -> None:
-        """Take the body for one that is no stream, from its beginning, if it has not more bytes than that."""
+        """Buffer the body as no stream, up to this many bytes; call it before the first chunk."""
         self._body, self._fast_path, self._most = bytearray(), None, most
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes of the body."""
+        """Process the next bytes of the body."""
         if (fast := self._fast_path) is None:
             return [data] if (data := self._read(chunk, final=False)) else []
         started = self._clock() if fast.held else 0.0
@@ -107,7 +107,7 @@ class Stream:
         return self._end(breaks=False)
 
     def break_off(self, why: str) -> list[bytes]:
-        """End the body where the server broke off, and report why (idempotent)."""
+        """End the body after the server broke off, and report the reason (idempotent)."""
         if not (self._finished or self.broken):
             self._report.errors.append(why)
         return self._end(breaks=True)
@@ -134,42 +134,42 @@ class Stream:
 
     @property
     def defers(self) -> bool:
-        """True while text waits that is sent in parts, one with each call of `feed`."""
+        """True while buffered text is sent in parts, one with each call of `feed`."""
         return bool(self._relay.unsettled)
 
     @property
     def turn(self) -> TurnEncoder | None:
-        """Return what the reply said if its end waits, as the model is to be asked once more; None if it does not."""
+        """The reply so far if its end is buffered for a reminder; None if it is not."""
         encoder = self._relay.writer.encoder
         return encoder if isinstance(encoder, TurnEncoder) and encoder.state == "held" else None
 
     def let_end(self) -> list[bytes]:
-        """Let the end leave that waits."""
+        """Send the buffered end."""
         pieces = self._release_safely(self._relay.writer.let_end)
         return [b"".join(pieces)] if pieces else []
 
     def go_on(self, first: Stream) -> None:
-        """Write on in the reply of another stream, whose end waits."""
+        """Continue the reply of another stream, whose end is buffered."""
         self._relay.go_on(first._relay)
         self._relay.writer.heed = self._recorder.record_sent if self._recorder else None
 
     def keep_alive(self) -> bytes | None:
-        """Write a frame that tells nothing to a client that waits; None if there is no place for one."""
+        """Return a frame without content for an idle client; None if none is possible here."""
         frame = None if self.failed else self._relay.writer.encoder.keep_alive()
         if self._fast_path and self._relay.writer.encoder.counts:
             self._fast_path.rest()
         return frame
 
     def lose(self, fault: Exception) -> list[bytes]:
-        """End the body at a fault of ours after which there is a gap in it."""
+        """End the body after a fault of VTC that left a gap in it."""
         data = self._read_rest(final=False) if self._fast_path else b""
         data += b"" if self.broken else self._fail(fault)
         self.broken = True
         return [data] if data else []
 
     def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
-        """Rewrite no more of the body, from these bytes on."""
-        if self._body is not None:  # which is no work
+        """Stop rewriting; pass `data` and the rest of the body through unchanged."""
+        if self._body is not None:  # buffering costs nothing
             return Stream.feed(self, data)
         chunk = self._fast_path.give_back(data) if self._fast_path else data
         out = self._fail(fault)
@@ -179,7 +179,7 @@ class Stream:
         return [out] if out else []
 
     def _read_rest(self, *, final: bool, breaks: bool = False) -> bytes:
-        """Take what waits on the fast path the long way."""
+        """Move the bytes buffered by the fast path to the slow path."""
         rest = failed = b""
         if fast := self._fast_path:
             try:
@@ -190,23 +190,26 @@ class Stream:
         return failed + self._read(rest, final=final, breaks=breaks)
 
     def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> bytes:
-        """Take a chunk the long way."""
+        """Process a chunk on the slow path."""
         if self.broken:
-            return b""  # there is a gap before whatever comes
+            return b""  # nothing may follow the gap
         self.broken = breaks
         out: list[bytes] = []
         unread: list[Frame] = []
         try:
             if self.failed and self._in_step:
                 return rest
+            # Step 1: a body that is no stream is buffered to its end.
             if self._whole and self._is_collected(rest):
                 return self._collect(rest, final=final, breaks=breaks)
+            # Step 2: split the bytes into frames; after a fault they are only renumbered.
             unread, rest, self._relay.queued = [*self._relay.queued, *self._frames.feed(rest)], b"", []
             if final:
                 rest = self._end_frames(unread)
             if self.failed:
                 end = self._release_safely(self._relay.writer.close) if final else []
                 return b"".join([*(piece for frame in unread for piece in self._pass_through(frame)), *end, rest])
+            # Step 3: run each frame through the relay, unless it sends the last text in parts.
             while unread or self._relay.unsettled:
                 if self._relay.unsettled:
                     out += self._relay.send_deferred()
@@ -218,13 +221,14 @@ class Stream:
                 except UnreadableFrame as error:
                     self._drop_frame(str(error))
                 del unread[0]
+            # Step 4: end the body. A partial frame is dropped unless everything unread may be sent.
             self._relay.queued, unread = unread, []
             if rest and not self._fate.is_open:
                 rest = b""
                 if not breaks:
                     self._drop_frame("it was cut off")
             if final and (last := self._relay.finish(breaks=breaks)):
-                # The body may have ended without a terminator; what is added must not continue the last frame.
+                # The body may have ended without a terminator; added frames must not continue the last one.
                 terminator = self._relay.writer.encoder.framing.end
                 out += [terminator] * bool(out and not _is_ended(out[-1], terminator))
                 out += last
@@ -233,12 +237,12 @@ class Stream:
             if not self.failed:
                 return b"".join(out)
             out += [piece for frame in unread for piece in self._pass_through(frame)]
-            if final or self._in_step:  # a frame that has only begun gets its number when it is whole
+            if final or self._in_step:  # a partial frame is numbered once it is complete
                 out += [frame.raw for frame in self._release_safely(self._frames.finish)]
         return b"".join([*out, rest])
 
     def _fail(self, error: Exception) -> bytes:
-        """Rewrite no more of this reply; return what waited, if it may leave."""
+        """Stop rewriting this reply; return the buffered bytes if they may be sent."""
         self._fast_path = None
         if self._fate.decide_after_fault(error, self._report):
             self.failed = True
@@ -250,23 +254,23 @@ class Stream:
 
     @property
     def faults(self) -> list[ReplyFault]:
-        """Return what may be worth asking again for, of all choices."""
+        """Faults of all choices that may justify a retry."""
         return [fault for pipeline in self._relay.pipelines.values() for fault in pipeline.faults]
 
     @property
     def failure(self) -> Failure | None:
-        """The error by which the reply of a server of another API ended, if by one."""
+        """The error that ended the reply of a server over a bridge, if any."""
         return self._relay.writer.failure
 
     def _drop_frame(self, reason: str) -> None:
-        """Leave out a frame that cannot be read."""
+        """Drop a frame that cannot be read."""
         self.has_dropped = True
         self._fate.report_dropped_frame(reason, self._report)
         if self._recorder:
             self._recorder.stop()
 
     def _is_collected(self, data: bytes) -> bool:
-        """True if the body is no stream, by its beginning: some servers send one JSON value as one."""
+        """Return True if the body begins as no stream, because some servers send one JSON value instead."""
         beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         if self._body is None and self._whole and beginning:
             if beginning.startswith(b"{"):
@@ -277,7 +281,7 @@ class Stream:
         return self._body is not None
 
     def _collect(self, data: bytes, *, final: bool, breaks: bool) -> bytes:
-        """Keep a body up to its end. Raises `FrameTooLong` if it has no end in sight and may not pass."""
+        """Buffer a body up to its end. Raises `FrameTooLong` if it is too long and must not be forwarded."""
         assert self._body is not None
         assert self._whole is not None
         self._body += data
@@ -296,11 +300,11 @@ class Stream:
         return self._relay.writer.in_step
 
     def _pass_through(self, frame: Frame) -> list[bytes]:
-        """Pass a frame after a failure."""
+        """Forward a frame after a fault."""
         return self._release_safely(lambda: self._relay.pass_through(frame), [frame.raw])
 
     def _end_frames(self, frames: list[Frame]) -> bytes:
-        """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
+        """Append the last frame; if the body ended inside it return it instead, because nothing may complete it."""
         for frame in self._frames.finish():
             if self._relay.decoder.framing.is_cut_off(frame):
                 return frame.raw
@@ -308,7 +312,7 @@ class Stream:
         return b""
 
     def _release_safely[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
-        """Return what waited, or something else if that fails."""
+        """Return buffered items, or a fallback if that fails."""
         try:
             return give()
         except Exception as error:
@@ -320,25 +324,24 @@ def _is_ended(data: bytes, end: bytes) -> bool:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").endswith(end)
 
 
-# A streamed reply that comes in a content coding, undone before the rest of its way.
+# A streamed reply with a content coding, which is undone first.
 #
-# A few bytes of it stand for many, and all other streams wait while one read of them is dealt with. So what one read
-# stands for goes on in slices, as if it had come so, and there is an end to it: a reply that takes too long is given
-# up.
+# A few coded bytes may expand to many, and all other streams wait while one read is processed. So the expanded bytes
+# are processed in slices, and a reply that takes too long is given up.
 
 
 SLICE_BYTES = 1 << 13
-"""Bytes that are dealt with between two looks at the clock."""
+"""Bytes that are processed between two checks of the clock."""
 MAX_READ_SECONDS = 0.1
-"""Of work on one read; without a coding a read is 4 KB, which takes some milliseconds."""
+"""Work on one read, in seconds; an uncoded read of 4 KB takes some milliseconds."""
 
 
 class TooMuchWork(Exception):
-    """A few bytes stood for more than can be dealt with while others wait."""
+    """A few bytes expanded to more than can be processed while other streams wait."""
 
 
 class CodedStream(Stream):
-    """A stream whose bytes come in a content coding."""
+    """A stream whose bytes have a content coding."""
 
     def __init__(
         self,
@@ -382,7 +385,7 @@ class CodedStream(Stream):
 
 
 def _try_decode(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:
-    """Return what could be decoded, and the fault if that is not all of it."""
+    """Return the decoded bytes, and the fault if they are incomplete."""
     try:
         return decode(), None
     except Exception as error:

@@ -1,14 +1,14 @@
-"""Upstream's own calls that leave piece by piece, as they come: clients draw a file while it is written.
+"""Native tool calls that are sent piece by piece as they arrive, so that clients can show a file while it is written.
 
-A call does so if its beginning is in order: an offered tool, an id of its own, an object whose first key the tool
-declares. Of such a call four things are still mended. A string where the schema allows no text waits for its end and
-leaves as what it means; a piece whose end the next one decides about waits for that, whole; nothing leaves after the
-whole object; and if the JSON breaks, the rest waits for the end of the call, and leaves as it should be if that
-continues what has left, else as it came.
+A call is sent this way if it begins correctly: an offered tool, a unique id, an object whose first key the tool
+declares. Four repairs remain possible. A string for a parameter that accepts no text is buffered to its end and sent
+with its intended type. A piece whose end is ambiguous is buffered until the next one decides. Nothing is sent after the
+complete object. If the JSON breaks, the rest is buffered until the end of the call; it is sent repaired if that
+continues the text already sent, else unchanged.
 
-    {"path": "a",        the comma may be one too many
+    {"path": "a",        the comma may be superfluous
     90                   may be a text without its quotes
-    Paris<               a special token may begin that closes the value
+    Paris<               may begin a special token that closes the value
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from vtc.exchange.replying.value_ends import ValueEnds
 from vtc.json_schema import ObjectSchema
 
 MAX_PIECE_CHARACTERS = 1 << 14
-"""Characters of a piece beyond which it waits: at the end of the call it is read in a tenth of the time."""
+"""Characters beyond which a piece is buffered, because at the end of the call it is parsed in a tenth of the time."""
 
 
 MAX_BUFFERED_PIECES = 1 << 10
-"""Characters of pieces that wait whole, each of them as it ends in doubt: more of them leave, the last one cut."""
+"""Characters of complete pieces that are buffered while each ends ambiguously; beyond that the last piece is split."""
 
 
 _WORDS = [word[: end + 1] for word in ("true", "false", "null") for end in range(len(word))]
 _BEGINS_WORD = re.compile(rf"\s*(?:-?(?:\d[-+.\deE]*)?|{'|'.join(_WORDS)})\Z", re.ASCII)  # used with match
-"""The beginning of a number or of a literal that may go on."""
+"""The beginning of a number or literal that may continue."""
 
 
 class _StreamedArguments(JsonBody):
-    """The object of arguments as it comes: strict JSON, of which the keys at the top are known."""
+    """Incrementally parsed arguments: strict JSON whose top-level keys are recorded."""
 
     def __init__(self) -> None:
         super().__init__(lenient=False)
         self.keys: list[str] = []
-        """The keys at the top so far."""
+        """Top-level keys so far."""
         self.begun: int | None = None
-        """Where the text value of the last key begins, if it does in the text that was read last."""
+        """Offset in the last text of the last key's string value, if it begins there."""
 
     @property
     def follows_comma(self) -> bool:
-        """True if a member or an item must follow, also where something else did."""
+        """True if a member or an item must follow, even if something else did."""
         return self._expect.startswith("next") and not self.in_string
 
     def is_over(self) -> bool:
-        """True after the whole object, or after a fault."""
+        """Return True after the complete object or a fault."""
         return self.done or bool(self.error)
 
     def step(self, text: str, at: int) -> int:
-        """Read one token; return where it ends, `at` if it is not whole yet."""
+        """Parse one token and return its end; `at` if it is incomplete."""
         self.begun, expected = None, self._expect
         end = self._feed_string(text, at) if self.in_string else self._feed_structure(text, at, False)
         if end == at and not (self.in_string or self.error or _BEGINS_WORD.match(text, at)):
-            self.error = "a word where JSON has a value"  # none of it leaves: it may be a text without its quote
+            self.error = "a word where JSON has a value"  # it may be a text without its opening quote
         if self._containers == ["{"]:
             if expected == "colon" and self._expect == "value":
                 self.keys.append("".join(self._out[self._string_start : -2]))
@@ -76,39 +76,39 @@ class _StreamedArguments(JsonBody):
 
 
 class CallEnd(NamedTuple):
-    """A call that has left, but for a last piece."""
+    """The end of a call whose beginning was sent."""
 
     call: ToolCall
     number: int | None
-    """Upstream's number of it."""
+    """The server's number of it."""
     piece: CallDelta | None
-    """What is missing of its arguments."""
+    """The missing rest of its arguments."""
     repairs: tuple[str, ...]
     fault: str
-    """Why its arguments are no object; empty if they are one."""
+    """Reason why its arguments are no object; empty if they are one."""
     others: tuple[ToolCall, ...] = ()
     """Calls that follow it in its arguments."""
 
 
 @dataclass(slots=True)
 class _Snapshots:
-    """The pieces of a call's arguments as they came, each of which may be the object so far."""
+    """The received pieces of a call's arguments; each of them may be a snapshot of the whole object so far."""
 
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     """Their characters."""
     again: str = ""
-    """The last one, if it begins with all that came before, and waits: the next one shows what that means."""
+    """The last piece if it repeats all text before it; the next piece shows whether pieces are snapshots."""
     grows: bool = False
-    """True once each piece is the object so far."""
+    """True once the pieces are known to be snapshots."""
 
     def add(self, piece: str) -> None:
-        """Take a piece that is not read."""
+        """Record a piece without parsing it."""
         self.pieces.append(piece)
         self.size += len(piece)
 
     def take(self, piece: str) -> str:
-        """Take a piece; return what is to be read now."""
+        """Record a piece; return the text to parse now."""
         begins = "".join(self.pieces) if 0 < self.size <= len(piece) else ""
         self.add(piece)
         if self.again and piece:
@@ -120,11 +120,11 @@ class _Snapshots:
 
 
 class _BufferedText(NamedTuple):
-    """The text at the end of what came that may not leave yet."""
+    """Received text that may not be sent yet."""
 
     text: str = ""
     until: Literal["next", "value", "end"] = "next"
-    """What lets it leave: the next piece shows what it is; the value in which it stands is whole; the call ends."""
+    """When it is sent: when the next piece disambiguates it, when its value is complete, or at the end of the call."""
 
 
 NOT_BUFFERED = _BufferedText()
@@ -132,30 +132,30 @@ NOT_BUFFERED = _BufferedText()
 
 @dataclass(slots=True)
 class _CallInPieces:
-    """One call so far."""
+    """The state of one call."""
 
     first: CallDelta
     schema: ObjectSchema
     ends: ValueEnds
     streams: bool = False
-    """True once its beginning has shown that it is in order."""
+    """True once its beginning proved correct."""
     received: _Snapshots = field(default_factory=_Snapshots)
     sent: list[str] = field(default_factory=list)
-    """Its arguments as they left."""
+    """Its arguments as sent."""
     arguments: _StreamedArguments = field(default_factory=_StreamedArguments)
     rest: str = ""
-    """What came last, and is no whole token yet: half an escape, a number that may go on."""
+    """An incomplete token at the end: half an escape, or a number that may continue."""
     buffered: _BufferedText = NOT_BUFFERED
     kept: list[str] = field(default_factory=list)
-    """What came after that, once all waits for the end of the call."""
+    """Text after `buffered`, once everything is buffered until the end of the call."""
     whole: list[str] = field(default_factory=list)
-    """The pieces that wait, as they came: they leave so, or stay for the end of the call."""
+    """Buffered pieces as received: they are sent so, or stay until the end of the call."""
     repairs: dict[str, None] = field(default_factory=dict)
     has_listed_others: bool = False
-    """True once the calls that follow it in its arguments were told."""
+    """True once the calls that follow in its arguments were returned."""
 
     def release(self, piece: str, *, last: bool) -> str | None:
-        """Take a piece, the last or not; return what leaves now after the pieces that waited. None if it waits, too."""
+        """Process a piece; return the text to send now after the buffered pieces. None if it is buffered, too."""
         shown = self.shows
         left = self._take(piece)
         if not self.shows:
@@ -174,8 +174,8 @@ class _CallInPieces:
         return left.removeprefix(waited)
 
     def _must_buffer(self, piece: str, left: str, *, last: bool) -> bool:
-        """True if a piece waits whole, though so much of what waited and of it may leave."""
-        if last and not self.is_whole:  # whether it was cut off shows with the end of the message
+        """Return True if a piece must be buffered whole although this part of it could be sent."""
+        if last and not self.is_whole:  # the end of the message shows whether it was cut off
             self._keep()
             return True
         if self.whole and not left and self.buffered.until == "end":
@@ -187,13 +187,13 @@ class _CallInPieces:
         )
         if undecided and as_came and len(waited) <= MAX_BUFFERED_PIECES:
             return True
-        if not left.startswith(waited):  # what waited does not leave as it came
+        if not left.startswith(waited):  # the buffered pieces would be sent changed
             self._keep()
             return True
         return False
 
     def _take(self, piece: str) -> str:
-        """Read a piece of the arguments; return what of them may leave."""
+        """Parse a piece of the arguments; return the part that may be sent."""
         read = self.arguments
         if read.is_over() or self.buffered.until == "end":
             self.received.add(piece)
@@ -208,7 +208,7 @@ class _CallInPieces:
         return self._keep(piece) if read.error else self._read(piece)
 
     def _keep(self, text: str = "") -> str:
-        """Let nothing more leave before the end of the call."""
+        """Buffer everything until the end of the call."""
         if self.buffered.until == "end":
             self.kept.append(text)
         else:
@@ -217,9 +217,10 @@ class _CallInPieces:
         return ""
 
     def _read(self, piece: str) -> str:
-        """Read on; what waited for the next piece leaves now, unless that stays in doubt, too."""
+        """Continue parsing; return the buffered text with this piece, except for a part that remains ambiguous."""
         read, in_value = self.arguments, self.buffered.until == "value"
         doubtful, value = ("", self.buffered.text) if in_value else (self.buffered.text, "")
+        # Step 1: parse token by token. Text outside typed values goes to `out`; the value in progress is buffered.
         text, out = self.rest + piece, list[str]()
         at, mark, word = 0, 0 if in_value else len(self.rest), slice(0)
         while at < len(text) and not read.is_over():
@@ -234,9 +235,11 @@ class _CallInPieces:
             elif in_value and not read.in_string and not read.error:
                 out.append(self._render_typed(value + text[mark:at]))
                 mark, in_value, value = at, False, ""
+        # Step 2: after a fault, take back the last word if it may be a text without its opening quote.
         if read.error and word.stop == at and self._may_be_text(text[word]):
             at, doubtful = word.start, "" if word.start < mark else doubtful
             mark = min(mark, at)
+        # Step 3: keep the incomplete token, and add the rest of the parsed text to `out` or to the value.
         self.rest = text[at:]
         if not in_value:
             known = max(mark, at) if read.is_over() else len(text)
@@ -249,11 +252,11 @@ class _CallInPieces:
         return self._split_ready(doubtful + "".join(out), value, in_value=in_value)
 
     def _split_ready(self, text: str, value: str, *, in_value: bool) -> str:
-        """Part text that may leave from what waits at its end, and before a value or a fault."""
+        """Split text to send from an ambiguous end, and from a value or a fault after it."""
         read, doubtful = self.arguments, ""
         has_marker = self.ends and "<" in text
         if has_marker and (marker := value_ends.MARKER_START.search(text)):
-            # It may close the value: the end of the call shows whether it does.
+            # It may close the value: the end of the call decides.
             read.error = read.error or "a special token stands in it"
             value = text[marker.start() :] + value + (self.rest if in_value else "")
             text = text[: marker.start()]
@@ -269,24 +272,24 @@ class _CallInPieces:
         return text.removesuffix(doubtful)
 
     def _may_be_text(self, word: str) -> bool:
-        """True for a number, or the beginning of one, where the tool takes a text."""
+        """Return True for a number, or the beginning of one, if the parameter accepts text."""
         keys, declared = self.arguments.keys, self.schema.properties
         is_word = bool(word.strip()) and _BEGINS_WORD.fullmatch(word) is not None
         return is_word and bool(keys) and keys[-1] in declared and self.schema.accepts_text(keys[-1])
 
     @property
     def has_more(self) -> bool:
-        """True if something follows its object: another one, perhaps, which is a call before those that come later."""
+        """True if text follows the object, perhaps another object, which is a call before later ones."""
         return self.is_whole and any(text.strip() for text in (self.buffered.text, *self.kept))
 
     @property
     def is_whole(self) -> bool:
-        """True if its object ended where it could be read as it came."""
+        """True if its object ended without a fault."""
         return self.arguments.done and not self.arguments.error
 
     @property
     def shows(self) -> bool:
-        """True once it can be told whether the beginning is in order."""
+        """True once its beginning can be checked."""
         return bool(self.arguments.keys or self.arguments.error or self.arguments.done)
 
     @property
@@ -296,7 +299,7 @@ class _CallInPieces:
         return bool(keys) and not self.arguments.error and (not declared or keys[0] in declared)
 
     def _render_typed(self, written: str) -> str:
-        """Write a text value as what it means; as it came if it means nothing that the schema allows."""
+        """Render a string as the value that it denotes; unchanged if the schema permits no such value."""
         key = self.arguments.keys[-1]
         text = load_json(written)
         clean = self.ends.strip(text)
@@ -310,10 +313,10 @@ class _CallInPieces:
 
 
 class StreamedCalls:
-    """The calls of one message of upstream's that leave as they come.
+    """The native calls of one message that are sent as they arrive.
 
-    `from_text` holds, at each time, the calls that were read in the text; `taken` gets the ids of those that leave;
-    `used` are those of past calls.
+    `from_text` is the live list of text tool calls, `taken` receives the ids of calls that are sent, and `used` holds
+    the ids of past calls.
     """
 
     def __init__(
@@ -336,7 +339,7 @@ class StreamedCalls:
         self._ids = {*used}
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
-        """Take a piece; return what may leave of it now. None if its call waits, or may have to."""
+        """Process a piece; return the part to send now. None if its call is buffered, or may have to be."""
         number = delta.index
         if number is None or number in self._held:
             return None
@@ -359,7 +362,7 @@ class StreamedCalls:
         return delta if left == delta.arguments else replace(delta, arguments=left)
 
     def _begins(self, delta: CallDelta, *, again: bool) -> bool:
-        """True if a call may begin so that leaves as it comes, which does not begin `again`."""
+        """Return True if a call begins correctly for streaming, and not `again`."""
         known = not again and delta.name in self._tools and len(delta.arguments) <= MAX_PIECE_CHARACTERS
         known = known and all(delta.name != given.name for given in self._from_text)
         known = known and not any(call.has_more for call in self._calls.values())
@@ -369,7 +372,7 @@ class StreamedCalls:
         return True
 
     def following(self) -> list[CallEnd]:
-        """End the calls that others follow in their arguments, before those that came later are made."""
+        """End calls that are followed by others in their arguments, before later calls are processed."""
         calls = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_listed_others]
         ended = [self._end_call(call, complete=True) for call in calls]
         for call in calls:
@@ -377,7 +380,7 @@ class StreamedCalls:
         return ended
 
     def finish(self, *, complete: bool) -> list[CallEnd]:
-        """End the calls that left."""
+        """End the calls that were sent."""
         return [self._end_call(call, complete=complete) for call in self._calls.values() if call.streams]
 
     def _end_call(self, call: _CallInPieces, *, complete: bool) -> CallEnd:
@@ -406,7 +409,7 @@ class StreamedCalls:
 
 
 def _rest_after(left: str, whole: str) -> str:
-    """Return what is missing of `whole` after what has `left`. Raises ValueError if that is another."""
+    """Return the rest of `whole` after the text already sent. Raises ValueError if `whole` does not continue it."""
     if whole.startswith(left):
         return whole[len(left) :]
     begun, meant = JsonBody(lenient=False), JsonBody(lenient=False)

@@ -1,4 +1,4 @@
-"""The reading of one choice's text: its reader, that of the reasoning, and what is left beside upstream's own calls."""
+"""Read one choice's text: the reader, the reader of its reasoning, and leftover markup next to native calls."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
 from vtc.profiles.memory import Learned
 
-# Text beside calls that upstream made itself: markup that its parser left over is no speech.
+# Text next to native tool calls: markup that the server's parser left over is not content.
 #
 #     <tool_call>                       an opening tag, or the beginning of one, before the calls
 #     </parameter></function>           closing tags after them
 #     <tool_call>{"name": …             the same call once more
 #
-# A client that is shown them sends them back with its next turn, and the model writes more of them. Text that is
-# anything else leaves as it came.
+# A client that is shown such tags sends them back with its next turn, and the model writes more of them. All other text
+# is sent unchanged.
 
 
 MIN_TAG_CHARACTERS = 5
-"""Characters of a tag's beginning that could be nothing else."""
+"""Characters after which the beginning of a tag is unambiguous."""
 MAX_TAG_CHARACTERS = 4096
-"""Characters of tags that are held. More of them are text: with each part all before it is looked at again."""
+"""Characters of tags that are buffered; more are text, because each part is matched together with all before it."""
 
 
 class LateCalls:
-    """Holds the text of one reply as long as it may be nothing but markup that was left over."""
+    """Buffers the text of one reply as long as it may be only leftover markup."""
 
     def __init__(self, dialects: Sequence[Description], reader: Reader) -> None:
         self._dialects = tuple(dialects)
         self._reader = reader
         self._held: list[Event] = []
-        self._outside = ""  # its text that is in no call
+        self._outside = ""  # text outside of calls
         self._calls: list[ToolCall] = []
         self.decided = False
-        """The text is more than that: it passes."""
+        """True once the text proved to be more than markup; it passes."""
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """Return what may leave of some events."""
+        """Return the events to send now."""
         if self.decided or (not self._held and all(event.raw.isspace() for event in events)):
-            return events  # white space alone is none
+            return events  # white space alone is no markup
         for event in events:
             self._held.append(event)
             if isinstance(event, Text):
@@ -58,7 +58,7 @@ class LateCalls:
         return [] if len(self._outside) <= MAX_TAG_CHARACTERS and self._is_markup(1) else self._release()
 
     def finish(self, calls: Iterable[ToolCall]) -> list[Event]:
-        """Return what is held: as markup, if it is nothing else, or if it holds no calls but these."""
+        """Return the buffered events: as markup if they are only that, or if they repeat only these calls."""
         self._read(self._reader.finish())
         own = [_meaning(call) for call in calls] if self._calls else []
         if not self._is_markup(MIN_TAG_CHARACTERS) or any(_meaning(call) not in own for call in self._calls):
@@ -67,7 +67,7 @@ class LateCalls:
         return [Markup(event.raw) if isinstance(event, Text) else event for event in held]
 
     def _is_markup(self, least: int) -> bool:
-        """True if nothing but tags was said; of the last one `least` characters are enough."""
+        """Return True if the text consists of tags; of the last one, `least` characters suffice."""
         tags, complete = _compile_tags(self._dialects)
         match = complete.match(self._outside)
         rest = self._outside[match.end() if match else 0 :].rstrip()
@@ -95,7 +95,7 @@ def _meaning(call: ToolCall) -> tuple[str, object]:
 
 @lru_cache(maxsize=8)
 def _compile_tags(dialects: tuple[Description, ...]) -> tuple[list[str], re.Pattern[str]]:
-    """List the tags of these dialects, and compile what finds a text of nothing but them."""
+    """List the tags of these dialects, and compile an expression for text of only tags."""
     words: set[str] = set()
     for dialect in dialects:
         for key, patterns in (("call", dialect.calls), ("param", dialect.params), ("section", dialect.sections)):
@@ -109,7 +109,7 @@ def _compile_tags(dialects: tuple[Description, ...]) -> tuple[list[str], re.Patt
 
 
 ANYTHING = PlainRule("")
-"""The rule for what is not read."""
+"""The rule for text that is not parsed."""
 
 
 def _of(kind: type[Reasoning | Markup | Text], text: str) -> list[Event]:
@@ -125,23 +125,23 @@ class Guess:
     """
 
     kind: type[Reasoning | Markup | Text] = Reasoning
-    """What it is taken for: reasoning, or what is dropped as that."""
+    """Its assumed kind: reasoning, or the markup or text that replaces it."""
     sent: list[Event] = field(default_factory=list)
-    """What was sent of it, as text."""
+    """The part that was sent, as text events."""
     buffered: list[Event] = field(default_factory=list)
-    """The events from the first call on."""
+    """Events from the first call on."""
     text: list[str] = field(default_factory=list)
-    """All of it, in pieces."""
+    """Its whole text, in pieces."""
     _sent_characters: int = 0
 
     def take(self, part: Event, events: Iterable[Event]) -> list[Event]:
-        """Take the next part, and the `events` that it makes as text; return what is sent now."""
+        """Process the next part, given its `events` as text; return the events to send now."""
         self.kind = Markup if isinstance(part, Markup) else Reasoning
         self.text.append(part.raw)
         self.buffered += events
         now = [*takewhile(lambda event: not isinstance(event, Call), self.buffered)]
         del self.buffered[: len(now)]
-        # Reasoning inside of it has its own tags, and is not said again.
+        # Nested reasoning has separate tags and is not repeated as text.
         self.sent += [Markup(event.raw) if isinstance(event, Reasoning) else event for event in now]
         self._sent_characters += sum(len(event.raw) for event in now)
         return [self.kind(event.raw) for event in now if event.raw]
@@ -154,37 +154,37 @@ class Guess:
 
 @dataclass(slots=True)
 class ReasoningCalls:
-    """Looks for calls at the end of the reasoning, for a reply that stops there."""
+    """Finds calls at the end of the reasoning, for a reply that stops there."""
 
     reader: Reader
     guess: Guess | None = None
-    """The text so far of a reply that may have begun inside of its reasoning; None once that is settled."""
+    """The guess about the reply's beginning; None once it is settled."""
     learned: bool = False
-    """Only replies before it make that guess, so it may be wrong where the reply was cut off, too."""
+    """True if only earlier replies suggest the guess, so that it may be wrong for a truncated reply, too."""
     kept: bool = False
-    """It was guessed, and stays text: it has left already."""
+    """True if the guessed reasoning stays text, because it was sent already."""
     calls: list[Call] = field(default_factory=list)
-    """All calls in it, if it is kept."""
+    """All calls in it, if it stays text."""
     last: list[Call] = field(default_factory=list)
-    """The calls after which no text came so far."""
+    """Calls that no text has followed so far."""
     refusals: list[Refusal] = field(default_factory=list)
-    """Why others are none."""
+    """Reasons why other texts are no calls."""
 
     def feed(self, text: str) -> list[Event]:
-        """Read a part of the reasoning; return what it would be as text."""
+        """Parse a part of the reasoning; return its events as text."""
         return self._note(self.reader.feed(text))
 
     def finish(self, *, complete: bool) -> list[Event]:
-        """End the reasoning; return what its end is as text."""
+        """End the reasoning; return the events of its end as text."""
         return self._note(self.reader.finish(complete=complete))
 
     def ending(self, *, in_reasoning: bool) -> list[Event]:
-        """Return the calls with which the reasoning ends, or why they are none; their text stays in it."""
+        """Return the calls that end the reasoning, or the reasons why they are none; their text stays in it."""
         calls = [*(self.calls if in_reasoning else ())] if self.kept else extract_from_reasoning(self.last)
         return [replace(call, raw="") for call in calls] or [*self.refusals]
 
     def forget(self) -> None:
-        """Forget the calls so far: they were text."""
+        """Discard the calls so far, because they were text."""
         self.reader.restart()
         self.last.clear()
         self.refusals.clear()
@@ -199,30 +199,30 @@ class ReasoningCalls:
 
 @dataclass(slots=True)
 class TextReading:
-    """Reads the text of one choice, as long as there is something to read in it. Without a reader text is text."""
+    """Reads the text of one choice; without a reader, text passes as text."""
 
     reader: Reader | None = None
     reasoning: ReasoningCalls | None = None
     learned: Learned | None = None
     make_late_reader: Callable[[Begins], tuple[Reader, LateCalls]] | None = None
-    """Makes what reads the text after upstream made calls itself."""
+    """Creates the reader of text after native calls."""
     leftovers: LateCalls | None = None
-    """Of the text beside these calls."""
+    """Leftover markup next to native calls."""
     repeated: int = 0
-    """Characters of events that are said once more: they were sent as reasoning before."""
+    """Characters of events that were sent as reasoning before and are sent again as text."""
     _native: bool = False
-    """True once upstream made calls itself."""
+    """True once the server made native calls."""
 
     def more(self, text: str, events: list[Event]) -> list[Event]:
-        """Return what may leave of the events that the reader made of a text, if more than these counts."""
+        """Return the events to send for a text, if reasoning or leftover markup must be examined."""
         if self.reasoning and self.reasoning.kept and self.reader and self.reader.began_inside is None:
-            self.reasoning.feed(text)  # no end of it came yet
+            self.reasoning.feed(text)  # its end has not arrived
         else:
             events = self._record_heard(events)
         return self.leftovers.feed(events) if self.leftovers else events
 
     def _record_heard(self, events: list[Event]) -> list[Event]:
-        """Look for calls in the reasoning among some events; return what may leave of them."""
+        """Look for calls in the reasoning among some events; return the events to send."""
         thoughts, said = self.reasoning, [*events]
         if thoughts is None:
             return said
@@ -238,14 +238,14 @@ class TextReading:
 
     @property
     def _is_guessed(self) -> bool:
-        """True if the text so far is taken for reasoning, and may be text."""
+        """True if the text so far is taken for reasoning but may be text."""
         return self.reader is not None and self.reader.in_reasoning and self.reader.began_inside is None
 
     def settle(self) -> tuple[list[Event], list[Event]]:
-        """End the guess that the reply began inside of its reasoning, because upstream makes calls itself.
+        """End the guess that the reply began inside its reasoning, because the server makes native calls.
 
-        The text before them is text: return what was sent of it as reasoning, and the rest. As in the reasoning of a
-        reply that goes on, no call in it is one: it may be quoted.
+        The text before them is text: return the part sent as reasoning, and the rest. No call in it counts, as in the
+        reasoning of a reply that continues, because it may be quoted.
         """
         if not (self.reasoning and self.reasoning.guess and self.reader and self._is_guessed):
             return [], []
@@ -259,12 +259,12 @@ class TextReading:
         return self._again(guess.sent), _of(Text, guess.rest)
 
     def _again(self, events: list[Event]) -> list[Event]:
-        """Say as text what was sent as reasoning."""
+        """Repeat as text the events that were sent as reasoning."""
         self.repeated += sum(len(event.raw) for event in events)
         return events
 
     def without_repeated(self, events: Iterable[Event]) -> list[Event]:
-        """Take the characters that were sent before out of the `raw` of events."""
+        """Remove characters that were sent before from the `raw` of events."""
         out: list[Event] = []
         for event in events:
             count = min(self.repeated, len(event.raw))
@@ -276,14 +276,14 @@ class TextReading:
         return out
 
     def record_reasoning(self, text: str) -> None:
-        """Take reasoning that upstream parted off."""
+        """Process native reasoning."""
         if self.reader:
             self.reader.record_reasoning()
         if self.reasoning:
             self.reasoning.feed(text)
 
     def pause(self) -> list[Event]:
-        """End one block of the text. One that was taken for reasoning, and did not end that, is text."""
+        """End a block of the text. If it was taken for reasoning and did not end that, it is text."""
         if self.reader is None:
             return []
         again, rest = self.settle()
@@ -291,7 +291,7 @@ class TextReading:
         return self.leftovers.feed(events) if self.leftovers else events
 
     def release(self) -> list[Event]:
-        """Give back what is held: upstream makes calls itself."""
+        """Return buffered events, because the server makes native calls."""
         again, rest = self.settle()
         reader, self._native = self.reader, True
         if reader is None or self.make_late_reader is None:
@@ -302,16 +302,16 @@ class TextReading:
         return [*again, *self.leftovers.feed([*rest, *self._record_heard(reader.release())])]
 
     def finish(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
-        """End the text; `calls` are those that upstream itself made."""
+        """End the text; `calls` are the native calls."""
         events = self.reader.finish(complete=complete) if self.reader else []
         events = self._record_heard(events) if events else events
         return [*self.leftovers.feed(events), *self.leftovers.finish(calls)] if self.leftovers else events
 
     def end_reasoning(self, *, spoke: bool, complete: bool) -> list[Event]:
-        """End the reasoning; return the calls in it, for a reply without other calls that holds no text (`spoke`).
+        """End the reasoning; return the calls in it, for a reply without other calls or text (`spoke`).
 
-        A reply that was taken to begin inside of its reasoning, and never ended that, is text. One that is not
-        `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
+        A reply that was assumed to begin inside its reasoning, and never ended it, is text. In a reply that is not
+        `complete` nothing is a call, because the model may still have been reasoning.
         """
         thoughts = self.reasoning
         if thoughts is None or self.reader is None:
@@ -329,16 +329,16 @@ class TextReading:
         return thoughts.ending(in_reasoning=self.reader.in_reasoning) if complete else []
 
     def learn(self, *, complete: bool) -> None:
-        """Note what the end of the reply shows of its beginning."""
+        """Record how the reply began, as shown by its end."""
         if self.reader:
             self._learn(self.reader, complete=complete)
 
     def _learn(self, reader: Reader, *, complete: bool) -> None:
-        """Note whether the reply began inside of the reasoning: if several did, the next one will, too."""
+        """Record whether the reply began inside its reasoning; if several did, the next one will be assumed to."""
         inside = reader.began_inside if reader.shows_beginning else None
         if reader.began_inside is None and complete and reader.in_reasoning and not self._native:
-            inside = False  # what was taken for reasoning never ended
+            inside = False  # the assumed reasoning never ended
         if self.learned and inside is not None:
             self.learned.note(inside=inside)
         if reader.began_inside is not None:
-            self.learned = None  # what comes after upstream's calls is no beginning
+            self.learned = None  # text after native calls is no beginning

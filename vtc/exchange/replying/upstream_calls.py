@@ -1,4 +1,4 @@
-"""The calls that upstream made itself, in one choice: those that leave as they come, and those that wait."""
+"""The native tool calls of one choice: those that are sent as they arrive, and those that are buffered."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _is_json(text: str) -> bool:
 
 
 class NativeCalls:
-    """Makes events of upstream's own calls.
+    """Creates events of native tool calls.
 
-    `from_text` holds, at each time, the calls that were read in the text, and `taken` the ids of upstream's that left;
-    `used` are those of past calls.
+    `from_text` is the live list of text tool calls, `taken` the live set of ids of native calls that were sent, and
+    `used` holds the ids of past calls.
     """
 
     def __init__(
@@ -51,36 +51,36 @@ class NativeCalls:
         self._ends = ends_in(plan.reading.dialects)
         streamed = StreamedCalls(tools, from_text, taken, used, lenient=self._lenient, ends=self._ends)
         self.streamed = streamed if as_they_come else None
-        """Those that leave piece by piece; None if all wait."""
+        """Calls that are sent piece by piece; None if all are buffered."""
         self.ended: list[CallEnd] = []
-        """Those of them that have left, once the message ends."""
+        """The ends of calls that were sent piece by piece, once the message ends."""
         self._waited: list[ToolCall] = []
 
     @property
     def made(self) -> list[ToolCall]:
-        """The calls that were made so far."""
+        """The calls so far."""
         return [*self._waited, *(sent.call for sent in self.ended)]
 
     def read_buffered(self, calls: Sequence[ToolCall]) -> list[Event]:
-        """Take calls that waited, before the end of the message."""
+        """Process buffered calls before the end of the message."""
         ended = self.streamed.following() if self.streamed else []
         self._waited += [*(call for sent in ended for call in sent.others), *calls]
         return [*self._others(ended), *self.read_calls(calls, complete=True)]
 
     def end(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
-        """End the calls that left as they came; return what is missing of each, by its number."""
+        """End the calls that were sent as they arrived; return the missing rest of each, by number."""
         self.ended = self.streamed.finish(complete=complete) if self.streamed else []
         return {sent.number: sent.piece for sent in self.ended}
 
     def list_others(self) -> list[Event]:
-        """Return the calls that stood in the arguments of those that left."""
+        """Return the calls found in the arguments of calls that were sent."""
         return self._others(self.ended)
 
     def _others(self, ended: Iterable[CallEnd]) -> list[Event]:
         return [event for sent in ended for call in sent.others for event in self.make_event(call, sent.repairs)]
 
     def read_calls(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
-        """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
+        """Process native calls; a malformed one stays unchanged, or becomes text for a text client."""
         events: list[Event] = []
         for call in _put_together(calls) if calls else ():
             if not call.name:
@@ -113,13 +113,13 @@ class NativeCalls:
                     )
                 elif result.repairs or self._as_text:
                     events += self.make_event(spelled, result.repairs)
-                else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
+                else:  # policies see the resolved tool; a call that they do not change keeps its spelling
                     name = spelled.name if spelled.name in self._tools else tool_names.strip_name(spelled.name)
                     events.append(Call("", replace(spelled, name=name), NATIVE, spelled=spelled))
         return events
 
     def _report_nameless(self, call: ToolCall) -> list[Event]:
-        """Tell as text what an entry without a name holds, which is no call."""
+        """Render an entry without a name, which is no call, as text."""
         refusal = Refusal("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
         text = "" if call.arguments in NO_ARGUMENTS else call.arguments
         if self._hides_arguments and text:
@@ -127,24 +127,24 @@ class NativeCalls:
         return [refusal, Rewritten("", text)]
 
     def make_event(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
-        """Make the event for a call of upstream's that is written anew, unless the client has it already."""
-        if self._as_text and not _is_json(call.arguments):  # of a tool that is not offered: nothing was put in order
+        """Create the event of a re-encoded native call, unless the client has received it already."""
+        if self._as_text and not _is_json(call.arguments):  # its tool is not offered, so it was not normalized
             return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._render_unreadable(call)]
         return [Call("", call, NATIVE, repairs)]
 
     def _render_unreadable(self, call: ToolCall) -> Event:
-        """Tell in the place of a call that no one could carry out what it was, so that nothing vanishes."""
+        """Describe a call that nobody could execute in its place, so that nothing vanishes."""
         message = f"The call of `{call.name}` could not be read"
         return Denied("", call, "steer", f"{message}." if self._hides_arguments else f"{message}: {call.arguments}")
 
     def _is_given(self, call: ToolCall) -> bool:
-        """True if the client was given this call already, out of the text."""
+        """Return True if the client has received this call already, as a text tool call."""
         same = [given.arguments for given in self._from_text if given.name == call.name]
         return bool(same) and _is_json(call.arguments) and json.loads(call.arguments) in map(json.loads, same)
 
 
 def _put_together(calls: Iterable[ToolCall]) -> list[ToolCall]:
-    """Give a call without arguments those of the entry without a name that follows it: servers lose count."""
+    """Join a call without arguments and the nameless entry after it, because servers miscount entries."""
     whole: list[ToolCall] = []
     for call in calls:
         last = whole[-1] if whole else None

@@ -1,9 +1,9 @@
-"""What is left of a model's special tokens at the end of a value, where its server read the call.
+"""Find leftovers of a model's special tokens at the end of a value in a call that the server parsed.
 
     {"city": "Paris</｜DSML｜parameter"}         the marker that closes the value, whole or cut
 
-Only special tokens count, which no file ends with by chance: a plain tag (`</parameter>`) may be the value's own. One
-that pairs with an opener in the value is a part of it, too.
+Only special tokens count, because no file ends with one by chance: a plain tag (`</parameter>`) may belong to the
+value. A marker that pairs with an opener in the value belongs to it, too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from vtc.dialects.syntax.description import Description
 _MARKER = re.compile(r"</?\|[^<>\n]{1,60}>")
 _SLOT = re.compile(r"\{(?:value|arguments|params|calls)\}")
 _LEAST = {"</": 3, "<|": 6}
-"""Characters of a marker that is cut by which it is known, by how it begins."""
+"""Minimum characters of a truncated marker, by its first two."""
 MARKER_START = re.compile(r"</?(?:[|｜]|\\uff5c)", re.IGNORECASE)
-"""Finds where a marker may begin in JSON."""
+"""Finds the possible start of a marker in JSON."""
 PARTIAL_MARKER = re.compile(r"</?(?:\\(?:u[f5]{0,3})?)?\Z", re.IGNORECASE)
-"""Finds at the end of a piece of JSON what may be the beginning of one."""
+"""Finds the possible start of a marker at the end of a piece of JSON."""
 
 
 class ValueEnds:
-    """The markers that close values and calls in some dialects, where they are special tokens."""
+    """The closing markers of values and calls in some dialects, if they are special tokens."""
 
     __slots__ = ("_closers",)
 
@@ -39,13 +39,13 @@ class ValueEnds:
         return bool(self._closers)
 
     def strip(self, value: str) -> str:
-        """Return a value without the markers at its end."""
+        """Remove the markers at the end of a value."""
         if not self._closers or "<" not in value:
             return value
         text, end = _with_plain_bars(value), len(value)
         counted: dict[str, int] = {}
         while (at := text.rfind("<", 0, end)) >= 0 and (closer := self._closer(text[at:end])):
-            # The text before is counted for the first marker only: each marker that is left out changes the counts.
+            # Only the first marker requires counting the text before it; each further one updates the counts.
             for opener in counted:
                 counted[opener] -= _find_unclosed(opener, text, at, end)
             opener = _opener(closer)
@@ -61,7 +61,7 @@ class ValueEnds:
         return value[:end]
 
     def end_object(self, arguments: str) -> str | None:
-        """End an object that stops in a text value at such a marker; None if it does not."""
+        """Complete an object that stops in a string value at such a marker; None if it does not."""
         match = MARKER_START.search(arguments, max(map(arguments.rfind, '"{}')) + 1)
         if not match:
             return None
@@ -75,7 +75,7 @@ class ValueEnds:
         return before + '"}'
 
     def _closer(self, marker: str) -> str | None:
-        """Return the closer that a marker is, whole or cut; None if it is none."""
+        """Return the closer that a marker equals or begins; None if there is none."""
         marker = marker.rstrip()
         if marker in self._closers:
             return marker
@@ -85,20 +85,20 @@ class ValueEnds:
 
 
 def _with_plain_bars(text: str) -> str:
-    """Write the bars and the underscores of special tokens in ASCII: `str.translate` takes 200 times as long."""
+    """Replace the bars and underscores of special tokens by ASCII characters."""
     return text.replace("｜", "|").replace("▁", "_")
 
 
 def _opener(closer: str) -> str:
-    """Return the opener that a closer belongs to; for a marker without a slash, the beginning of any."""
+    """Return the opener of a closer; for a marker without a slash, the start of any opener."""
     return "<|" if closer.startswith("<|") else f"<{closer[2:-1]}"
 
 
 def _find_unclosed(opener: str, text: str, start: int, end: int) -> int:
-    """Return how many more openers than closers are in a part of a text: one closes what it is in if there are none."""
+    """Count unmatched openers in a part of a text; with none, a marker closes something outside."""
     opened = text.count(opener, start, end)
     return opened if opener == "<|" else opened - text.count(f"</{opener[1:]}", start, end)
 
 
 ends_in = lru_cache(maxsize=64)(ValueEnds)
-"""Finds the markers of dialects, or knows them."""
+"""Returns the cached `ValueEnds` of some dialects."""

@@ -1,9 +1,10 @@
-"""A request made ready for a server that would refuse it, or lose a part of it: small steps in one order.
+"""Prepare a request for a server that would reject it or lose a part of it, by small steps in a fixed order.
 
-    request -> billing -> developer -> … -> max_tokens -> what the server is sent
+    request -> billing -> developer -> … -> max_tokens -> request for the server
 
-A step is a function. It changes only what a server with its key cannot take, and returns the very
-request where there is nothing of that; done twice it changes nothing more. What turn n was given, turn n + 1 is given.
+A step is a function. It changes only the parts that a server with its key cannot accept, and returns the same request
+object if there are none. Steps are idempotent, and deterministic across turns: a message that was changed in one turn
+is changed identically in the next.
 """
 
 from __future__ import annotations
@@ -64,25 +65,25 @@ REQUEST_STEPS: Mapping[str, RequestStep] = {
     "context": context,
     MAX_TOKENS: max_tokens,
 }
-"""By the keys of profiles (`profiles/schema.py`), in their order: results are found by ids, what asks for a call is
-parted from them, what was folded or put in order may have become a neighbour of its own role, calls are taken apart
-after neighbours were joined, and a note is a text."""
+"""Steps by the keys of profiles (`profiles/schema.py`), in order. Results are matched by ids, so `ids` precedes
+`results`. A demand for a call is separated from results. Folded or reordered messages may become neighbours of the
+same role. Calls are split after neighbours are joined. Notes are texts, so `images` precedes `text`."""
 DEFAULT_STEPS: Mapping[str, Any] = {"shapes": True}
-"""What is done to each request, unless a profile says otherwise."""
+"""Steps for every request, unless a profile disables them."""
 BRIDGE_STEPS: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
     "system": "folded",
     "ids": "short",
 }
-"""What is done to each request for a server of another API, unless a profile says otherwise."""
+"""Steps for every request over a bridge, unless a profile disables them."""
 
 
 def apply_steps(
     request: CanonicalRequest, steps: Mapping[str, Any], context: StepContext
 ) -> tuple[CanonicalRequest, dict[str, str]]:
-    """Take the steps, by name and value, in order; return the same request if none changes it.
+    """Apply the steps, by name and value, in order; return the same request if none changes it.
 
-    And a line about each that did, by its name.
+    Also return one report line for each step that changed it, by name.
     """
     lines: dict[str, str] = {}
     for name, step in REQUEST_STEPS.items():

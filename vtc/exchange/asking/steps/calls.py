@@ -1,4 +1,4 @@
-"""Past calls and their results as servers take them: ids, order, names."""
+"""Steps about past calls and their results: ids, order, names, seals."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from vtc.exchange.asking.steps.messages import StepContext, replace_messages
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import SHORT_ID
 
-# Ids of calls, as a server takes them: each its own, and the same in every turn.
-
-
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 
 
 def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Give each call an id of its own in this form, and its result the same; those that have one keep it.
+    """Give each call a unique id in this form, and its result the same id; valid ids are preserved.
 
-    `short`: so do those that the server made itself. `kimi`: `functions.NAME:N`, as its template prints ids into the
-    prompt, and other ones make it write markup as text.
+    `short` also preserves ids that the server made. `kimi` means `functions.NAME:N`: its template prints ids into the
+    prompt, and other ids make the model write markup as text.
     """
     if not any(message.calls or message.role == "tool" for message in request.messages):
         return request, ""
@@ -48,13 +45,13 @@ def _digest(text: str) -> str:
 
 
 def _assign_ids(messages: Iterable[Message], form: Callable[[str, str, int], str]) -> Iterator[Message]:
-    """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls.
+    """Give calls unique ids, by their place in the conversation if necessary, and results the same.
 
-    `form` makes an id of the one that a call has, its name and its number.
+    `form` makes an id from a call's id, name and number.
     """
     count = 0
-    taken: dict[str, str] = {}  # by the id of a call, the one that the last call of this id got
-    waiting: list[tuple[str | None, ToolCall]] = []  # calls without a result, with the id that they came with
+    taken: dict[str, str] = {}  # new id of the last call, by the original id
+    waiting: list[tuple[str | None, ToolCall]] = []  # calls without a result yet, with their original ids
     before = ""
     for message in messages:
         if message.calls and before != "assistant":
@@ -84,19 +81,16 @@ def _assign_ids(messages: Iterable[Message], form: Callable[[str, str, int], str
 
 
 def _set_call(message: Message, call_id: str | None, name: str | None) -> Message:
-    """Make a message the result of a call; a name that it says itself stays."""
+    """Make a message the result of a call; a name that it already has is preserved."""
     if call_id == message.call_id and (name == message.name or message.name):
         return message
     return replace(message, call_id=call_id, name=name)
 
 
-# Results that do not say which call they answer: the call before it tells.
-
-
 def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Say in each result which call it answers, in the field that its API has for that.
+    """Name the call in each result that lacks it, in its API's field; the preceding call tells which it is.
 
-    All else that is out of shape was put right when the request was decoded.
+    All other malformed shapes were repaired when the request was decoded.
     """
     is_unclear = context.request.is_unclear
     messages = [
@@ -105,20 +99,17 @@ def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tupl
     return replace_messages(request, messages, "result", "the call of {} named, as the conversation tells it")
 
 
-# Results, where servers want them: right after their calls.
-
-
 MISSING_RESULT_TEXT = "(The call was not answered.)"
-"""Stands for the result of a call that has none."""
+"""Replaces the missing result of a call."""
 DONE_TEXT = "Done."
-"""What the model says between results and the user; other clients write the same."""
+"""Text of the model between results and the user; other clients use the same."""
 
 
 def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Put results right after their calls, in their order, one for each.
+    """Put results right after their calls, in their order, one for each call.
 
-    One of no call is said by the user, as is a second one of the same call that says something else; an empty one is
-    left out.
+    A result without a call becomes a message of the user, as does a second, different result of one call. Empty ones of
+    these are dropped.
     """
     messages, before = tuple(_pair_results(request.messages)), request.messages
     if len(messages) == len(before) and all(map(is_, messages, before)):
@@ -127,7 +118,7 @@ def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tu
 
 
 def after_results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Let the model say a word between results and what the user says."""
+    """Insert a short message of the model between results and a message of the user."""
     out: list[Message] = []
     for message in request.messages:
         if message.role == "user" and out and out[-1].role == "tool":
@@ -157,10 +148,10 @@ def _pair_results(messages: Sequence[Message]) -> list[Message]:
 
 
 def _order_results(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[Message]:
-    """Put results of calls first among the messages that follow these."""
+    """Put the results of calls first among the messages that follow the calls."""
     ids = [call.id for call in calls]
     if len({*ids}) < len(ids):
-        return messages  # which result is whose is told by ids alone
+        return messages  # only ids can match results to calls
     by_id: dict[str | None, Message] = {}
     for message in messages:
         if message.role == "tool" and message.call_id in ids:
@@ -168,7 +159,7 @@ def _order_results(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Se
     answers = [
         by_id.get(call.id) or Message("tool", (MISSING_RESULT_TEXT,), call_id=call.id, name=call.name) for call in calls
     ]
-    # Some APIs want them all in one entry, so they are written together if one of them is new or moves.
+    # Some APIs put all results into one entry, so encode them together if one of them is new or moved.
     if not (len(messages) >= len(answers) and all(map(is_, answers, messages))):
         answers = [*map(replace, answers)]
     elif len(messages) == len(answers):
@@ -182,21 +173,21 @@ def _order_results(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Se
 
 
 def _render_orphan(result: Message) -> list[Message]:
-    """Have the user say a result of no call; nothing for one without a word."""
+    """Convert a result without a call to a message of the user; drop it if it is empty."""
     if not any(part.strip() if isinstance(part, str) else True for part in result.content):
         return []
     of = f" of {result.name}" if result.name else ""
     return [Message("user", (f"Result{of}:", *result.content))]
 
 
-# The seals of past calls, where a server refuses a call without: made by another model, read from text, or forgotten.
+# Steps about the seals of past calls: some servers reject calls without one, for example calls of another model.
 
 
 def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Put the value that Google documents for such calls on the first call of each step: its server checks no other.
+    """Put Google's documented stand-in signature on the first unsigned call of each step, the only one that is checked.
 
-    Leave out thoughts that nobody signed, as a server that signs them takes no others. `anew`: leave out, too, what is
-    sealed by VTC or by a server of the client's API.
+    Drop unsigned reasoning, because servers that sign reasoning reject it. `anew` also drops seals of VTC and of
+    servers of the client's API.
     """
     own = context.request if context.request.LAYOUT is context.server.layout else None
     request, left_out = _drop_seals(request, own) if value == "anew" else (request, "")
@@ -220,7 +211,7 @@ def _drop_unsigned_reasoning(message: Message, kind: str = "", signature: str = 
 
 
 def drop_vtc_seals(message: Message, own: Request) -> Message:
-    """Leave out of a past message what the model thought, if VTC sealed that for a server of another API."""
+    """Drop the reasoning of a past message if VTC sealed it for a server of another API."""
     if message.role != "assistant" or not any(seal.startswith(MARK) for seal in own.seals(message)):
         return message
     bare = own.without_thoughts(message)
@@ -228,7 +219,7 @@ def drop_vtc_seals(message: Message, own: Request) -> Message:
 
 
 def _drop_seals(request: CanonicalRequest, own: Request | None) -> tuple[CanonicalRequest, str]:
-    """Leave out of past messages what is sealed, or should be; a message that says nothing else stays as it is.
+    """Drop reasoning that is or should be sealed from past messages, unless nothing else remains.
 
     `own` is the client's request, if it speaks the server's API.
     """
@@ -269,14 +260,11 @@ def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tupl
     )
 
 
-# Names of tools that not all servers take: too long, or with other characters.
-
-
 _WORDS = ("auto", "none", "required")
 
 
 def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Give tools names that all take, in declarations, in the choice and in the conversation alike."""
+    """Rename tools whose names some servers reject, in declarations, the choice and the conversation."""
     known = context.names
     called = {call.name for message in request.messages for call in message.calls}
     called |= {message.name for message in request.messages if message.role == "tool" and message.name}

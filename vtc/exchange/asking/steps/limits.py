@@ -1,4 +1,4 @@
-"""Fit how much a model may say and think: its window, and the effort that is asked for."""
+"""Steps about the length of the reply and the effort: the model's window, the token limit, streaming."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from vtc.events import MAX_TOKENS, CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_text import encode
 
-# The window of the model: Ollama's API is told how long it is, others are not asked for more than is left of it.
-
-
 MIN_BYTES_PER_TOKEN = 3
-"""Bytes of a prompt that are a token, at the least, of text that people and programs write."""
+"""Bytes per token of ordinary text, at least."""
 MIN_REPLY_SHARE = 8
-"""A reply is left at least this part of the window: what is left is only estimated, and the server knows it."""
+"""At least the window divided by this remains for the reply, because the estimate of the prompt may be too high."""
 
 
 def context(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
+    """Set the window's length and forbid truncation (Ollama), or limit the reply to the remaining window."""
     limits = request.limits
     if "context" in context.server.layout.limits:
         more = {"context": value, "truncate": False}
@@ -34,12 +31,12 @@ def context(request: CanonicalRequest, value: Any, context: StepContext) -> tupl
 
 
 def max_tokens(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Lower the limit to the most that the server takes."""
+    """Lower the token limit to the server's maximum."""
     return _lower_limit(request, value)
 
 
 def _lower_limit(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
-    """Lower the limit on the reply to `most` tokens, if it is above."""
+    """Lower the token limit of the reply to `most` if it is higher."""
     wanted = request.limits.get(MAX_TOKENS)
     if not isinstance(wanted, int) or wanted <= most:
         return request, ""
@@ -48,7 +45,7 @@ def _lower_limit(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest
 
 
 def count_bytes(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
-    """Count the bytes of a prompt and its tools, images aside."""
+    """Count the bytes of messages and tools, without images."""
     total = 0
     for message in messages:
         total += len(message.reasoning)
@@ -59,18 +56,15 @@ def count_bytes(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
     return total + sum(len(tool.description) + len(encode(tool.parameters)) for tool in tools)
 
 
-# How much to think, for a model that cannot.
-
-
 def force_stream(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Ask in a stream, whatever the client wants: it gets its reply whole, once all of that is there."""
+    """Request a stream even if the client wants a whole reply, which it gets once the stream is complete."""
     if request.stream:
         return request, ""
     return replace(request, stream=True), "asked in a stream, as the server answers in no other way"
 
 
 def thinking(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Say nothing of it to a server of another API."""
+    """Drop the effort for a server that rejects it."""
     if request.effort is None:
         return request, ""
     return replace(request, effort=None), f"effort of thinking left out ({request.effort}), which the server refuses"

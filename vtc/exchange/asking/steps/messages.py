@@ -1,6 +1,6 @@
-"""Messages as servers take them: their order, their roles, the system's, their content, none that says nothing.
+"""Steps about messages: their order, roles and contents, system messages, empty messages.
 
-And what every step is: a function that takes a request, the value of its key and a `StepContext`.
+Also the interface of all steps: a function of a request, the value of its key and a `StepContext`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from vtc.profiles.document import format_count
 
 
 class StepContext(NamedTuple):
-    """The client's request, which knows its own parts; the server's API; the names of tools there and back."""
+    """The client's request, which knows its original parts; the server's API; the mapping of tool names."""
 
     request: Request
     server: Api
     names: WireNames
     is_own_id: Callable[[str], bool] = lambda _: False
-    """True if the server made the id of a call itself."""
+    """Returns True if the server made the id of a call."""
 
 
 type RequestStep = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalRequest, str]]
-"""Takes the value of its key; returns what is asked instead, and one line for people: what changed, or why nothing did
-where they would wonder."""
+"""Takes the value of its key; returns the changed request and a line for the report: the change, or the reason for
+doing nothing if people would wonder."""
 
 
 def replace_messages(
     request: CanonicalRequest, messages: Iterable[Message], noun: str, line: str
 ) -> tuple[CanonicalRequest, str]:
-    """Put messages in the place of those of a request, one for one; `line` tells how many `noun` are others now.
+    """Replace the messages of a request one for one; `line` reports how many (`noun`) are different.
 
-    Return the very request if none is.
+    Return the same request if none is.
     """
     messages = tuple(messages)
     count = sum(map(operator.is_not, messages, request.messages))
@@ -47,7 +47,7 @@ def replace_messages(
 
 
 def join_texts(message: Message, between: str) -> tuple[str | Opaque, ...]:
-    """Join the texts of a message that stand side by side; the same parts if none do."""
+    """Join adjacent texts of a message; return the same parts if there are none."""
     if len(message.content) < 2:
         return message.content
     parts: list[str | Opaque] = []
@@ -59,11 +59,8 @@ def join_texts(message: Message, between: str) -> tuple[str | Opaque, ...]:
     return tuple(parts) if len(parts) < len(message.content) else message.content
 
 
-# Several messages of one role made one.
-
-
 def join_messages(messages: Sequence[Message], between: str) -> Message:
-    """Make one message of some of one role, with the other fields of the first that thought, or else of the first."""
+    """Join messages of one role; other fields are those of the first with reasoning, or else of the first."""
     if len(messages) == 1:
         return messages[0]
     parts: list[str | Opaque] = []
@@ -85,7 +82,7 @@ def join_messages(messages: Sequence[Message], between: str) -> Message:
 
 
 def _move_seals_to_calls(message: Message) -> Message:
-    """Put what was sealed ahead of the calls of a message to these, as its content will stand before other calls."""
+    """Move the seals in a message's content to its calls, because the content will precede other calls."""
     thoughts = tuple(part for part in message.content if isinstance(part, Opaque) and part.thought)
     if not (thoughts and message.calls):
         return message
@@ -96,15 +93,12 @@ def _move_seals_to_calls(message: Message) -> Message:
 
 
 def can_join(messages: Sequence[Message]) -> bool:
-    """True if nothing is lost: what was thought stands in fields of its own, of which a message has one."""
+    """Return True if joining loses nothing: a message has room for one native reasoning field."""
     return sum(bool(message.reasoning and message.source is not None) for message in messages) < 2
 
 
-# The model's turns: all that it said between two messages of others is one, so that its results follow it.
-
-
 def turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Join messages of the model that follow each other."""
+    """Join consecutive messages of the model, so that results follow all calls of a turn."""
     return join_roles(request, ("assistant",), " of the model")
 
 
@@ -112,7 +106,7 @@ _ROLE = operator.attrgetter("role")
 
 
 def join_roles(request: CanonicalRequest, roles: Collection[str], of: str = "") -> tuple[CanonicalRequest, str]:
-    """Join neighbours of each of these roles."""
+    """Join consecutive messages of each of these roles."""
     out: list[Message] = []
     for role, some in groupby(request.messages, _ROLE):
         turn = [*some]
@@ -122,25 +116,19 @@ def join_roles(request: CanonicalRequest, roles: Collection[str], of: str = "") 
     return replace(request, messages=tuple(out)), f"{format_count(gone, 'message')}{of} joined to the one before"
 
 
-# Neighbours of one role, which templates that count turns refuse.
-
-
 def alternate(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Join them; results stay apart, as each answers a call."""
+    """Join consecutive messages of one role, which templates that count turns reject; results remain separate."""
     return join_roles(request, ("user", "assistant"))
 
 
-# System messages: one at the beginning, and a place for those amid the conversation.
-
-
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
-"""How a system message that stands amid a conversation is told, where clients write their own so."""
+"""Envelope for a system message inside a conversation, as clients write it themselves."""
 
 
 def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Join those at the beginning; the others the user says where they stand, or they join these, or they stay.
+    """Join the system messages at the start; send later ones as the user's in place, or move them up, or keep them.
 
-    `user`: the user says them all.
+    `user` sends all of them with the user's role.
     """
     messages = request.messages
     opening = [*takewhile(_is_system, messages)]
@@ -163,7 +151,7 @@ def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tupl
 
 
 def _open_with_user(opening: Sequence[Message], rest: Sequence[Message]) -> tuple[Message, ...]:
-    """Have the user begin with what opened the conversation, as templates write a system message for such models."""
+    """Prepend the system messages to the user's first message, as templates of models without a system role do."""
     if not opening:
         return tuple(rest)
     spoken = replace(join_messages(opening, "\n\n"), role="user", source=None)
@@ -173,7 +161,7 @@ def _open_with_user(opening: Sequence[Message], rest: Sequence[Message]) -> tupl
 
 
 def _is_system(message: Message) -> bool:
-    """True for one that says something; an item that declares tools is none."""
+    """Return True for a system message with content; an item that declares tools is not one."""
     return message.role == "system" and bool(message.text or not message.content)
 
 
@@ -181,23 +169,17 @@ def _move_to_user(message: Message) -> Message:
     return Message("user", tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content))
 
 
-# The role `developer`, which is `system` to all servers but OpenAI's.
-
-
 def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Call roles by their usual names."""
+    """Replace the role `developer`, which only OpenAI's servers distinguish, by `system`."""
     usual = context.request.usual
     messages = [usual(message) if message.role == "system" else message for message in request.messages]
     return replace_messages(request, messages, "message", "{} of the developer sent as the system's")
 
 
-# Messages that say nothing.
-
-
 def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Leave them out; a result without a word is one all the same.
+    """Drop empty messages, except results.
 
-    `parts`: also messages of blank texts alone, and such texts beside others.
+    `parts` also drops messages of blank texts, and blank texts next to other parts.
     """
     blank_counts = value != "parts"
 
@@ -227,11 +209,8 @@ def _is_blank(part: str | Opaque) -> bool:
     return isinstance(part, str) and not part.strip()
 
 
-# Contents that are null, as clients write them beside calls, where a template reads a text; and the other way round.
-
-
 def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Write an empty text for each; `wanted`: write null for a blank text beside calls."""
+    """Replace null contents by empty texts, for templates; `wanted` does the opposite next to calls."""
     if value == "wanted":
         messages = [_with_null(message, context) for message in request.messages]
         return replace_messages(request, messages, "blank content", "{} beside calls written as null")
@@ -249,11 +228,8 @@ def _with_null(message: Message, context: StepContext) -> Message:
     return context.request.as_text(replace(message, content=()) if message.content else message, or_null=True)
 
 
-# Several calls of one message, where a template takes one at a time.
-
-
 def single(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Give each call a message of its own, with its result after it."""
+    """Split messages with several calls, for templates that accept one at a time, each with its result after it."""
     several = sum(len(message.calls) > 1 for message in request.messages)
     if not several:
         return request, ""
@@ -278,16 +254,14 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
         yield from after
 
 
-# A message of the user, where a conversation has none or the model speaks first: servers refuse that.
-#
-# Clients send an empty one to see whether a server is there, and show the model how it greeted.
-
-
 PLACEHOLDER_TEXT = "Hello."
 
 
 def something(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Add a message of the user where there is none; `first` also ahead of what the model says first."""
+    """Add a message of the user if there is none; `first` also adds one before the model's first message.
+
+    Clients send an empty conversation to test whether a server is up, and show how the model greeted.
+    """
     opening = len([*takewhile(lambda message: message.role == "system", request.messages)])
     head, rest = request.messages[:opening], request.messages[opening:]
     if rest and (value != "first" or rest[0].role == "user"):
@@ -298,14 +272,11 @@ def something(request: CanonicalRequest, value: Any, _context: StepContext) -> t
     ), f"{reason}: {PLACEHOLDER_TEXT!r} added"
 
 
-# A reply that the model is to go on with (a prefill), and what is left of a conversation that a client cut.
-
-
 CONTINUE_TEXT = "Continue your last message where it ends, and repeat nothing of it."
 
 
 def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Have the user ask the model to go on, where it spoke last."""
+    """Append a request to continue if the model's message is last: a prefill, or a shortened conversation."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or last.calls:
         return request, ""
@@ -313,11 +284,11 @@ def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> 
     return replace(request, messages=(*request.messages, Message("user", (CONTINUE_TEXT,)))), line
 
 
-# Contents that are lists of texts, where a template adds them to a text.
-
-
 def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Write each as one text; a list with images stays one. The parts of a result are joined only where it was one."""
+    """Join lists of texts into one text, for templates that append them; lists with images stay.
+
+    The parts of a result are joined only if the result was a text.
+    """
 
     def render_as_text(message: Message) -> Message:
         plain = context.request.as_text(message)
@@ -331,11 +302,8 @@ def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[
     )
 
 
-# Images and documents, for a model that takes none.
-
-
 def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Put a note in the place of each."""
+    """Replace images and documents by notes, for models that accept none."""
     request, count = context.request, 0
 
     def replace_image(part: str | Opaque) -> str | Opaque:
@@ -361,11 +329,8 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
     return replace(canonical, messages=messages), f"{format_count(count, 'note')} in the place of images"
 
 
-# The line with which Claude Code begins its prompt: it differs in each request, and only its own server wants it.
-
-
 def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Leave the line out; what stands after it in the same text stays."""
+    """Drop the billing line of Claude Code's prompt, which differs per request and only its server needs."""
 
     def drop_billing_line(part: str | Opaque) -> str | Opaque | None:
         text = part if isinstance(part, str) else context.request.meaning(part.part) if part.part is not None else None

@@ -1,13 +1,13 @@
-"""Schemas of tools as servers take them: one that is beyond a server takes all tools with it.
+"""Rewrite the schemas of tools for a server: if it cannot handle one schema, it rejects all tools.
 
-Three sets of words that servers know, each a part of the one before:
+There are three sets of keywords that servers support, each a subset of the one before:
 
-    object   the parameters are an object that says its members; a list says its entries (OpenAI, Anthropic)
-    grammar  types, names and choices, of which a grammar can be made (llama.cpp)
-    plain    one type for each value, or `anyOf` alone, and nothing else (Gemini, Moonshot)
+    object   parameters are an object with declared members; arrays declare their items (OpenAI, Anthropic)
+    grammar  types, names and enums, from which a grammar can be made (llama.cpp)
+    plain    one type per value, or `anyOf` alone, and nothing else (Gemini, Moonshot)
 
-What is written takes each value that the client's own schema takes. What only narrows is said in the description, where
-the model still reads it; what a call must fit is checked here, against the schema that the client sent.
+The rewritten schema accepts each value that the client's schema accepts. Constraints that it cannot express move into
+the description, where the model still reads them. VTC validates calls against the client's own schema.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ NARROWING_KEYWORDS = frozenset(
         *("patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "not", "if", "then", "else"),
     )
 )
-"""What only narrows a value whose type is said besides."""
+"""Keywords that only narrow a value whose type is declared elsewhere."""
 _SAID = NARROWING_KEYWORDS | {"const", "default"}
-"""What servers of few words refuse, and the model is told in words."""
+"""Keywords that simple servers reject, and that move into the description."""
 _UNIONS = ("anyOf", "oneOf")
 _INSIDE = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
 _ANYWHERE = _INSIDE | {"$defs", "definitions", "patternProperties", "not", "if", "then", "else"}
-"""Where other schemas stand in one."""
+"""Keywords that contain other schemas."""
 _BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 _NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
-"""What OpenAI and Anthropic refuse beside the type of the parameters."""
+"""Keywords that OpenAI and Anthropic reject at the top level."""
 _LOOKED_AT = NARROWING_KEYWORDS | {"$ref", "$defs", "definitions", *_UNIONS}
 MAX_SCHEMA_DEPTH = 12
-"""Schemas within schemas beyond which any value may stand: a schema may refer to itself without end."""
+"""Nesting depth beyond which any value is accepted, because a schema may refer to itself."""
 MAX_SUBSCHEMAS = 2000
-"""Schemas within one that are looked at."""
+"""Subschemas per tool that are visited."""
 MAX_SUBSCHEMAS_OF_ALL = 12000
-"""Schemas within those of all tools that are looked at."""
+"""Subschemas of all tools that are visited."""
 MAX_REPORTED_TOOLS = 6
-"""Tools that are named in the report."""
+"""Tools that the report names."""
 MAX_HINT_CHARACTERS = 400
-"""Characters of what is said in a description instead of one keyword."""
+"""Characters per keyword in a description."""
 
 
 def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Write the schemas in the words that the server knows; leave out a tool whose arguments are no object."""
+    """Rewrite the schemas in the keywords that the server supports; drop tools whose arguments are no object."""
     tools: list[Tool] = []
     lines: list[str] = []
     left_out: list[str] = []
@@ -80,7 +80,7 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
 
 
 class _WrittenParameters(NamedTuple):
-    """The parameters of a tool, in the words of a server; None if they stay as they are."""
+    """The rewritten parameters of a tool; None if they are unchanged."""
 
     parameters: Json | None
     gone: Collection[str]
@@ -90,7 +90,7 @@ class _WrittenParameters(NamedTuple):
 
 
 def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters:
-    """Write the parameters of a tool; those that were written before, as agents declare the same in each turn."""
+    """Rewrite the parameters of a tool, cached because agents declare the same tools in each turn."""
     source = encode(parameters)
 
     def make() -> _WrittenParameters:
@@ -105,24 +105,24 @@ def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters
 
 
 def _is_object(schema: Json) -> bool:
-    """False if the type of a tool's arguments is said, and is no object: in a list of types none is."""
+    """Return False if the declared type of a tool's arguments is not an object."""
     kinds = _types(schema)
     return not kinds or "object" in kinds
 
 
 class SchemaWriter:
-    """Writes one schema in the words of a server."""
+    """Rewrites one schema for a server."""
 
     def __init__(self, root: Json, *, most: int = MAX_SUBSCHEMAS) -> None:
         self.root = root
         self.dropped: dict[str, None] = {}
-        """What was left out, or is said otherwise."""
+        """Keywords that were dropped or moved into the description."""
         self.parts = 0
-        """Schemas that were looked at."""
+        """Subschemas visited so far."""
         self._most = min(most, MAX_SUBSCHEMAS)
 
     def write(self, words: Any) -> Any:
-        """Write the parameters of a tool; return the very schema if there is nothing to it."""
+        """Rewrite the parameters of a tool; return the same schema if nothing changes."""
         if words == "plain":
             plain = self._object(self.root, ())
             return self.root if plain == self.root else plain
@@ -132,10 +132,10 @@ class SchemaWriter:
             self.root = self._top()
         return self.simple(self.root)
 
-    # `object`: all keywords stay, but for those that combine at the top.
+    # Profile `object`: all keywords stay, except combining ones at the top level.
 
     def _top(self) -> Json:
-        """Say that the parameters are an object, and what its members are."""
+        """Make the top level an object that declares its members."""
         combines = not self.root.keys().isdisjoint((*_NOT_ON_TOP, "$ref"))
         flat = self._members_of(self.root, ()) if combines else self.root
         flat = flat if flat.get("type") == "object" else {**flat, "type": "object"}
@@ -144,9 +144,10 @@ class SchemaWriter:
         return flat
 
     def _members_of(self, schema: Json, within: tuple[str, ...]) -> Json:
-        """Make one object of a schema and of those that it combines: what each requires is required, members are all.
+        """Merge a schema and those that it combines into one object with the members of all.
 
-        Of a union only what all its members require is. What it narrows besides is said in the description.
+        Members are required if the schema requires them, or all members of a union do. The union's other constraints
+        move into the description.
         """
         flat = self._conjunction(schema, within)
         gone = [key for key in _NOT_ON_TOP if key in flat and key != "allOf"]
@@ -165,14 +166,14 @@ class SchemaWriter:
         return _with_hints(own, hints)
 
     def _take(self, schema: Any, within: tuple[str, ...]) -> bool:
-        """Count a schema; False for what is none, and beyond the bounds."""
+        """Count a visited schema; return False if it is no schema or exceeds the limits."""
         self.parts += 1
         return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MAX_SCHEMA_DEPTH
 
     def _conjunction(self, schema: Json, within: tuple[str, ...]) -> dict[str, Any]:
-        """Put together what a schema refers to, what it says, and what all of it must fit (`allOf`).
+        """Merge a schema with the schemas that it references and combines by `allOf`.
 
-        Where two say the same keyword the first counts: what is left out of a conjunction narrows.
+        The first value of a repeated keyword wins: dropping a part of a conjunction only widens it.
         """
         parts, flat = [(schema, within)], dict[str, Any]()
         while parts:
@@ -195,7 +196,7 @@ class SchemaWriter:
         return flat
 
     def _listing(self, schema: Any) -> Any:
-        """Say of every list what its entries are; return the very schema if all say it."""
+        """Declare the items of every array; return the same schema if all do."""
         if not isinstance(schema, Mapping):
             return schema
         inside = {
@@ -216,7 +217,7 @@ class SchemaWriter:
         return schema
 
     def _move_type_into_members(self, schema: Json) -> Json:
-        """Say the type of a value in the members of its `anyOf`, as Moonshot demands it."""
+        """Move the type of a value into the members of its `anyOf`, as Moonshot requires."""
         members, kind = schema.get("anyOf"), schema.get("type")
         if not isinstance(members, list) or not isinstance(kind, str) or not all(map(_is_mapping, members)):
             return schema
@@ -224,13 +225,13 @@ class SchemaWriter:
         typed = [member if "type" in member or "$ref" in member else {"type": kind, **member} for member in members]
         return {**{key: value for key, value in schema.items() if key != "type"}, "anyOf": typed}
 
-    # `grammar`: what only narrows is said in the description, the rest as grammars know it.
+    # Profile `grammar`: narrowing keywords move into the description, the rest takes the form that grammars support.
 
     def simple(self, schema: Any, within: tuple[str, ...] = (), *, optional: bool = False, part: bool = False) -> Any:
-        """Simplify a schema and those inside; return the very one if there is nothing to it.
+        """Simplify a schema and its subschemas; return the same object if nothing changes.
 
-        `within` are the references that led here, and the keys: one that leads to itself ends with its type. What is
-        `optional` need not take null, as it may be missing. A `part` of a conjunction need not say its type.
+        `within` holds the references and keys on the way here; a circular reference ends with its type. An `optional`
+        value need not accept null, because it can be omitted. A `part` of a conjunction need not declare its type.
         """
         self.parts += 1
         if not isinstance(schema, Mapping):
@@ -239,7 +240,7 @@ class SchemaWriter:
         if len(within) > MAX_SCHEMA_DEPTH or self.parts > self._most or reference in within:
             self.dropped["depth"] = None
             simple = there if isinstance(there := resolve_reference(self.root, reference), Mapping) else schema
-            return _of_types(_kinds(simple) if within else ["object"])  # arguments are one
+            return _of_types(_kinds(simple) if within else ["object"])  # arguments are an object
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
         is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
@@ -255,7 +256,7 @@ class SchemaWriter:
         return simple
 
     def _inside(self, schema: Json, within: tuple[str, ...]) -> Json:
-        """Simplify the schemas inside of one."""
+        """Simplify the subschemas of a schema."""
         required = _list_required(schema)
         inside: dict[str, Any] = {}
         for key in _INSIDE & schema.keys():
@@ -272,14 +273,14 @@ class SchemaWriter:
                 new = _each(key, value, lambda inner, part=is_part: self.simple(inner, within, part=part))
             if new is not value:
                 inside[key] = new
-        if "oneOf" in inside:  # members that lost what they differ in: a value may fit more than one
+        if "oneOf" in inside:  # its members may overlap now that they have lost constraints
             some = inside.pop("oneOf")
             schema = {key: value for key, value in schema.items() if key != "oneOf"}
             inside = {"anyOf": some, **inside} if "anyOf" not in schema else inside
         return {**schema, **inside} if inside else schema
 
     def _simplify(self, schema: Json, *, optional: bool) -> Json:
-        """Simplify a schema, but not those inside."""
+        """Simplify a schema, but not its subschemas."""
         flat = self._flat(schema, optional=optional)
         lost = {key: value for key, value in flat.items() if key in NARROWING_KEYWORDS}
         kinds = flat.get("type")
@@ -300,7 +301,7 @@ class SchemaWriter:
         return out
 
     def _flat(self, schema: Json, *, optional: bool) -> Json:
-        """Resolve a reference, and a union of which only one member is not null; null goes from what is `optional`."""
+        """Resolve references and unions with one member besides null; an `optional` value loses null."""
         for _ in range(MAX_SCHEMA_DEPTH):
             if "$ref" in schema:
                 self.dropped["$ref"] = None
@@ -319,10 +320,10 @@ class SchemaWriter:
             schema = _both(others[0], {name: value for name, value in schema.items() if name != key})
         return schema
 
-    # `plain`: a type, and what belongs to it; or `anyOf` alone.
+    # Profile `plain`: a type and its keywords, or `anyOf` alone.
 
     def _plain(self, schema: Any, within: tuple[str, ...], *, optional: bool) -> Json:
-        """Write any schema. What is `optional` need not take null, as it may be missing."""
+        """Rewrite any schema; an `optional` value need not accept null, because it can be omitted."""
         schema = schema if isinstance(schema, Mapping) else {}
         if not self._take(schema, within) or schema.get("$ref") in within:
             self.dropped["depth"] = None
@@ -343,7 +344,7 @@ class SchemaWriter:
         return self._any_of(some, _with_hints(_get_description(flat), hints), optional=optional)
 
     def _any_of(self, some: Iterable[Json], about: Json, *, optional: bool) -> Json:
-        """Write one of several, none twice, null last; `about` says what they all are."""
+        """Return a union without duplicates, null last; `about` holds the description of all."""
         flat = [member for schema in some for member in schema.get("anyOf", [schema])]
         kept = [member for at, member in enumerate(flat) if member not in flat[:at]]
         members = [member for member in kept if member["type"] != "null"]
@@ -357,7 +358,7 @@ class SchemaWriter:
         return members[0] if len(members) == 1 else {"anyOf": members}
 
     def _write_typed(self, kind: str, schema: Json, within: tuple[str, ...]) -> Json:
-        """Write what a schema says of values of one type."""
+        """Rewrite a schema for the values of one type."""
         if kind == "object":
             return self._object(schema, within)
         hints = {key: value for key, value in schema.items() if key in _SAID}
@@ -375,7 +376,7 @@ class SchemaWriter:
         return _with_hints({**out, **_get_description(schema)}, hints)
 
     def _entries(self, schema: Json, within: tuple[str, ...]) -> Json:
-        """Write what the entries of a list are: one schema for all of them."""
+        """Return one schema for all items of an array."""
         rest, first = schema.get("items"), schema.get("prefixItems")
         if isinstance(rest, list):
             rest, first = schema.get("additionalItems"), rest
@@ -385,7 +386,7 @@ class SchemaWriter:
         return self._any_of([self._plain(entry, within, optional=False) for entry in some], {}, optional=False)
 
     def _object(self, schema: Json, within: tuple[str, ...]) -> Json:
-        """Write an object, with the members of all that it combines."""
+        """Rewrite an object, with the members of all schemas that it combines."""
         flat = self._members_of(schema, within)
         required = _list_required(flat)
         properties = {
@@ -410,16 +411,16 @@ _BARE: Mapping[str, Json] = {
     "array": {"type": "array", "items": {"anyOf": [*_ENTRY, _LIST, {"type": "null"}]}},
     "null": {"type": "null"},
 }
-"""Any value of each type."""
+"""Schemas for any value of each type."""
 _ANY = ("string", "number", "boolean", "object", "array", "null")
 _ANY_VALUE: Json = {"anyOf": [{"type": kind} for kind in _ANY]}
-"""Any value: llama.cpp makes a grammar of objects alone from `{}`, and none from a description without a type."""
+"""Any value: llama.cpp's grammar for `{}` accepts objects only, and it makes none from a description without a type."""
 _TYPED = frozenset(("type", "enum", "const", "allOf", *_UNIONS))
-"""The keywords of which one says what kind of value there is."""
+"""Keywords of which at least one determines the type."""
 
 
 def _of_types(kinds: Sequence[str]) -> dict[str, Any]:
-    """Write the schema of any value of these types, of all if there are none."""
+    """Return a schema for any value of these types; any value at all if there are none."""
     return {"type": kinds[0]} if len(kinds) == 1 else {"anyOf": [{"type": kind} for kind in kinds or _ANY]}
 
 
@@ -433,7 +434,7 @@ def _get_description(schema: Json) -> Json:
 
 
 def _each(key: str, value: Any, write: Any) -> Any:
-    """Write the schemas that stand under a key; return the very value if all stay as they are."""
+    """Rewrite the schemas under a keyword; return the same value if none changes."""
     if key in _BY_NAME and isinstance(value, Mapping):
         new: Any = {name: write(inner) for name, inner in value.items()}
         return value if all(new[name] is inner for name, inner in value.items()) else new
@@ -453,7 +454,7 @@ def _list_required(schema: Json) -> list[str]:
 
 
 def _both(one: Json, other: Json) -> dict[str, Any]:
-    """Put two schemas that a value must fit into one: of a keyword of both the second counts, members are all."""
+    """Merge two schemas that both apply: the second wins, except that members and required names are united."""
     both = {**one, **other}
     if properties := {**_properties(one), **_properties(other)}:
         both["properties"] = properties
@@ -463,7 +464,7 @@ def _both(one: Json, other: Json) -> dict[str, Any]:
 
 
 def _open_list(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
-    """Let a list have any entries after its first ones; none if the `rest` is ruled out."""
+    """Declare unconstrained items after the first ones of an array; none if `rest` is false."""
     if rest is not False:
         return {"items": {}}
     size, most = len(first) if isinstance(first, list) else 0, schema.get("maxItems")
@@ -471,13 +472,13 @@ def _open_list(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
 
 
 def _either(some: Sequence[Any]) -> Any:
-    """Write one of several schemas, none twice."""
+    """Return the union of some schemas without duplicates."""
     kept = [schema for at, schema in enumerate(some) if schema not in some[:at]]
     return kept[0] if len(kept) == 1 else {"anyOf": kept}
 
 
 def _union(schema: Json) -> Sequence[Any]:
-    """Return the members of the first union of a schema; none if there is none."""
+    """Return the members of a schema's first union; empty if it has none."""
     return next((schema[key] for key in _UNIONS if isinstance(schema.get(key), list)), ())
 
 
@@ -490,13 +491,13 @@ def _is_null(schema: Any) -> bool:
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    """List the types that `type` names."""
+    """List the types in `type`."""
     named = schema.get("type")
     return [normalize_type(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
 
 
 def _kinds(schema: Any) -> list[str]:
-    """List the types that a schema names, or that its keywords and choices are of; none if it says nothing."""
+    """List the types of a schema, by declaration or by its keywords and enum; empty if they are unknown."""
     if not isinstance(schema, Mapping):
         return []
     kinds = _types(schema)
@@ -509,7 +510,7 @@ def _kinds(schema: Any) -> list[str]:
 
 
 _SIGNS = {"object": ("properties", "additionalProperties", "required"), "array": ("items", "prefixItems")}
-"""The keywords by which the type of a value is known where none is said."""
+"""Keywords that imply a type if none is declared."""
 
 
 def _kind_of(value: Any) -> str:
@@ -528,7 +529,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _with_hints(schema: Json, hints: Json) -> dict[str, Any]:
-    """Say in the description what cannot be said otherwise."""
+    """Append constraints that the schema cannot express to its description."""
     texts = {key: _short(value) for key, value in hints.items() if not (key == "default" and value is None)}
     words = [f"{key}: {text}" for key, text in texts.items() if len(text) <= MAX_HINT_CHARACTERS]
     if not words:

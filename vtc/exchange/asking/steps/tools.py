@@ -1,4 +1,4 @@
-"""Tools as servers take them: the choice among them, the grammar of a reply."""
+"""Steps about tools: declarations, the choice among them, the grammar of the reply."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from vtc.json_schema import Schema
 from vtc.profiles.document import format_count
 from vtc.profiles.planner import Constraining
 
-# Tools for a conversation that holds calls and declares none, as agents send it to be summed up.
-
-
 CALLED_BEFORE = "Was called before in this conversation. It cannot be called now."
 
 
 def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Declare the tools that were called, where none is declared."""
+    """Declare the tools of past calls if none are declared, as agents do when they ask for a summary."""
     if request.tools or context.request.offer.declared:
         return request, ""
     named = (name for message in request.messages for name in (*(call.name for call in message.calls), _of(message)))
@@ -38,11 +35,11 @@ def _of(message: Message) -> str:
     return message.name or "" if message.role == "tool" else ""
 
 
-# The choice of a tool, for a server that does not heed it.
-
-
 def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Send no tools where none may be called, and one where that must be: this is worth more than the prompt cache."""
+    """Replace a choice that the server ignores: offer no tools or only the demanded one.
+
+    This is worth the loss of the prompt cache.
+    """
     if request.choice == "auto" or not request.tools:
         return request, ""
     if request.choice == "none":
@@ -59,9 +56,9 @@ def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     return replace(request, messages=messages, tools=named or request.tools, choice="auto"), line
 
 
-# The grammar of a reply, for a server that decodes by one; and tools that are strict, for one that makes it itself.
+# Constrained decoding: a grammar from VTC, or strict tools from which the server makes its own.
 #
-# Fails open: what cannot be said is told, and the request goes without.
+# These steps fail open: if a grammar is impossible, the reason is reported and the request is sent without one.
 
 
 def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -82,7 +79,7 @@ def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tu
 
 
 def _holds(messages: Iterable[Message], mark: str) -> bool:
-    """True if a text of the conversation, or the arguments of a call, hold a mark: a value may have to hold it, too."""
+    """Return True if the conversation contains a marker, because a value of the reply may need to contain it, too."""
     return any(
         mark in text
         for message in messages
@@ -92,7 +89,7 @@ def _holds(messages: Iterable[Message], mark: str) -> bool:
 
 
 def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
+    """Declare tools as strict if all of their objects can be closed; tools without parameters stay."""
     tools = tuple(
         replace(tool, strict=True, parameters=parameters)
         if not tool.strict
@@ -108,20 +105,20 @@ def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
 
 
 def _has_members(schema: Schema) -> bool:
-    """True if an object declares members. What they are is not looked at: references may double on each level."""
+    """Return True if an object declares members, without inspecting them: references may double per level."""
     return bool(json_schema.resolve_schema(schema, schema).get("properties"))
 
 
 MAX_STRICT_DEPTH = 12
-"""Schemas within schemas of tools that are closed."""
+"""Nesting depth of the schemas of strict tools."""
 
 
 class _OpenObject(ValueError):
-    """An object may have any members."""
+    """An object accepts arbitrary members."""
 
 
 def close_objects(schema: Any) -> Mapping[str, Any] | None:
-    """Close the objects of a schema that say nothing of other members; None if one of them is open."""
+    """Close the objects of a schema that do not mention additional members; None if one of them is open."""
     try:
         return _close(schema, 0)
     except _OpenObject:
