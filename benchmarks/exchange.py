@@ -24,7 +24,7 @@ STREAMS = 8
 
 
 def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions", memory: Memory | None = None) -> Session:
-    api = apis.find("POST", path)
+    api = apis.match_request("POST", path)
     assert api is not None
     exchange = Session.open(api, body, Facts(path=path), planner, "seed", memory)
     exchange.request()

@@ -1,6 +1,6 @@
 """Bounds of VTC up to which tests go, and words of its own that they look for."""
 
-from vtc.apis.relay.choice import MOST_CALLS
+from vtc.apis.relay.choice import MAX_BUFFERED_CALLS
 from vtc.dialects.text_client.documented_tools import MAX_PROMPT_LENGTH
 from vtc.dialects.writing.history import NAMELESS_TOOL, PLACEHOLDER
 from vtc.exchange.asking.request import MAX_REQUESTS
@@ -12,11 +12,11 @@ from vtc.wire.framing import MAX_FRAME_BYTES as MOST_FRAME
 __all__ = [
     "AGREEING",
     "EXPIRES",
+    "MAX_BUFFERED_CALLS",
     "MAX_JSON_BYTES",
     "MAX_PROMPT_LENGTH",
     "MAX_REQUESTS",
     "MISSING_RESULT_TEXT",
-    "MOST_CALLS",
     "MOST_FRAME",
     "NAMELESS_TOOL",
     "PLACEHOLDER",

@@ -37,12 +37,12 @@ def asks(client: str, text: str) -> list[Any]:
 
 def told(client: str, body: bytes) -> Message:
     """Read what the client was told."""
-    return whole.replies(BY_NAME[client], body)[0].message
+    return whole.read_replies(BY_NAME[client], body)[0].message
 
 
 def used(client: str, body: bytes) -> tuple[int, int] | None:
     """Read the tokens that the client was told, those of the prompt and those of the reply; None for none."""
-    usage = whole.replies(BY_NAME[client], body)[0].usage
+    usage = whole.read_replies(BY_NAME[client], body)[0].usage
     return (usage.prompt, usage.completion) if usage else None
 
 

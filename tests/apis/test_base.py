@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis.toy import Toy
-from vtc.apis import APIS, Api, BadRequest, Changes, find, unread
+from vtc.apis import APIS, Api, BadRequest, Changes, explain_unread, match_request
 from vtc.apis.relay import Relay
 from vtc.json_text import decode, encode
 
@@ -57,7 +57,7 @@ each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
     ],
 )
 def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | None) -> None:
-    found = find(method, path)
+    found = match_request(method, path)
     assert (found.name if found else None) == name
 
 
@@ -84,7 +84,7 @@ def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | 
     ],
 )
 def test_path_close_to_an_api_is_left_alone_for_a_reason(method: str, path: str, why: str) -> None:
-    found = unread(method, path)
+    found = explain_unread(method, path)
     assert (why in found.why) if found else not why
 
 

@@ -36,14 +36,14 @@ def test_content_of_another_type_is_refused(said: Any) -> None:
 
 def test_unchanged_part_keeps_its_fields_and_a_new_one_has_those_of_its_kind() -> None:
     first, same = ({"type": "text", "text": "a", "cache_control": n} for n in range(2))
-    assert content.parts(["b", "a", Opaque(IMAGE), "a", "a"], [first, IMAGE, same], NEW) == [
+    assert content.render_parts(["b", "a", Opaque(IMAGE), "a", "a"], [first, IMAGE, same], NEW) == [
         {"type": "text", "text": "b"},
         first,
         IMAGE,
         same,
         {"type": "text", "text": "a"},
     ]
-    assert content.parts(["a"], "a", NEW) == [{"type": "text", "text": "a"}]
+    assert content.render_parts(["a"], "a", NEW) == [{"type": "text", "text": "a"}]
 
 
 def test_content_that_was_a_text_is_written_as_one_unless_it_holds_something_else() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.apis import chat, messages
 from vtc.apis import Api, anthropic_messages, openai_chat
-from vtc.apis.crossing import ForeignDecoder, WireNames
+from vtc.apis.bridge import BridgeDecoder, WireNames
 from vtc.apis.seals import SealKey
 from vtc.events import CallDelta, Seal, Start, Thought
 from vtc.wire import Frame
@@ -16,16 +16,16 @@ from vtc.wire import Frame
 KEY = SealKey.of(b"secret", ("anthropic-messages", "a", "1"))
 
 
-def crossed(api: Api) -> ForeignDecoder:
-    return ForeignDecoder(api.decoder(), WireNames(["mcp.read"]), "asked-for", "0a", KEY, api.signs)
+def crossed(api: Api) -> BridgeDecoder:
+    return BridgeDecoder(api.decoder(), WireNames(["mcp.read"]), "asked-for", "0a", KEY, api.signs_reasoning)
 
 
-def said(decoder: ForeignDecoder, *frames: bytes) -> list[Any]:
+def said(decoder: BridgeDecoder, *frames: bytes) -> list[Any]:
     found = []
     for raw in frames:
         decoded = decoder.decode(Frame(raw, raw.partition(b"data: ")[2].strip()))
         assert decoded is not None
-        found += [*decoded.beside, *decoded.deltas]
+        found += [*decoded.metadata, *decoded.deltas]
     return found
 
 
@@ -49,7 +49,7 @@ def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
     *begun, signed, _ = messages.thinking_block(0, "Hm", ", well", signature="sig")
     said(decoder, *begun)
     before = copy.copy(decoder)
-    decoder.thought_more(b"", [b" \\u0041", "é".encode()])
+    decoder.record_reasoning(b"", [b" \\u0041", "é".encode()])
     (seal,) = [one for one in said(decoder, signed) if isinstance(one, Seal)]
     assert KEY.unseal(seal.signature) == Thought("Hm, well Aé", "sig")
     (seal,) = [one for one in said(before, signed) if isinstance(one, Seal)]
@@ -63,7 +63,7 @@ def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:
     decoder = crossed(anthropic_messages.API)
     said(decoder, *messages.thinking_block(0, "Hm")[:2])
     other = copy.copy(decoder)
-    other.thought_more(b"", [b"more"] * 3)
+    other.record_reasoning(b"", [b"more"] * 3)
     assert other == decoder
     said(other, messages.stopped(0))
     assert other != decoder

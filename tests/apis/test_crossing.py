@@ -17,7 +17,7 @@ from tests.apis.named_events import Json
 from tests.apis.turns import turns
 from tests.exchange.ready.steps import bridged
 from vtc.apis import APIS, Changes
-from vtc.apis.crossing import WireNames
+from vtc.apis.bridge import WireNames
 from vtc.events import Tool
 from vtc.json_text import encode
 
@@ -27,12 +27,12 @@ BY_NAME = {api.name: api for api in APIS}
 @given(st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go"]), unique=True))
 def test_names_are_such_that_every_api_takes_and_go_back_to_what_they_were(names: list[str]) -> None:
     out = WireNames(names)
-    wire = [out.out(name) for name in names]
+    wire = [out.to_wire(name) for name in names]
     assert len({*wire}) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in wire)
-    assert [out.back(one) for one in wire] == names
-    assert [WireNames(reversed(names)).out(name) for name in names if name == out.out(name)] == [
-        name for name in names if name == out.out(name)
+    assert [out.to_client(one) for one in wire] == names
+    assert [WireNames(reversed(names)).to_wire(name) for name in names if name == out.to_wire(name)] == [
+        name for name in names if name == out.to_wire(name)
     ]
 
 

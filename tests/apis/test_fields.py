@@ -10,22 +10,22 @@ from vtc.apis import fields
 
 
 def test_every_field_keeps_its_bytes() -> None:
-    raw, said, _ = fields.raws(b'{"a": [1,  2], "tools": ["x"]}')
+    raw, said, _ = fields.split_body(b'{"a": [1,  2], "tools": ["x"]}')
     assert {key: bytes(one) for key, one in raw.items()} == {"a": b"[1,  2]", "tools": b'["x"]'}
     assert said == {"a": [1, 2], "tools": ["x"]}
-    assert [bytes(one) for one in fields.items(raw["a"], said["a"])] == [b"1", b"2"]
+    assert [bytes(one) for one in fields.split_items(raw["a"], said["a"])] == [b"1", b"2"]
 
 
 def test_half_a_character_is_read() -> None:
-    raw, said, _ = fields.raws(b'{"a": ["\\ud83d"], "tools": ["x"]}')
+    raw, said, _ = fields.split_body(b'{"a": ["\\ud83d"], "tools": ["x"]}')
     assert said["a"] == ["\ud83d"]
-    assert [bytes(one) for one in fields.items(raw["a"], said["a"])] == [b'"\\ud83d"']
+    assert [bytes(one) for one in fields.split_items(raw["a"], said["a"])] == [b'"\\ud83d"']
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"5", b"{"])
 def test_what_is_no_object_is_told_of(body: bytes) -> None:
     with pytest.raises(ValueError, match="Expect"):
-        fields.raws(body)
+        fields.split_body(body)
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_what_is_no_object_is_told_of(body: bytes) -> None:
 )
 def test_what_stands_at_a_path_is_left_out(path: str, left: Any) -> None:
     value = {"a": {"b": 1, "c": [1, {"d": 2}]}}
-    assert fields.without(value, path.split(".")) == left
+    assert fields.remove_path(value, path.split(".")) == left
     assert fields.edit_fields({**value}, [path], {"z": 1}) == {**left, "z": 1}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from vtc.apis import APIS, Api, NoReply, convert_to_stream, fold_rewritten, replies
+from vtc.apis import APIS, Api, NoReply, convert_to_stream, fold_rewritten, read_replies
 
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
@@ -28,7 +28,7 @@ def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
     body = chat.encoded(SHAPES[api.name].whole(text))
-    assert replies(api, convert_to_stream(api, body)) == replies(api, body)
+    assert read_replies(api, convert_to_stream(api, body)) == read_replies(api, body)
 
 
 @each

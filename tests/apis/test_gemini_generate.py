@@ -18,7 +18,7 @@ from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.talks import Talk
 from tests.exchanges import agent, fed, planner
-from vtc.apis import BadRequest, Changes, beside, find, unread
+from vtc.apis import BadRequest, Changes, explain_unread, match_request, side_questions
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import convert_schema
 from vtc.exchange import Session
@@ -131,9 +131,9 @@ def test_what_is_no_request_is_refused(body: Any) -> None:
 
 def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
     path = gemini.STREAMED
-    assert find("POST", path) is None
-    assert find("POST", f"{path}?alt=sse") is API
-    assert (found := unread("POST", path)) is not None
+    assert match_request("POST", path) is None
+    assert match_request("POST", f"{path}?alt=sse") is API
+    assert (found := explain_unread("POST", path)) is not None
     assert found.may_call
 
 
@@ -149,18 +149,20 @@ def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_tokens_are_counted_in_either_form(wrapped: bool) -> None:
     path = f"/v1beta/models/{gemini.MODEL}:countTokens"
-    aside = beside.find_aside("POST", path, {})
+    aside = side_questions.find_side_question("POST", path, {})
     assert aside is not None
     body = gemini.request()
-    found = json.loads(beside.answer(aside, chat.encoded({"generateContentRequest": body} if wrapped else body), path))
+    found = json.loads(
+        side_questions.answer_locally(aside, chat.encoded({"generateContentRequest": body} if wrapped else body), path)
+    )
     assert found["totalTokens"] > 20
 
 
 @pytest.mark.parametrize("header", ["x-goog-api-key", "x-goog-api-client"])
 def test_googles_clients_are_known_where_they_ask_for_models(header: str) -> None:
     for version in ("/v1beta", "/v1"):
-        aside = beside.find_aside("GET", f"{version}/models?pageSize=9", {header: "x"})
-        assert aside == beside.SideQuestion("models", NAME)
+        aside = side_questions.find_side_question("GET", f"{version}/models?pageSize=9", {header: "x"})
+        assert aside == side_questions.SideQuestion("models", NAME)
         assert aside.path_at(f"/x{version}/models?pageSize=9", "/v1/models") == "/x/v1/models"
 
 
@@ -203,7 +205,7 @@ def test_what_was_signed_comes_back_to_its_server_through_another_client() -> No
 def test_a_prompt_that_the_server_blocks_ends_the_reply_for_every_client() -> None:
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, **gemini.HEAD}
     body = chat.encoded(chat.request(stream=True))
-    api = find("POST", "/chat/completions")
+    api = match_request("POST", "/chat/completions")
     assert api is not None
     exchange = Session.open(api, body, agent("openai-chat"), planner(upstream_api=(NAME,)), "seed")
     exchange.request()

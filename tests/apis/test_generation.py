@@ -106,9 +106,11 @@ def test_no_limit_is_none() -> None:
 def test_what_stands_beside_limits_is_named() -> None:
     options = {"num_predict": 5, "low_vram": True, "numa": None}
     fields = {"options": options, "x": 1, "model": "m", "tools": []}
-    assert OLLAMA.layout.untold(fields) == ["options.low_vram", "x"]
-    assert MESSAGES.layout.untold({"thinking": {"type": "enabled", "budget_tokens": 9}}) == ["thinking.budget_tokens"]
-    assert MESSAGES.layout.untold({"thinking": None}) == []
+    assert OLLAMA.layout.list_untranslated(fields) == ["options.low_vram", "x"]
+    assert MESSAGES.layout.list_untranslated({"thinking": {"type": "enabled", "budget_tokens": 9}}) == [
+        "thinking.budget_tokens"
+    ]
+    assert MESSAGES.layout.list_untranslated({"thinking": None}) == []
 
 
 @pytest.mark.parametrize(

@@ -25,27 +25,29 @@ PNG = "data:image/png;base64,AAAA"
     ],
 )
 def test_a_url_is_data_or_a_place(url: Any, found: Media | None) -> None:
-    assert content.from_url("image", url) == found
+    assert content.parse_media_url("image", url) == found
 
 
 @pytest.mark.parametrize("url", [PNG, "https://localhost/a.png"])
 def test_what_is_read_is_written_again(url: str) -> None:
-    found = content.from_url("image", url)
+    found = content.parse_media_url("image", url)
     assert found is not None
-    assert content.to_url(found) == url
+    assert content.render_media_url(found) == url
 
 
 def test_a_note_names_what_is_left_out() -> None:
-    assert content.note(Media("document", "application/pdf", "AA", name="a.pdf")).startswith(
+    assert content.describe_omitted_media(Media("document", "application/pdf", "AA", name="a.pdf")).startswith(
         "[application/pdf a.pdf: left"
     )
-    assert content.note(Media("image", url="https://localhost/" + "a" * 999)).startswith("[image https://localhost/aaa")
+    assert content.describe_omitted_media(Media("image", url="https://localhost/" + "a" * 999)).startswith(
+        "[image https://localhost/aaa"
+    )
 
 
 def test_parts_of_a_message_are_its_text_and_its_media() -> None:
     image = Media("image", "image/png", "AA")
     message = Message("user", ("a", Opaque({"type": "x"}), Opaque(media=image), ""))
-    assert content.parts_of(message) == ["a", image]
+    assert content.list_parts(message) == ["a", image]
 
 
 @pytest.mark.parametrize(
@@ -61,4 +63,4 @@ def test_parts_of_a_message_are_its_text_and_its_media() -> None:
     ],
 )
 def test_a_file_that_the_server_keeps_has_a_name(part: Any, named: str) -> None:
-    assert content.file_of(part) == named
+    assert content.get_file_name(part) == named

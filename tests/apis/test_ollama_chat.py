@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.exchanges import AGENT, fed, planner
-from vtc.apis import BadRequest, answer, convert_to_stream, find
+from vtc.apis import BadRequest, convert_to_stream, match_request, render_text_reply
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
 from vtc.events import ToolCall
@@ -47,7 +47,7 @@ def exchange(*, settings: Any = None, **fields: Any) -> Session:
     ],
 )
 def test_request_is_found_by_its_path(method: str, path: str, found: bool) -> None:
-    assert (getattr(find(method, path), "name", None) == "ollama-chat") == found
+    assert (getattr(match_request(method, path), "name", None) == "ollama-chat") == found
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
 
 def test_reply_of_our_own() -> None:
     request = Request(chat.encoded(ollama.request()))
-    body = answer(API, request, "Stopped.", "0" * 64, 0)
+    body = render_text_reply(API, request, "Stopped.", "0" * 64, 0)
     assert (
         ollama.read(body, stream=False).content
         == ollama.read(convert_to_stream(API, body, request)).content
@@ -243,7 +243,7 @@ def test_reply_of_our_own() -> None:
 
 
 def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> None:
-    api = find("POST", "/v1/chat/completions")
+    api = match_request("POST", "/v1/chat/completions")
     assert api is not None
     relay = Relay(API.decoder(), api.encoder(), Toy, passes=False)
     lines = ollama.streamed(

@@ -6,7 +6,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from vtc.apis import APIS, find
+from vtc.apis import APIS, match_request
 from vtc.apis.place import PathMatch, Place
 
 PLAIN = Place("/chat/completions", version="/v1")
@@ -80,23 +80,27 @@ def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None
 
 
 def test_a_query_keeps_what_means_something_to_every_server() -> None:
-    assert IN_PATH.without_own("alt=sse&key=a%2Fb&route=1&beta=2") == ("route=1", "a/b")
+    assert IN_PATH.split_own_query("alt=sse&key=a%2Fb&route=1&beta=2") == ("route=1", "a/b")
     for name in ("KEY", "%6bey", "Ke%59"):
-        assert IN_PATH.without_own(f"route=1&{name}=a%2Fb&ALT=sse") == ("route=1", "a/b")
-    assert PLAIN.without_own("key=a&route=1") == ("key=a&route=1", "")
+        assert IN_PATH.split_own_query(f"route=1&{name}=a%2Fb&ALT=sse") == ("route=1", "a/b")
+    assert PLAIN.split_own_query("key=a&route=1") == ("key=a&route=1", "")
 
 
 def test_the_version_is_no_part_of_what_stands_before() -> None:
-    assert [IN_PATH.root(one) for one in ("/x/v1beta", "/v1", "/x", "/v2")] == ["/x", "", "/x", "/v2"]
+    assert [IN_PATH.strip_version(one) for one in ("/x/v1beta", "/v1", "/x", "/v2")] == ["/x", "", "/x", "/v2"]
 
 
 def test_a_request_for_a_stream_and_one_for_a_whole_reply_are_of_one_conversation() -> None:
-    assert IN_PATH.whole("/v1/models/m:stream?alt=sse") == IN_PATH.whole("/v1/models/m:generate") != ""
-    assert PLAIN.whole("/v1/chat/completions?x=1") == "/v1/chat/completions?x=1"
+    assert (
+        IN_PATH.whole_reply_path("/v1/models/m:stream?alt=sse")
+        == IN_PATH.whole_reply_path("/v1/models/m:generate")
+        != ""
+    )
+    assert PLAIN.whole_reply_path("/v1/chat/completions?x=1") == "/v1/chat/completions?x=1"
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_every_api_finds_itself_at_its_own_place(api: object) -> None:
     place = api.place  # type: ignore[attr-defined]
     for streams in (False, True):
-        assert find("POST", place.build_path(f"/x{place.version}", "m", streams=streams)) is api
+        assert match_request("POST", place.build_path(f"/x{place.version}", "m", streams=streams)) is api

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.apis.calls import INPUT, RawInput, freeform
+from vtc.apis.calls import RAW_INPUT_SCHEMA, RawInput, make_custom_tool
 from vtc.events import Tool
 
 
@@ -16,7 +16,7 @@ def fed(*pieces: str) -> tuple[str, str]:
     """Return what was told at once, and what at the end."""
     raw, told = RawInput(), ""
     for piece in pieces:
-        raw, more = raw.more(piece)
+        raw, more = raw.feed(piece)
         told += more
     return told, raw.rest
 
@@ -45,7 +45,7 @@ def test_arguments_of_another_form_are_told_at_the_end(arguments: str, said: str
 
 
 def test_a_custom_tool_is_a_function_with_one_text() -> None:
-    assert freeform("patch", "Edits.", None) == Tool("patch", "Edits.", INPUT)
-    told = freeform("patch", "Edits.", 'start: "x"').description
+    assert make_custom_tool("patch", "Edits.", None) == Tool("patch", "Edits.", RAW_INPUT_SCHEMA)
+    told = make_custom_tool("patch", "Edits.", 'start: "x"').description
     assert told == 'Edits.\n\nThe input follows this grammar:\nstart: "x"'
-    assert freeform("patch", "", "s").description.startswith("The input follows")
+    assert make_custom_tool("patch", "", "s").description.startswith("The input follows")

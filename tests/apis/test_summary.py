@@ -13,7 +13,7 @@ from vtc.events import ToolCall
 
 
 def replies(body: bytes) -> list[Reply]:
-    return summary.replies(openai_chat.API, body)
+    return summary.read_replies(openai_chat.API, body)
 
 
 def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
@@ -22,7 +22,9 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
         messages.text_block(1, "Let", " me"),
         messages.call_block(2, "read", '{"filePath"', ': "/a"}'),
     ]
-    (reply,) = summary.replies(anthropic_messages.API, b"".join(messages.streamed(*blocks, stop_reason="tool_use")))
+    (reply,) = summary.read_replies(
+        anthropic_messages.API, b"".join(messages.streamed(*blocks, stop_reason="tool_use"))
+    )
     message = reply.message
     assert (message.text, message.reasoning, reply.finish_reason, reply.complete) == (
         "Let me",
@@ -32,10 +34,10 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
     )
     assert message.calls == (ToolCall("read", '{"filePath": "/a"}', "toolu_1"),)
     whole = chat.encoded(messages.message(messages.text("Let me"), messages.call("read"), stop_reason="max_tokens"))
-    (reply,) = summary.replies(anthropic_messages.API, whole)
+    (reply,) = summary.read_replies(anthropic_messages.API, whole)
     assert (reply.message.text, reply.finish_reason, reply.complete) == ("Let me", "max_tokens", False)
     with pytest.raises(ValueError, match="no reply of anthropic-messages"):
-        summary.replies(anthropic_messages.API, chat.encoded(messages.error()))
+        summary.read_replies(anthropic_messages.API, chat.encoded(messages.error()))
 
 
 def test_a_stream_is_the_message_it_adds_up_to() -> None:
@@ -106,7 +108,7 @@ def test_of_a_stream_that_broke_off_what_had_come() -> None:
 def test_what_is_no_chat_completion(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         replies(body)
-    assert summary.text(openai_chat.API, body) == ""
+    assert summary.get_first_text(openai_chat.API, body) == ""
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}}
@@ -114,7 +116,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments"
 
 def test_text_of_a_reply_has_its_calls() -> None:
     def text(content: Any, **message: Any) -> str:
-        return summary.text(openai_chat.API, chat.encoded(chat.completion(content, message=message)))
+        return summary.get_first_text(openai_chat.API, chat.encoded(chat.completion(content, message=message)))
 
     assert text("Hi") == "Hi"
     assert text(None, tool_calls=[CALL]) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'

@@ -102,6 +102,6 @@ def test_arguments_are_whole_after_their_last_brace_however_they_are_cut(text: s
     for size in (1, 2, 3, 99):
         nesting, whole = JsonNesting(), []
         for place in range(0, len(text), size):
-            nesting = nesting.after(text[place : place + size])
+            nesting = nesting.advance(text[place : place + size])
             whole.append(nesting.is_whole)
         assert whole == [*[False] * (len(whole) - 1), True]

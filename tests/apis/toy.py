@@ -47,7 +47,7 @@ class Toy:
         return {}
 
     @property
-    def left(self) -> Sequence[SentCall]:
+    def sent_calls(self) -> Sequence[SentCall]:
         return ()
 
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:

@@ -12,8 +12,8 @@ from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
 from tests.bounds import impatient, steps
-from tests.known import MAX_PROMPT_LENGTH, MOST_CALLS
-from vtc.apis.relay import MOST_CHOICES
+from tests.known import MAX_BUFFERED_CALLS, MAX_PROMPT_LENGTH
+from vtc.apis.relay import MAX_CHOICES
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.text_client import Documentation, find_documented_tools
 from vtc.reporting import hints
@@ -80,7 +80,7 @@ def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
 @pytest.mark.parametrize("form", ["streamed", "whole"])
 def test_thousands_of_calls_are_too_many(form: str) -> None:
     """Calls that lack their end are dealt with at the end of the message; under a policy nothing of too many leaves."""
-    calls = [("read", '{"filePath": "a"')] * MOST_CALLS
+    calls = [("read", '{"filePath": "a"')] * MAX_BUFFERED_CALLS
     deny = {"denied_tools": ["bash"]}
 
     def reply(*more: tuple[str, str]) -> set[str]:
@@ -94,10 +94,10 @@ def test_thousands_of_calls_are_too_many(form: str) -> None:
 
 def test_choices_are_told_apart_up_to_a_number() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-    frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MOST_CHOICES + 10)]
-    exchange = under({"denied_tools": ["bash"]}, n=MOST_CHOICES)
+    frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MAX_CHOICES + 10)]
+    exchange = under({"denied_tools": ["bash"]}, n=MAX_CHOICES)
     assert called(streamed(exchange, frames)) == set()
-    free = under(None, n=MOST_CHOICES)
+    free = under(None, n=MAX_CHOICES)
     assert streamed(free, frames).endswith(frames[-1])
     assert len(free.report.failures) == 1
 

@@ -13,7 +13,7 @@ from tests.apis.shapes import SHAPES, asked
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, fed, planner
 from vtc.apis import APIS
-from vtc.apis.calls import INPUT
+from vtc.apis.calls import RAW_INPUT_SCHEMA
 from vtc.dialects import Repair
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
@@ -301,7 +301,7 @@ def test_a_custom_call_of_a_function_is_one_of_the_function(said: str, arguments
 
 def test_a_custom_call_of_a_custom_tool_or_of_none_is_left_alone() -> None:
     call = custom("/a")
-    for tools in ({"run": Tool("run", "", INPUT)}, {}):
+    for tools in ({"run": Tool("run", "", RAW_INPUT_SCHEMA)}, {}):
         assert normalize_call(call, tools, lenient=True).calls == [call]
     with pytest.raises(MalformedCall):
         normalize_call(custom("/a"), {"run": Tool("run", "", {"properties": {"a": {}, "b": {}}})}, lenient=True)

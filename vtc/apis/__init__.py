@@ -13,12 +13,12 @@ from vtc.apis.place import is_within
 from vtc.apis.request import BadRequest, Changes, Request
 from vtc.apis.whole import (
     NoReply,
-    answer,
     convert_to_stream,
     fold_rewritten,
     fold_stream,
     make_error_stream,
-    replies,
+    read_replies,
+    render_text_reply,
     unwrap_gateway_envelope,
 )
 
@@ -32,16 +32,16 @@ __all__ = [
     "Reply",
     "Request",
     "UnreadPath",
-    "answer",
     "convert_to_stream",
-    "find",
+    "explain_unread",
     "find_api",
     "fold_rewritten",
     "fold_stream",
     "make_error_stream",
+    "match_request",
     "may_be_reply",
-    "replies",
-    "unread",
+    "read_replies",
+    "render_text_reply",
     "unwrap_gateway_envelope",
 ]
 
@@ -50,15 +50,15 @@ FLAGS = tuple(sorted({api.place.flags for api in APIS} - {""}))
 """The headers that list flags of features: no others are ever corrected."""
 
 
-def plain_path(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Write a path as servers take it: without query, in small letters, nothing escaped, no `;…`, no doubled slash."""
     plain = unquote(path.partition("?")[0]).casefold()
     return "/".join(name for part in plain.split("/") if (name := part.partition(";")[0]).strip("."))
 
 
-def find(method: str, path: str) -> Api | None:
+def match_request(method: str, path: str) -> Api | None:
     """Find the API that a request belongs to; return None for any other request."""
-    plain, query = f"/{plain_path(path)}", path.partition("?")[2]
+    plain, query = f"/{normalize_path(path)}", path.partition("?")[2]
     return next((api for api in APIS if method == "POST" and api.place.match_path(plain, query)), None)
 
 
@@ -67,7 +67,7 @@ def find_api(name: str) -> Api | None:
     return next((api for api in APIS if api.name == name), None)
 
 
-_OF_ERRORS = {
+_ERROR_FIELDS = {
     *("error", "errors", "message", "msg", "detail", "details", "type", "code", "param", "status", "object", "title"),
     *("request_id", "requestid", "timestamp", "path", "success", "reason", "instance", "trace_id", "id", "model"),
 }
@@ -83,13 +83,13 @@ def may_be_reply(body: bytes) -> bool:
     pairs = value if isinstance(value, list) else []
     if not all(isinstance(pair, tuple) for pair in pairs):  # a list, which may hold replies
         return any(isinstance(part, list) for part in pairs)
-    return not all(key in _OF_ERRORS and (key != "message" or isinstance(value, str)) for key, value in pairs)
+    return not all(key in _ERROR_FIELDS and (key != "message" or isinstance(value, str)) for key, value in pairs)
 
 
-def unread(method: str, path: str) -> UnreadPath | None:
+def explain_unread(method: str, path: str) -> UnreadPath | None:
     """Say why a request that looks like one of an API is left alone; return None for one that looks like none."""
-    plain = f"/{plain_path(path)}/"
-    if method in ("OPTIONS", "HEAD") or find(method, path):
+    plain = f"/{normalize_path(path)}/"
+    if method in ("OPTIONS", "HEAD") or match_request(method, path):
         return None
     known = (unread for api in APIS for close, unread in api.unread.items() if is_within(plain, close))
     return next(known, None) or (_suggest_path(plain) if method == "POST" else None)
@@ -97,17 +97,17 @@ def unread(method: str, path: str) -> UnreadPath | None:
 
 def _suggest_path(path: str) -> UnreadPath | None:
     """Suggest the path of an API that is close to what another one ends in; return None if none is."""
-    words = _words(path)
+    words = _split_words(path)
     for place in (api.place for api in APIS):
         for streams in {False, bool(place.streamed)}:
             right = place.build_path(place.version, "MODEL", streams=streams)
-            known = _words(place.build_path("" if place.streamed else place.version, "", streams=streams))
+            known = _split_words(place.build_path("" if place.streamed else place.version, "", streams=streams))
             end = [word if name else "" for word, name in zip(words[-len(known) :], known, strict=False)]
             if len(end) == len(known) and get_close_matches("/".join(end), ["/".join(known)], cutoff=0.9):
                 return UnreadPath(f"no API has this path; did you mean {right}?", may_call=False)
     return None
 
 
-def _words(path: str) -> list[str]:
+def _split_words(path: str) -> list[str]:
     """Part a path at its separators; the name of a model that is not said is an empty word."""
     return re.split("[/:]", path.partition("?")[0].casefold().strip("/"))

@@ -22,23 +22,23 @@ _WHOLE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 """A string or an escape that is not cut."""
 
 
-def arguments_text(arguments: Any) -> str:
+def format_arguments(arguments: Any) -> str:
     """Write arguments as text, which some servers send and others not; empty for none."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
-def raw_input(arguments: str) -> str:
+def parse_raw_input(arguments: str) -> str:
     """Read the raw input of a custom tool from its arguments, `{"input": …}`; any other text is the input itself."""
     try:
         decoded = json.loads(arguments)
     except ValueError:
-        so_far, begun = RawInput().more(arguments)
+        so_far, begun = RawInput().feed(arguments)
         return begun if so_far.begun and is_cut(arguments) else arguments
     text = decoded.get("input") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
 
-def object_in(arguments: str) -> dict[str, Any] | None:
+def parse_object(arguments: str) -> dict[str, Any] | None:
     """Read the arguments of a call; return None if they are no JSON object."""
     try:
         value = decode(arguments.encode(errors="surrogatepass"))
@@ -61,12 +61,12 @@ def is_whole(arguments: str) -> bool:
 
 def is_cut(arguments: str) -> bool:
     """True for arguments that lack their end: a JSON value that is not closed, or nothing at all."""
-    return not arguments.strip() or JsonNesting().after(arguments).is_cut
+    return not arguments.strip() or JsonNesting().advance(arguments).is_cut
 
 
-def in_words(call: ToolCall) -> str | None:
+def render_as_text(call: ToolCall) -> str | None:
     """Write a call as text for an API whose calls hold an object, where its arguments are cut or none; else None."""
-    return f"{call.name} {call.arguments}".strip() if object_in(call.arguments) is None else None
+    return f"{call.name} {call.arguments}".strip() if parse_object(call.arguments) is None else None
 
 
 def lacks_arguments(call: Any) -> bool:
@@ -97,7 +97,7 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
         """True within the arguments: if nothing follows they were cut off."""
         return self.depth > 0 or self.in_string
 
-    def after(self, piece: str) -> JsonNesting:
+    def advance(self, piece: str) -> JsonNesting:
         """Go on over another piece."""
         if not piece:
             return self
@@ -122,7 +122,7 @@ class OpenCalls(msgspec.Struct, frozen=True, gc=False):
         """Return the number of the call that began last; None if all are complete."""
         return self.nestings[-1][0] if self.nestings else None
 
-    def after(self, piece: CallDelta) -> OpenCalls:
+    def advance(self, piece: CallDelta) -> OpenCalls:
         """Follow a piece of a numbered call. A piece with a name begins one."""
         assert piece.index is not None
         numbers = [number for number, _ in self.nestings]
@@ -133,7 +133,7 @@ class OpenCalls(msgspec.Struct, frozen=True, gc=False):
             place, nesting = len(numbers), JsonNesting()
         else:
             return self
-        nesting = nesting.after(piece.arguments)
+        nesting = nesting.advance(piece.arguments)
         here = () if nesting.is_whole else ((piece.index, nesting),)
         return OpenCalls((*self.nestings[:place], *here, *self.nestings[place + 1 :])[-MAX_OPEN_CALLS:])
 
@@ -156,7 +156,7 @@ class _CallBuffer:
     def is_whole(self) -> bool:
         """True if its arguments end with the brace that closes them; each piece is looked at once."""
         for piece in self.arguments[self.scanned :]:
-            self.nesting = self.nesting.after(piece)
+            self.nesting = self.nesting.advance(piece)
         self.scanned = len(self.arguments)
         return self.nesting.is_whole
 
@@ -191,7 +191,7 @@ class ToolCallAccumulator:
 
     def add(self, piece: CallDelta) -> None:
         """Add a piece to the call that it belongs to."""
-        place = self._place(piece)
+        place = self._find_place(piece)
         call = self._calls.get(place)
         if call is None:
             call = self._calls[place] = _CallBuffer()
@@ -208,14 +208,14 @@ class ToolCallAccumulator:
         call.ended = call.ended or piece.last
         call.complete = call.complete if piece.complete is None else piece.complete
 
-    def _place(self, piece: CallDelta) -> int:
+    def _find_place(self, piece: CallDelta) -> int:
         """Find the call of a piece by its number, and by what begins another call of the same number."""
         last = self._last
         if piece.index is None:
             place = max(last, 0)
         else:
             if piece.index not in self._places:
-                self._places[piece.index] = self._of_id(piece, piece.index)
+                self._places[piece.index] = self._place_new_number(piece, piece.index)
             place = self._places[piece.index]
             if place not in self._calls:
                 return place
@@ -227,7 +227,7 @@ class ToolCallAccumulator:
             self._places[piece.index] = last + 1
         return last + 1
 
-    def _of_id(self, piece: CallDelta, number: int) -> int:
+    def _place_new_number(self, piece: CallDelta, number: int) -> int:
         """Find the place of a new number: of its own, unless the piece has no name and the id of the last call."""
         known = self._calls.get(self._last)
         if not (known and not piece.name and piece.id and piece.id == known.id):
@@ -240,13 +240,13 @@ class ToolCallAccumulator:
 
         `complete` decides for calls of which the server did not say it: True if it ended the message well.
         """
-        return [self._call(call, complete=complete) for _, call in sorted(self._calls.items())]
+        return [self._build_call(call, complete=complete) for _, call in sorted(self._calls.items())]
 
-    def _call(self, call: _CallBuffer, *, complete: bool) -> ToolCall:
+    def _build_call(self, call: _CallBuffer, *, complete: bool) -> ToolCall:
         text = "".join(call.arguments)
         is_whole = complete if call.complete is None else call.complete
         if "custom" in call.source:  # of chat completions, whose input is raw: its JSON is cut where the call is
-            text = arguments_text({"input": text})[: None if is_whole else -len('"}')]
+            text = format_arguments({"input": text})[: None if is_whole else -len('"}')]
         elif not text.strip() and not is_whole:
             text = ""
         elif not text:
@@ -269,14 +269,14 @@ _RUN = re.compile(
 _decode_string = json.JSONDecoder(strict=False).decode
 
 
-INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+RAW_INPUT_SCHEMA = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """The parameters of a custom tool: raw text."""
 
 
-def freeform(name: str, description: str, grammar: object) -> Tool:
+def make_custom_tool(name: str, description: str, grammar: object) -> Tool:
     """Make a custom tool a function with one text, whose description says the `grammar` of that if it has one."""
     about = f"{description}\n\nThe input follows this grammar:\n{grammar}".lstrip() if grammar else description
-    return Tool(name, about, INPUT)
+    return Tool(name, about, RAW_INPUT_SCHEMA)
 
 
 class RawInput(msgspec.Struct, frozen=True, gc=False):
@@ -290,7 +290,7 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
     """The end of the arguments, which is no input yet."""
     begun: bool = False
 
-    def more(self, arguments: str) -> tuple[RawInput, str]:
+    def feed(self, arguments: str) -> tuple[RawInput, str]:
         """Go on with a piece of the arguments; return also what it adds to the input."""
         chain, text, begun = (self.arguments, arguments), self.tail + arguments, self.begun
         if not begun:
@@ -305,5 +305,5 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
     @property
     def rest(self) -> str:
         """Return what is missing of the input; arguments that are no such object are it as they came."""
-        sent, whole = join_chain(self.sent), raw_input(join_chain(self.arguments) or "{}")
+        sent, whole = join_chain(self.sent), parse_raw_input(join_chain(self.arguments) or "{}")
         return whole[len(sent) :] if whole.startswith(sent) else ""

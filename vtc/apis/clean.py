@@ -22,7 +22,7 @@ type Table = Mapping[str, Collection[str]]
 """By field, the kinds of value that it may have, or the very words."""
 
 _ABSENT = object()
-NOTHING = ("", "null")
+BLANK_TEXTS = ("", "null")
 """Texts that say nothing."""
 
 
@@ -34,7 +34,7 @@ def get_text(value: Any) -> str:
 def kind_of(value: Any) -> str:
     """Tell the kind of a value."""
     if isinstance(value, str):
-        return BLANK if value.strip() in NOTHING else WRITTEN
+        return BLANK if value.strip() in BLANK_TEXTS else WRITTEN
     if value is _ABSENT or value is None:
         return NULL if value is None else MISSING
     if isinstance(value, Mapping):

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from vtc.events import Media, Message, Opaque, ToolCall
 
 _TEXTS = ("text", "input_text", "output_text")
-BILLING = "x-anthropic-billing-header:"
+BILLING_PREFIX = "x-anthropic-billing-header:"
 """Begins a text of Claude Code that differs in each request and must stay the first part: it is not read."""
 
 
-_BILLING = re.compile(rf"{BILLING}(?:[ \t]*[\w.-]+=[^;\n]*;)*[^\S\n]*\n?")
+_BILLING = re.compile(rf"{BILLING_PREFIX}(?:[ \t]*[\w.-]+=[^;\n]*;)*[^\S\n]*\n?")
 
 
 def without_billing(text: str) -> str:
@@ -25,7 +25,7 @@ def without_billing(text: str) -> str:
 
 def is_billing(text: str) -> bool:
     """True for what Claude Code puts before its prompt."""
-    return text.startswith(BILLING)
+    return text.startswith(BILLING_PREFIX)
 
 
 def is_text(part: Mapping[str, Any] | str) -> bool:
@@ -66,16 +66,16 @@ def split_calls[P](
     return rest, tuple(calls)
 
 
-def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
+def render_parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
     """Write a list of parts; one that says what it said before keeps its fields (`cache_control`), `new` has others."""
-    return _parts(content, _select_text_parts(originals), new)
+    return _render_parts(content, _select_text_parts(originals), new)
 
 
 def _select_text_parts(originals: Any) -> list[Any]:
     return [part for part in originals if is_text(part)] if isinstance(originals, list) else []
 
 
-def _parts(content: Iterable[str | Opaque], known: list[Any], new: Mapping[str, Any]) -> list[Any]:
+def _render_parts(content: Iterable[str | Opaque], known: list[Any], new: Mapping[str, Any]) -> list[Any]:
     """Write a list of parts; those that are `known` and still said are taken from there."""
     out: list[Any] = []
     for part in content:
@@ -95,14 +95,14 @@ def render_content(content: Sequence[str | Opaque], original: Any, new: Mapping[
     """
     if not isinstance(original, list) and Opaque not in map(type, content):
         return "".join(content)  # type: ignore[arg-type]
-    out = _parts(content, known := _select_text_parts(original), new)
+    out = _render_parts(content, known := _select_text_parts(original), new)
     marks = [part["cache_control"] for part in known if part.get("cache_control")]
     if marks and out and isinstance(out[-1], Mapping):
         out[-1] = {"cache_control": marks[-1], **out[-1]}
     return out
 
 
-def turns(
+def group_turns(
     messages: Iterable[Message], write: Callable[[Message], Iterable[Any]], *, model: str, key: str
 ) -> list[dict[str, Any]]:
     """Write messages as entries, for APIs in which turns alternate: what follows with the same role is one entry.
@@ -127,27 +127,29 @@ def get_tool_output(message: Message) -> str:
     is_result = message.role == "tool"
     own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]
     answers = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
-    texts = [text for part in answers for text in _texts(part)]
+    texts = [text for part in answers for text in _find_texts(part)]
     return "\n".join([message.text, *texts] if is_result else texts)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[str]:
     """Find the texts in a part; not what is encoded, as images are."""
     if isinstance(value, str):
         if not value.startswith("data:"):
             yield value
     elif isinstance(value, list):
         for part in value:
-            yield from _texts(part)
+            yield from _find_texts(part)
     elif isinstance(value, dict) and value.get("type") != "base64":
         for part in value.values():
-            yield from _texts(part)
+            yield from _find_texts(part)
 
 
 # Images and documents as the URLs that most APIs have them in: `data:image/png;base64,…`, or where they are.
 
 
-def from_url(kind: Literal["image", "document"], url: object, name: str = "", detail: object = "") -> Media | None:
+def parse_media_url(
+    kind: Literal["image", "document"], url: object, name: str = "", detail: object = ""
+) -> Media | None:
     """Read a URL; None if it is none."""
     closely = detail if isinstance(detail, str) else ""
     if not isinstance(url, str) or not url:
@@ -158,29 +160,29 @@ def from_url(kind: Literal["image", "document"], url: object, name: str = "", de
     return Media(kind, url=url, name=name, detail=closely)
 
 
-def to_url(media: Media) -> str:
+def render_media_url(media: Media) -> str:
     """Write it as a URL."""
     return media.url or f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
 
 
-def parts_of(message: Message) -> list[str | Media]:
+def list_parts(message: Message) -> list[str | Media]:
     """Return the text and the media of a message, in order."""
     parts = (part.media if isinstance(part, Opaque) else part for part in message.content)
     return [part for part in parts if part]
 
 
-def note(media: Media) -> str:
+def describe_omitted_media(media: Media) -> str:
     """Tell in words that it is left out, for servers that cannot be given it."""
     of = " ".join(part for part in (media.media_type or media.kind, media.name or media.url[:200]) if part)
     return f"[{of}: left out, as this server takes none here]"
 
 
-def missing(name: str) -> str:
+def describe_omitted_part(name: str) -> str:
     """Tell in words that a part of a message is left out which no other API has: a file that its server keeps."""
     return f"[{name}: left out, as this server cannot be given it]"
 
 
-def file_of(part: object) -> str:
+def get_file_name(part: object) -> str:
     """Name the file, kept by the server of the part's API, that the part refers to; empty if it refers to none."""
     outer = part if isinstance(part, Mapping) else {}
     inside = (outer, *(fields for key in ("file", "source") if isinstance(fields := outer.get(key), Mapping)))

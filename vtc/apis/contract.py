@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from vtc.apis.layout import BodyLayout
-from vtc.apis.place import PathMatch, Place, ending
+from vtc.apis.place import PathMatch, Place, make_suffix_place
 from vtc.apis.request import Request
 from vtc.events import (
     BlockEnd,
@@ -59,7 +59,7 @@ type ReplyEvent = (
 """An event that a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
 
-FULL = "context_length_exceeded"
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 """The kind of a `Failure` of a prompt that is too long: each API has its own error for it, which agents know."""
 
 
@@ -67,11 +67,11 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     """The content of one frame: its deltas in order, and all else beside them."""
 
     deltas: tuple[Delta, ...] = ()
-    beside: tuple[FrameMetadata, ...] = ()
+    metadata: tuple[FrameMetadata, ...] = ()
     """Parts of the frame that need no reading; a field that the decoder does not know is an `Origin`."""
     frame: Frame | None = None
     """Stands for the frame that came, where a part of that is not passed on."""
-    at_once: bool = False
+    keep_alive: bool = False
     """True for a frame that tells the client nothing (a ping): it need not take its turn."""
     clean: bool = True
     """False if clients of the API may read more in the frame than it says, or fail at it: it is written anew. Pieces of
@@ -160,10 +160,10 @@ class Encoder(Protocol):
         ...
 
 
-class Noting(Protocol):
+class ReasoningFollower(Protocol):
     """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
 
-    def thought_more(self, data: bytes, texts: Sequence[bytes]) -> None:
+    def record_reasoning(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Take note of texts, as JSON has them, and of the frames written for them; may change the decoder in place."""
         ...
 
@@ -211,7 +211,7 @@ class Question(NamedTuple):
         """Read a path that ends in this way; None if it does not."""
         if self.path == "/":
             return PathMatch("", "", False) if path == "/" else None
-        return ending(self.path).match_path(path)
+        return make_suffix_place(self.path).match_path(path)
 
 
 class UnreadPath(NamedTuple):
@@ -225,8 +225,8 @@ class UnreadPath(NamedTuple):
         return self.why
 
 
-COUNTED = UnreadPath("tokens are counted without what VTC would write into the request", may_call=False)
-PLAIN = UnreadPath("text completions have no tools, and are not read", may_call=False)
+TOKEN_COUNT_UNREAD = UnreadPath("tokens are counted without what VTC would write into the request", may_call=False)
+TEXT_COMPLETIONS_UNREAD = UnreadPath("text completions have no tools, and are not read", may_call=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Api:
         return self.request.LAYOUT
 
     @property
-    def signs(self) -> bool:
+    def signs_reasoning(self) -> bool:
         """True if what it seals of reasoning is for the text of that alone."""
         return self.seals == "signed"
 

@@ -12,7 +12,7 @@ import msgspec
 from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
-UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
+INVALID_BODY_ERRORS = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
 
 
@@ -34,7 +34,7 @@ def describe_body_fault(error: Exception) -> str:
 
 
 _PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
-ANSWER = ("choices", "message", "delta", "content", "index", "finish_reason")
+REPLY_FIELDS = ("choices", "message", "delta", "content", "index", "finish_reason")
 """Fields without which a reply of chat completions says nothing."""
 CALL_FIELDS = ("tool_calls", "function_call")
 """The fields of a message of chat completions that hold its calls."""
@@ -47,16 +47,16 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 """An escape of JSON; of half a surrogate pair the group."""
-WHOLE_CHARACTERS = "halves of characters, as of an emoji that was cut, written as U+FFFD"
+REPLACED_SURROGATES = "halves of characters, as of an emoji that was cut, written as U+FFFD"
 """The line that tells people of it."""
 
 
-def _whole(body: bytes) -> bytes:
+def _replace_surrogates(body: bytes) -> bytes:
     """Write halves of surrogate pairs as U+FFFD; the same bytes if there are none."""
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
 
 
-def raws(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+def split_body(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
     """Split a body into the bytes of every field and what the fields say. Raises ValueError.
 
     `mend`: halves of characters, as of an emoji that was cut, become U+FFFD. Return, too, if there were any.
@@ -67,15 +67,15 @@ def raws(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Raw], di
         raise
     except msgspec.DecodeError:
         # JavaScript cuts emoji in two when it cuts text.
-        if mend and (whole := _whole(body)) != body:
-            return *raws(whole)[:2], True
+        if mend and (whole := _replace_surrogates(body)) != body:
+            return *split_body(whole)[:2], True
         # It takes Python's own decoder, so there are no bytes to keep.
         fields: dict[str, Any] = decode(body)
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, False
     return raw, {key: decode(bytes(value)) for key, value in raw.items()}, False
 
 
-def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
+def split_items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
     """Split a list into the bytes of its items; `values` is what it says."""
     try:
         return _raw_list.decode(raw)
@@ -83,7 +83,7 @@ def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
         return [msgspec.Raw(encode(value)) for value in values]
 
 
-def raw_fields(raw: bytes) -> dict[str, msgspec.Raw] | None:
+def split_raw_object(raw: bytes) -> dict[str, msgspec.Raw] | None:
     """Split an object into the bytes of its fields; None if it is none. Raises ValueError."""
     try:
         return _raw_object.decode(raw)
@@ -94,7 +94,7 @@ def raw_fields(raw: bytes) -> dict[str, msgspec.Raw] | None:
     return {key: msgspec.Raw(encode(value)) for key, value in fields.items()} if isinstance(fields, dict) else None
 
 
-def raw_items(raw: bytes) -> list[msgspec.Raw] | None:
+def split_raw_list(raw: bytes) -> list[msgspec.Raw] | None:
     """Split a list into the bytes of its items; None if it is none. Raises ValueError."""
     try:
         return _raw_list.decode(raw)
@@ -129,7 +129,7 @@ _ON_ENVELOPE = {
 }
 
 
-def in_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def unwrap_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the object that a gateway put into its own, `{"data": {…}, "success": true}`; None if it did not."""
     inside = [key for key in _ENVELOPE if value and isinstance(value.get(key), dict)]
     if value is None or len(inside) != 1 or not value.keys() <= {*inside, *_ON_ENVELOPE}:
@@ -169,17 +169,17 @@ def count_of(value: Any, key: str) -> int:
     return count if isinstance(count, int) else 0
 
 
-def without_names(value: Any, names: Collection[str]) -> Any:
+def remove_fields(value: Any, names: Collection[str]) -> Any:
     """Leave out the fields named, at the top of a reply and in the objects that are its parts.
 
     Calls stay; where there are none their fields go, named or not.
     """
     if isinstance(value, list):
-        return [without_names(entry, names) for entry in value]
+        return [remove_fields(entry, names) for entry in value]
     if not isinstance(value, dict):
         return value
     left = {key: entry for key, entry in value.items() if (entry if key in CALL_FIELDS else key not in names)}
-    return {key: without_names(value, names) if key in _PARTS else value for key, value in left.items()}
+    return {key: remove_fields(value, names) if key in _PARTS else value for key, value in left.items()}
 
 
 def drop_frame_fields(
@@ -189,32 +189,32 @@ def drop_frame_fields(
 
     `original` is the value in the frame, where `value` is another already.
     """
-    clean = without_names(value, names) if names else value
+    clean = remove_fields(value, names) if names else value
     if clean == (value if original is None else original):
         return frame, value
     return Frame(framing.encode([clean], frame)[0], encode(clean)), clean
 
 
-def without(value: Any, path: Sequence[str]) -> Any:
+def remove_path(value: Any, path: Sequence[str]) -> Any:
     """Leave out of JSON what stands at a path; `*` is any key or index."""
     key, *rest = path
     if isinstance(value, list):
         is_this = [key in ("*", str(index)) for index in range(len(value))]
         if rest:
-            return [without(entry, rest) if this else entry for this, entry in zip(is_this, value, strict=True)]
+            return [remove_path(entry, rest) if this else entry for this, entry in zip(is_this, value, strict=True)]
         return [entry for this, entry in zip(is_this, value, strict=True) if not this]
     if isinstance(value, dict):
         if rest:
-            return {name: without(entry, rest) if key in ("*", name) else entry for name, entry in value.items()}
+            return {name: remove_path(entry, rest) if key in ("*", name) else entry for name, entry in value.items()}
         return {name: entry for name, entry in value.items() if key not in ("*", name)}
     return value
 
 
-def holds(value: Any, path: Sequence[str]) -> bool:
+def has_path(value: Any, path: Sequence[str]) -> bool:
     """True if something stands at a path into JSON; `*` is any key or index."""
     key, *rest = path
     inside = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
-    return any(key in ("*", str(name)) and (not rest or holds(entry, rest)) for name, entry in inside)
+    return any(key in ("*", str(name)) and (not rest or has_path(entry, rest)) for name, entry in inside)
 
 
 def edit_fields(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,5 +222,5 @@ def edit_fields(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, 
     for path in drop:
         key, _, rest = path.partition(".")
         if rest and key in fields:
-            fields[key] = without(decode(encode(fields[key])), rest.split("."))
+            fields[key] = remove_path(decode(encode(fields[key])), rest.split("."))
     return {**fields, **set_}

@@ -9,13 +9,18 @@ from vtc.apis.fields import at, part_of
 from vtc.apis.layout import BodyLayout
 from vtc.events import Answer, GenerationConfig
 
-_SWITCHES = ("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "enable_thinking", "think")
+_THINKING_SWITCHES = (
+    "chat_template_kwargs.enable_thinking",
+    "chat_template_kwargs.thinking",
+    "enable_thinking",
+    "think",
+)
 """Dotted paths of what turns thinking on or off: templates on vLLM and SGLang; DashScope, SiliconFlow; Ollama."""
 _EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort")
 """Those of words that say how much; OpenAI, OpenRouter; Messages."""
-_THINK = ("low", "medium", "high")
+_THINK_WORDS = ("low", "medium", "high")
 """The words that Ollama has for the same, in `think`."""
-_ON = ("enabled", "adaptive")
+_THINKING_ON = ("enabled", "adaptive")
 """How `thinking` of Messages turns it on."""
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
 """Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
@@ -31,17 +36,17 @@ def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
     """Read what the body of a request says of it."""
     return GenerationConfig(
         limits=layout.read_limits(fields),
-        thinks=_thinks(fields),
-        effort=_effort(fields),
-        answer=_answer(fields),
+        thinks=_read_thinking(fields),
+        effort=_read_effort(fields),
+        answer=_read_answer(fields),
         constrained=_is_constrained(fields),
         several=fields.get("n") not in (None, 1),
     )
 
 
-def _thinks(fields: Mapping[str, Any]) -> bool | None:
+def _read_thinking(fields: Mapping[str, Any]) -> bool | None:
     """Return what a request says about thinking: true, false, or None if it says nothing."""
-    for path in _SWITCHES:
+    for path in _THINKING_SWITCHES:
         value = at(fields, path)
         if isinstance(value, bool):
             return value
@@ -49,26 +54,26 @@ def _thinks(fields: Mapping[str, Any]) -> bool | None:
     kind = thinking.get("type") if isinstance(thinking, Mapping) else thinking
     if isinstance(kind, bool):
         return kind
-    if kind in (*_ON, "disabled"):
-        return kind in _ON
-    word = _effort(fields)
+    if kind in (*_THINKING_ON, "disabled"):
+        return kind in _THINKING_ON
+    word = _read_effort(fields)
     return None if word is None else word != "none"
 
 
-def _effort(fields: Mapping[str, Any]) -> str | None:
+def _read_effort(fields: Mapping[str, Any]) -> str | None:
     """Return the word for how much is to be thought; None if the request says nothing of it.
 
     `none` is for not at all, `auto` for as much as the model wants.
     """
     words = [word for path in _EFFORTS if isinstance(word := at(fields, path), str)]
-    words += [word for word in _THINK if word == fields.get("think")]
+    words += [word for word in _THINK_WORDS if word == fields.get("think")]
     switch, kind = fields.get("think"), at(fields, "thinking.type")
     if switch is False or kind == "disabled":
         return "none"
-    return next(iter(words), "auto" if switch is True or kind in _ON else None)
+    return next(iter(words), "auto" if switch is True or kind in _THINKING_ON else None)
 
 
-def _answer(fields: Mapping[str, Any]) -> Answer | None:
+def _read_answer(fields: Mapping[str, Any]) -> Answer | None:
     """Read the form that the answer must have; None if it is free."""
     for path in _FORMATS:
         form = at(fields, path)

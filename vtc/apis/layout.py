@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vtc.apis.fields import at, items
+from vtc.apis.fields import at, split_items
 from vtc.events import MAX_TOKENS, Thought
 from vtc.json_text import encode
 
-UNSIGNED = "skip_thought_signature_validator"
+UNSIGNED_CALL_SIGNATURE = "skip_thought_signature_validator"
 """The thought signature that Google documents for calls which it did not sign: ai.google.dev, "Thought signatures"."""
 
 
@@ -49,7 +49,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The field that forbids more than one call; None if there is none."""
     in_path: bool = False
     """True if the path says the model, and whether to stream, instead of the body."""
-    told_model: Sequence[str] = ("model",)
+    model_paths: Sequence[str] = ("model",)
     """Where replies and the frames of these tell the model, as paths."""
     any_json: bool = True
     """True if it can ask for JSON without a schema."""
@@ -59,7 +59,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The shapes of values that some clients miss."""
     carried: Collection[str] = ()
     """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
-    crossed: Any = None
+    bridged_form: Any = None
     """The `form` for the decoder of a reply whose client speaks another API."""
     unsigned: Thought | None = None
     """The seal that Google's servers accept on a call which none of them signed; None if the API has no such seal."""
@@ -97,7 +97,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
                 written[top] = {**(inside if isinstance(inside, Mapping) else {}), key: value} if key else value
         return written
 
-    def untold(self, fields: Mapping[str, Any]) -> list[str]:
+    def list_untranslated(self, fields: Mapping[str, Any]) -> list[str]:
         """List the fields that other APIs are not told: dotted paths in objects of which any part is known."""
         known = {self.entries, self.prompt, self.choice, self.parallel, "tools", *self.carried}
         known |= {path for paths in self.limits.values() for path in paths}
@@ -120,7 +120,7 @@ def _is_nothing(value: object) -> bool:
 # Shapes
 
 
-type Mend = Callable[[Any], Any]
+type Fix = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
@@ -130,7 +130,7 @@ class Shape(NamedTuple):
     """
 
     path: str
-    mend: Mend
+    fix: Fix
     """Returns the value in shape: the very one if it is so already."""
     line: str
     """Tells people what was done."""
@@ -146,20 +146,20 @@ class ShapedBody(NamedTuple):
     """Tell people what was put in shape."""
 
 
-def in_shape(
+def apply_shapes(
     raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Iterable[Shape], before: Sequence[str] = ()
 ) -> ShapedBody:
     """Put the fields of a body in shape; the lines about what was done `before` come first."""
     shaped = fields
     lines: dict[str, None] = dict.fromkeys(before)
     for shape in shapes:
-        last, shaped = shaped, _at(shape.path, shape.mend)(shaped)
+        last, shaped = shaped, _make_fix(shape.path, shape.fix)(shaped)
         if shaped is not last:
             lines[shape.line] = None
-    return ShapedBody(shaped, _raws(raw, fields, shaped), (*lines,)) if lines else ShapedBody(fields, raw)
+    return ShapedBody(shaped, _encode_fields(raw, fields, shaped), (*lines,)) if lines else ShapedBody(fields, raw)
 
 
-def _raws(
+def _encode_fields(
     raw: Mapping[str, msgspec.Raw], before: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, msgspec.Raw]:
     """Write fields that were put in shape; what is the same as `before` keeps its bytes, entries of lists, too."""
@@ -169,7 +169,7 @@ def _raws(
         if value is old:
             written[key] = raw[key]
         elif isinstance(value, list) and isinstance(old, list):
-            known = {id(entry): entry_raw for entry, entry_raw in zip(old, items(raw[key], old), strict=True)}
+            known = {id(entry): entry_raw for entry, entry_raw in zip(old, split_items(raw[key], old), strict=True)}
             written[key] = msgspec.Raw(encode([known.get(id(entry), entry) for entry in value]))
         else:
             written[key] = msgspec.Raw(encode(value))
@@ -177,24 +177,24 @@ def _raws(
 
 
 @cache
-def _at(path: str, mend: Mend) -> Mend:
+def _make_fix(path: str, mend: Fix) -> Fix:
     """Make the function that puts in shape what stands at a path."""
     for key in reversed(path.split(".") if path else ()):
         if key == "*":
-            mend = partial(each, mend)
+            mend = partial(fix_each, mend)
         elif key.startswith("["):
-            mend = partial(_of_type, key.strip("[]").split("|"), mend)
+            mend = partial(_fix_typed, key.strip("[]").split("|"), mend)
         else:
-            mend = partial(within, key, mend)
+            mend = partial(fix_field, key, mend)
     return mend
 
 
-def _of_type(types: Collection[str], mend: Mend, value: Any) -> Any:
+def _fix_typed(types: Collection[str], mend: Fix, value: Any) -> Any:
     """Put in shape an object of one of these types."""
     return mend(value) if isinstance(value, dict) and value.get("type") in types else value
 
 
-def within(key: str, mend: Mend, value: Any) -> Any:
+def fix_field(key: str, mend: Fix, value: Any) -> Any:
     """Put in shape what an object has in this field."""
     if not isinstance(value, dict) or key not in value:
         return value
@@ -202,7 +202,7 @@ def within(key: str, mend: Mend, value: Any) -> Any:
     return value if new is value[key] else {**value, key: new}
 
 
-def each(mend: Mend, values: Any) -> Any:
+def fix_each(mend: Fix, values: Any) -> Any:
     """Put each entry of a list in shape."""
     if not isinstance(values, list):
         return values

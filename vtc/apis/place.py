@@ -65,7 +65,9 @@ class Place:
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:
         ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
-        return tuple((re.compile(rf"{_expression(end, self.kinds)}/*\Z", _FLAGS), streams) for end, streams in ends)
+        return tuple(
+            (re.compile(rf"{_make_expression(end, self.kinds)}/*\Z", _FLAGS), streams) for end, streams in ends
+        )
 
     def match_path(self, path: str, query: str | None = None) -> PathMatch | None:
         """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
@@ -77,12 +79,12 @@ class Place:
                 return PathMatch(path[: match.start()], unquote(model).strip("/"), streams)
         return None
 
-    def whole(self, path: str) -> str:
+    def whole_reply_path(self, path: str) -> str:
         """Write the path of the same request for a whole reply, if the path says which it is for."""
         match = self.match_path(path.partition("?")[0]) if self.streamed else None
         return self.build_path(match.base, match.model) if match else path
 
-    def root(self, base: str) -> str:
+    def strip_version(self, base: str) -> str:
         """Leave the version out of what stands before the API's own part."""
         versions = (version for version in (self.version, *self.versions) if version and base.endswith(version))
         return base.removesuffix(next(versions, ""))
@@ -104,7 +106,7 @@ class Place:
         query = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
         return f"{base}{path}?{query}" if query else f"{base}{path}"
 
-    def without_own(self, query: str) -> tuple[str, str]:
+    def split_own_query(self, query: str) -> tuple[str, str]:
         """Leave out of a query what means nothing to other APIs; return the rest and the key that stood there."""
         own = {*self.own_query, self.key_query, self.stream_query.partition("=")[0]} - {""}
         parts = [part for part in query.split("&") if part]
@@ -117,7 +119,7 @@ _FLAGS = re.IGNORECASE | re.DOTALL
 """A name may hold whatever is written as `%0A`, too."""
 
 
-def _expression(end: str, kinds: Collection[str] = ()) -> str:
+def _make_expression(end: str, kinds: Collection[str] = ()) -> str:
     """Write the end of a path as an expression; some clients write its `:` as `%3A`."""
     before, is_named, after = (re.escape(part).replace(":", "(?::|%3A)") for part in end.partition(_MODEL))
     if not is_named:
@@ -127,16 +129,16 @@ def _expression(end: str, kinds: Collection[str] = ()) -> str:
 
 
 @cache
-def _within(path: str) -> re.Pattern[str]:
-    return re.compile(f"{_expression(path)}/", _FLAGS)
+def _compile_within(path: str) -> re.Pattern[str]:
+    return re.compile(f"{_make_expression(path)}/", _FLAGS)
 
 
 def is_within(path: str, end: str) -> bool:
     """True if a path holds what another one ends in, which may have `{model}` in it, up to a `/`."""
-    return _within(end).search(path) is not None
+    return _compile_within(end).search(path) is not None
 
 
 @cache
-def ending(path: str) -> Place:
+def make_suffix_place(path: str) -> Place:
     """Make the place of what is at the end of a path, once: it keeps its expressions."""
     return Place(path)

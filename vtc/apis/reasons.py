@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from vtc.events import Reason
 
-SYNONYMS: Mapping[str, Reason] = {
+REASON_SYNONYMS: Mapping[str, Reason] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "end", "eos", "eos_token", "complete", "completed"), "stop"),
     **dict.fromkeys(("length", "max_tokens", "max_length", "max_output_tokens", "model_length"), "length"),
     "model_context_window_exceeded": "length",
@@ -26,7 +26,7 @@ class ReasonTable(dict[str, Reason]):
 
     def __init__(self, own: Mapping[str, Reason]) -> None:
         """Add the words of other APIs to those of this one."""
-        super().__init__({**SYNONYMS, **own})
+        super().__init__({**REASON_SYNONYMS, **own})
 
     def __missing__(self, word: str) -> Reason:
         return self.get(word.lower(), "failed")

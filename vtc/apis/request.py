@@ -19,14 +19,21 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import content, generation
-from vtc.apis.fields import UNFIT, WHOLE_CHARACTERS, describe_body_fault, edit_fields, items, raws
-from vtc.apis.layout import BodyLayout, ShapedBody, in_shape
+from vtc.apis.fields import (
+    INVALID_BODY_ERRORS,
+    REPLACED_SURROGATES,
+    describe_body_fault,
+    edit_fields,
+    split_body,
+    split_items,
+)
+from vtc.apis.layout import BodyLayout, ShapedBody, apply_shapes
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
 from vtc.json_text import encode
 
-CHOSEN = ("tool", "function", "custom", "namespace")
+SINGLE_TOOL_TYPES = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
-ABOUT_STREAMS = ("stream_options",)
+STREAM_ONLY_FIELDS = ("stream_options",)
 """The fields that servers refuse where no stream is asked for."""
 
 type MessageGroup = tuple[Sequence[Message], Sequence[int]]
@@ -107,22 +114,22 @@ class Request(ABC):
         """
         with self._fit():
             raw, fields, halved = self._split(body, mend=not as_it_came)
-            lines = (WHOLE_CHARACTERS,) if halved else ()
-            self.body = in_shape(raw, fields, () if as_it_came else self.LAYOUT.shapes, lines)
+            lines = (REPLACED_SURROGATES,) if halved else ()
+            self.body = apply_shapes(raw, fields, () if as_it_came else self.LAYOUT.shapes, lines)
             self.fields = self.body.fields
             if not isinstance(self._conversation, list):
                 raise TypeError(f"`{self.LAYOUT.entries}` is no list")
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.generation = generation.read(self.fields, self.LAYOUT)
-            self.offer = self._offer()
+            self.offer = self._read_offer()
             self._decode(path)
 
     @contextmanager
     def _fit(self) -> Iterator[None]:
         try:
             yield
-        except UNFIT as error:
+        except INVALID_BODY_ERRORS as error:
             raise BadRequest(f"the body is no {self.LAYOUT.name}: {describe_body_fault(error)}") from None
 
     def forget(self) -> None:
@@ -142,15 +149,15 @@ class Request(ABC):
         """Name a part that cannot be told, for people; empty for one that need not be."""
         return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
 
-    def loads(self, part: Any) -> str:
+    def get_loaded_tool(self, part: Any) -> str:
         """Name the tool that the model may call from an opaque part on; empty for any other part."""
         return ""
 
-    def beside(self, message: Message) -> Sequence[Media]:
+    def get_attached_media(self, message: Message) -> Sequence[Media]:
         """Return the media of a message that stand beside its content."""
         return ()
 
-    def without_beside(self, message: Message) -> Message:
+    def without_attached_media(self, message: Message) -> Message:
         """Leave out the media that stand beside the content."""
         return message
 
@@ -162,37 +169,37 @@ class Request(ABC):
         """True for a result that is an error."""
         return False
 
-    def unsaid(self, message: Message) -> Iterable[str]:
+    def list_untranslated(self, message: Message) -> Iterable[str]:
         """Name the fields of a message that no other API is told."""
         return ()
 
-    def on_call(self, call: ToolCall) -> Sequence[str]:
+    def get_call_seals(self, call: ToolCall) -> Sequence[str]:
         """Return the seals that stand on a call."""
         return ()
 
-    def seals(self, message: Message) -> Iterator[str]:
+    def list_seals(self, message: Message) -> Iterator[str]:
         """Find what only its server reads of what the model thought, in a past message."""
         for part in message.sequence:
             if isinstance(part, ToolCall):
-                yield from self.on_call(part)
+                yield from self.get_call_seals(part)
             elif isinstance(part, Opaque) and part.part is not None:
                 seal = self.meaning(part.part)
                 if isinstance(seal, Seal) and seal.value:
                     yield seal.value
 
-    def without_thoughts(self, message: Message) -> Message:
+    def without_reasoning(self, message: Message) -> Message:
         """Leave out all that a past message holds of what the model thought."""
 
         def stays(part: str | Opaque) -> bool:
-            return isinstance(part, str) or not self._is_thought(part.part)
+            return isinstance(part, str) or not self._is_reasoning(part.part)
 
         return replace(message.filter_parts(stays), reasoning="")
 
     @abstractmethod
-    def _is_thought(self, part: Any) -> bool:
+    def _is_reasoning(self, part: Any) -> bool:
         """True if an opaque part holds nothing but what the model thought."""
 
-    def with_thoughts(self, message: Message, field: str) -> Message:
+    def with_reasoning(self, message: Message, field: str) -> Message:
         """Write the recalled `reasoning` of a past message into its own object, which lacks it.
 
         Sealed reasoning already stands among its parts. `field` is where servers of chat completions want the text.
@@ -206,7 +213,7 @@ class Request(ABC):
 
     # What only some servers take
 
-    def usual(self, message: Message) -> Message:
+    def with_usual_role(self, message: Message) -> Message:
         """Call its role by the usual name, where it is a message under another one (`developer`)."""
         return message
 
@@ -214,7 +221,7 @@ class Request(ABC):
         """Have a message written as a text, where its content is a list of texts alone; or as null, if it has none."""
         return message
 
-    def is_unclear(self, message: Message) -> bool:
+    def lacks_call_id(self, message: Message) -> bool:
         """True for a result that does not say itself which call it answers, where that is known."""
         return message.role == "tool" and isinstance(message.source, dict) and self._lacks_call(message)
 
@@ -222,7 +229,7 @@ class Request(ABC):
         """True if the object of a result lacks what its API calls the call by, and that is known."""
         return False
 
-    def is_null(self, message: Message) -> bool:
+    def has_null_content(self, message: Message) -> bool:
         """True if a server of chat completions would get null for its content."""
         return message.source is None and bool(message.calls) and not message.content
 
@@ -231,7 +238,7 @@ class Request(ABC):
     @staticmethod
     def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
         """Split a body into the bytes of every field and what the fields say (`raws`). Raises ValueError."""
-        return raws(body, mend=mend)
+        return split_body(body, mend=mend)
 
     @abstractmethod
     def _decode(self, path: str) -> None:
@@ -309,14 +316,14 @@ class Request(ABC):
             prompt, messages = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
             own_prompt = [message for message in own if isinstance(message.source, PromptField)]
             own = own[len(own_prompt) :]
-            if not _are(prompt, own_prompt):
+            if not _are_identical(prompt, own_prompt):
                 kept[field] = self._prompt(prompt)
                 if not prompt:
                     del kept[field]
-        if not _are(messages, own):
-            kept[self.LAYOUT.entries] = self._entries(messages)
+        if not _are_identical(messages, own):
+            kept[self.LAYOUT.entries] = self._render_entries(messages)
 
-    def _entries(self, messages: Sequence[Message]) -> list[Any]:
+    def _render_entries(self, messages: Sequence[Message]) -> list[Any]:
         """Write messages as entries of the conversation; what is unchanged keeps its own."""
         entries: Sequence[msgspec.Raw] = ()  # as they came, where one keeps its bytes
         groups = {id(group[0]): (group, places) for group, places in self._groups if group}
@@ -325,8 +332,8 @@ class Request(ABC):
         at = 0
         while at < len(messages):
             group, places = groups.get(id(messages[at]), ((), ()))
-            if group and _are(messages[at : at + len(group)], group):
-                entries = entries or items(self.body.raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
+            if group and _are_identical(messages[at : at + len(group)], group):
+                entries = entries or split_items(self.body.raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
                 written += [entries[place] for place in places]
                 at += len(group)
             else:
@@ -336,11 +343,11 @@ class Request(ABC):
 
     # Tools
 
-    def _offer(self) -> ToolOffer:
+    def _read_offer(self) -> ToolOffer:
         """Read the tools, and which calls are allowed."""
         layout, tools = self.LAYOUT, [*map(_intern_tool, self._tools(self.fields))]
         declared = [name for entries in self._declarations() for name in self._names(entries)]
-        choice, allowed = self._demand((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
+        choice, allowed = self._read_choice((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
         return ToolOffer(
             tools=tools if allowed is None else [tool for tool in tools if tool.name in allowed],
             declared=declared,
@@ -349,7 +356,7 @@ class Request(ABC):
             parallel=layout.parallel is None or self.fields.get(layout.parallel) is not False,
         )
 
-    def _demand(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
+    def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
         """Read the choice of a tool, and the names of those that are allowed; None for all."""
         if not isinstance(choice, dict):
             return str(choice), None
@@ -358,9 +365,9 @@ class Request(ABC):
             given = choice.get("allowed_tools", choice)
             names = (self._find_chosen_tool(entry, declared) for entry in given.get("tools") or ())
             return str(given.get("mode") or "auto"), {name or "" for name in names}
-        if kind in CHOSEN and (name := self._find_chosen_tool(choice, declared)) is not None:
+        if kind in SINGLE_TOOL_TYPES and (name := self._find_chosen_tool(choice, declared)) is not None:
             return name, None
-        if kind in CHOSEN:
+        if kind in SINGLE_TOOL_TYPES:
             raise TypeError("`tool_choice` names no tool")
         return (str(kind) if kind in ("none", "any", "required") else "auto"), None
 
@@ -380,16 +387,16 @@ class Request(ABC):
         if not kept.get("tools"):
             self._forget_tools(kept)
         elif self.offer.choice in names or self.offer.restricted:
-            _leave_out(kept, self.LAYOUT.choice)
+            _remove(kept, self.LAYOUT.choice)
 
     def _forget_tools(self, kept: dict[str, Any]) -> None:
         """Leave out all that is about tools."""
-        _leave_out(kept, "tools", self.LAYOUT.choice, self.LAYOUT.parallel)
+        _remove(kept, "tools", self.LAYOUT.choice, self.LAYOUT.parallel)
 
     def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
         """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
         if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
-            written = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
+            written = split_items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
             entries = entries if isinstance(raw, msgspec.Raw) else raw
             kept["tools"] = [
                 self._rewrite_declaration(entry, tools) or as_it_is
@@ -427,7 +434,7 @@ class Request(ABC):
     # Encoding
 
     @staticmethod
-    def _in_a_stream() -> dict[str, Any]:
+    def _stream_fields() -> dict[str, Any]:
         """Write the fields that ask for a stream which says as much as a whole reply."""
         return {"stream": True}
 
@@ -435,10 +442,10 @@ class Request(ABC):
         """Change the request; return its fields, of which that keeps its bytes which is not changed."""
         drop, set_ = changes.drop, changes.set
         if changes.unstreamed and not self.LAYOUT.in_path:
-            drop = (*drop, *ABOUT_STREAMS)
-            set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS} | {"stream": False}
+            drop = (*drop, *STREAM_ONLY_FIELDS)
+            set_ = {key: value for key, value in set_.items() if key not in STREAM_ONLY_FIELDS} | {"stream": False}
         if changes.streamed and not self.LAYOUT.in_path:
-            set_ = {**self._in_a_stream(), **set_}
+            set_ = {**self._stream_fields(), **set_}
         kept: dict[str, Any] = {key: raw for key, raw in self.body.raw.items() if key not in drop}
         if changes.model and not self.LAYOUT.in_path:
             kept["model"] = changes.model
@@ -451,28 +458,28 @@ class Request(ABC):
             self._redeclare(kept, changes.redeclared)
         kept |= self.LAYOUT.rewrite_limits(self.fields, changes.limits)
         if changes.undemanded:
-            _leave_out(kept, self.LAYOUT.choice)
+            _remove(kept, self.LAYOUT.choice)
         if changes.messages is not None:
             self._write_messages(kept, changes.messages)
         return edit_fields(kept, drop, set_)
 
 
-_OPEN: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
+_SHARED_TOOLS: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
 """The tools of the exchanges that go on, by all that is said of them."""
 
 
 def _intern_tool(tool: Tool) -> Tool:
     """Return the tool that an exchange which goes on has like this one: agents declare the same in every turn."""
-    found = _OPEN.setdefault(encode([tool.name, tool.description, tool.parameters, tool.strict]), tool)
+    found = _SHARED_TOOLS.setdefault(encode([tool.name, tool.description, tool.parameters, tool.strict]), tool)
     return found if found == tool else tool  # JSON has no word for what is no number
 
 
-def _are(messages: Sequence[Message], others: Sequence[Message]) -> bool:
+def _are_identical(messages: Sequence[Message], others: Sequence[Message]) -> bool:
     """True if they are the very same, and not only equal."""
     return len(messages) == len(others) and all(map(is_, messages, others))
 
 
-def _leave_out(fields: dict[str, Any], *names: str | None) -> None:
+def _remove(fields: dict[str, Any], *names: str | None) -> None:
     for name in names:
         if name:
             fields.pop(name, None)

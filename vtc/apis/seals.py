@@ -20,10 +20,10 @@ import msgspec
 from vtc.events import Thought
 from vtc.json_text import decode, encode
 
-_HEAD = b"vtc2."
-MARK = b64encode(_HEAD)[:6].decode()
+_VERSION = b"vtc2."
+SEAL_PREFIX = b64encode(_VERSION)[:6].decode()
 """Begins each value that VTC wrote."""
-_SIZE = 16
+_SIGNATURE_BYTES = 16
 """Bytes of a signature."""
 _OF_URLS = str.maketrans("-_", "+/")
 
@@ -41,17 +41,20 @@ class SealKey(msgspec.Struct, frozen=True):
     def seal(self, thought: Thought) -> str:
         """Write a thought as one value."""
         fields = encode(msgspec.to_builtins(thought))
-        return b64encode(_HEAD + self._signature(fields) + fields).decode()
+        return b64encode(_VERSION + self._signature(fields) + fields).decode()
 
     def unseal(self, value: str) -> Thought | None:
         """Read a thought that was written with this key; return None for all else."""
         try:
             data = b64decode(value.translate(_OF_URLS), validate=True)
-            signature, fields = data[len(_HEAD) : len(_HEAD) + _SIZE], data[len(_HEAD) + _SIZE :]
-            is_own = data.startswith(_HEAD) and hmac.compare_digest(signature, self._signature(fields))
+            signature, fields = (
+                data[len(_VERSION) : len(_VERSION) + _SIGNATURE_BYTES],
+                data[len(_VERSION) + _SIGNATURE_BYTES :],
+            )
+            is_own = data.startswith(_VERSION) and hmac.compare_digest(signature, self._signature(fields))
             return msgspec.convert(decode(fields), Thought) if is_own else None
         except (ValueError, msgspec.ValidationError):
             return None
 
     def _signature(self, fields: bytes) -> bytes:
-        return hmac.digest(self.key, fields, sha256)[:_SIZE]
+        return hmac.digest(self.key, fields, sha256)[:_SIGNATURE_BYTES]

@@ -14,9 +14,9 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from vtc.apis.calls import arguments_text, object_in
-from vtc.apis.content import from_url
-from vtc.apis.layout import each
+from vtc.apis.calls import format_arguments, parse_object
+from vtc.apis.content import parse_media_url
+from vtc.apis.layout import fix_each
 from vtc.events import Media
 
 ARGUMENTS_ARE_OBJECTS = "arguments of past calls written as objects"
@@ -41,13 +41,13 @@ def arguments_object(value: Any) -> Any:
     """Write the arguments of a past call as an object; those that are cut or none stay, and are mended elsewhere."""
     if value in ([], "[]"):
         return {}
-    arguments = object_in(value) if isinstance(value, str) else None
+    arguments = parse_object(value) if isinstance(value, str) else None
     return value if arguments is None else arguments
 
 
 def arguments_string(value: Any) -> Any:
     """Write the arguments of a past call as text."""
-    return (arguments_text(value) or "{}") if isinstance(value, dict | list) else value
+    return (format_arguments(value) or "{}") if isinstance(value, dict | list) else value
 
 
 _OBJECTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -57,15 +57,15 @@ _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "conta
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 """Those that hold a list of some."""
 _KEYWORDS = frozenset((*_OBJECTS, *_SCHEMAS, *_LISTS))
-NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
-def parameters(schema: Any) -> Any:
+def fix_schema(schema: Any) -> Any:
     """Write the schema of a tool's parameters: an empty list in it is an object where no list can be."""
-    return {**NO_PARAMETERS} if schema == [] else _schema(schema)
+    return {**EMPTY_SCHEMA} if schema == [] else _fix_schema(schema)
 
 
-def _schema(schema: Any) -> Any:
+def _fix_schema(schema: Any) -> Any:
     if schema == []:
         return {}
     if not isinstance(schema, dict) or _KEYWORDS.isdisjoint(schema):
@@ -74,20 +74,20 @@ def _schema(schema: Any) -> Any:
     for key, value in schema.items():
         new = value
         if key in _OBJECTS:
-            new = {} if value == [] else _by_name(value)
+            new = {} if value == [] else _fix_named(value)
         elif key in _SCHEMAS:
-            new = _schema(value)
+            new = _fix_schema(value)
         elif key in _LISTS:
-            new = each(_schema, value)
+            new = fix_each(_fix_schema, value)
         if new is not value:
             changed[key] = new
     return {**schema, **changed} if changed else schema
 
 
-def _by_name(schemas: Any) -> Any:
+def _fix_named(schemas: Any) -> Any:
     if not isinstance(schemas, dict):
         return schemas
-    changed = {name: new for name, schema in schemas.items() if (new := _schema(schema)) is not schema}
+    changed = {name: new for name, schema in schemas.items() if (new := _fix_schema(schema)) is not schema}
     return {**schemas, **changed} if changed else schemas
 
 
@@ -107,14 +107,14 @@ _PARTS = frozenset(
 """The types of parts that say what a content may say."""
 
 
-def parts(value: Any) -> Any:
+def wrap_part(value: Any) -> Any:
     """Write a content that is one part as a list of that."""
     return [value] if isinstance(value, dict) and value.get("type") in _PARTS else value
 
 
-def result(value: Any) -> Any:
+def fix_result(value: Any) -> Any:
     """Write what a tool returned as text or as parts; what is neither is written as JSON."""
-    value = parts(value)
+    value = wrap_part(value)
     if value is None or isinstance(value, str):
         return value
     is_parts = isinstance(value, list) and all(isinstance(part, str) or _is_part(part) for part in value)
@@ -125,7 +125,7 @@ def _is_part(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
-def foreign(part: Any, kinds: Collection[str]) -> str | Media | None:
+def read_foreign_part(part: Any, kinds: Collection[str]) -> str | Media | None:
     """Read a part of one of these types, which are those of other APIs; None for any other part."""
     kind = part.get("type") if isinstance(part, dict) else None
     if kind not in kinds:
@@ -134,19 +134,19 @@ def foreign(part: Any, kinds: Collection[str]) -> str | Media | None:
         case {"text": str(text)}:
             return text
         case {"type": "image_url", "image_url": {"url": url, **rest}}:
-            return from_url("image", url, detail=rest.get("detail"))
+            return parse_media_url("image", url, detail=rest.get("detail"))
         case {"type": "image_url" | "input_image", "image_url": url, **rest}:
-            return from_url("image", url, detail=rest.get("detail"))
+            return parse_media_url("image", url, detail=rest.get("detail"))
         case {"type": "image", "source": {"type": "base64", "data": str(data), "media_type": str(media_type)}}:
             return Media("image", media_type, data)
         case {"type": "image", "source": {"type": "url", "url": url}}:
-            return from_url("image", url)
+            return parse_media_url("image", url)
     return None
 
 
-def own_part(part: Any, kinds: Collection[str], text: str, write: Callable[[Media], Any]) -> Any:
+def fix_part(part: Any, kinds: Collection[str], text: str, write: Callable[[Media], Any]) -> Any:
     """Write a part of one of these types as the API has it: texts with the type `text`, media as `write` does."""
-    meaning = foreign(part, kinds)
+    meaning = read_foreign_part(part, kinds)
     if isinstance(meaning, str):
         return {**part, "type": text}
     marked = {"cache_control": part["cache_control"]} if meaning and "cache_control" in part else {}
@@ -156,7 +156,7 @@ def own_part(part: Any, kinds: Collection[str], text: str, write: Callable[[Medi
 # Tools
 
 
-class Function(NamedTuple):
+class ForeignFunction(NamedTuple):
     """A function as another API declares it."""
 
     name: str
@@ -165,9 +165,9 @@ class Function(NamedTuple):
     parameters: Any
     """The schema; None if none is declared."""
 
-    def flat(self, field: str) -> dict[str, Any]:
+    def render_flat(self, field: str) -> dict[str, Any]:
         """Write it with its schema in this field."""
-        schema = NO_PARAMETERS if self.parameters is None else self.parameters
+        schema = EMPTY_SCHEMA if self.parameters is None else self.parameters
         return {"name": self.name, **self.about, field: schema}
 
 
@@ -175,7 +175,7 @@ _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchem
 """The fields in which APIs have the schema."""
 
 
-def function_in(entry: Any) -> Function | None:
+def read_function(entry: Any) -> ForeignFunction | None:
     """Read the declaration of a function, in the form of whichever API; None for what is declared otherwise."""
     if not isinstance(entry, dict) or entry.get("type", "function") not in ("function", "custom"):
         return None
@@ -187,4 +187,4 @@ def function_in(entry: Any) -> Function | None:
     if not isinstance(name, str) or (field is None and entry.get("type") != "function"):
         return None
     about = {key: declared[key] for key in ("description", "strict") if key in declared}
-    return Function(name, about, declared[field] if field else None)
+    return ForeignFunction(name, about, declared[field] if field else None)

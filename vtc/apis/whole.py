@@ -13,7 +13,7 @@ from typing import Any
 
 from vtc.apis.calls import ToolCallAccumulator
 from vtc.apis.contract import Api, Reply
-from vtc.apis.fields import UNFIT, describe_body_fault, in_envelope, object_of
+from vtc.apis.fields import INVALID_BODY_ERRORS, describe_body_fault, object_of, unwrap_envelope
 from vtc.apis.request import Request
 from vtc.events import (
     CUT_OFF,
@@ -37,7 +37,7 @@ class NoReply(ValueError):
 
 def unwrap_gateway_envelope(body: bytes) -> bytes:
     """Return the reply that a gateway put into an object of its own; the same body if it did not."""
-    inner = in_envelope(object_of(body))
+    inner = unwrap_envelope(object_of(body))
     return body if inner is None else encode(inner)
 
 
@@ -49,7 +49,7 @@ def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> 
     framing = api.framing
     try:
         events = [*api.unfold(decode(body, "replace"), request)]
-    except UNFIT as error:
+    except INVALID_BODY_ERRORS as error:
         raise NoReply(f"the body is no reply of {api.name}: {describe_body_fault(error)}") from None
     return b"".join(framing.encode(events)) + framing.last
 
@@ -64,7 +64,7 @@ def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
     return encode(reply)
 
 
-def answer(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
+def render_text_reply(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
     """Make a whole reply that says a text; its id is made of 64 hex digits, its time is in seconds since 1970."""
     encoder = api.encoder(request.form)
     reply = Start(digest[:24], request.model, created), Text(text), Finish("stop"), Usage()
@@ -90,13 +90,13 @@ def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
     return api.fold([decode(frame.data) for frame in frames if frame.data])
 
 
-def add(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
+def add_piece(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Add a piece to a message, a block or a call: texts are joined, so are lists."""
     for key, value in more.items():
         if isinstance(value, dict):
-            add(whole.setdefault(key, {}), value)
+            add_piece(whole.setdefault(key, {}), value)
         elif key == "content" and (isinstance(value, list) or isinstance(whole.get(key), list)):
-            whole[key] = _join_text_parts([*_in_parts(whole.get(key)), *_in_parts(value)])
+            whole[key] = _join_text_parts([*_list_parts(whole.get(key)), *_list_parts(value)])
         elif isinstance(value, list):
             whole[key] = [*(whole.get(key) or ()), *value]
         elif isinstance(value, str) and isinstance(whole.get(key), str) and key not in ("role", "type"):
@@ -107,7 +107,7 @@ def add(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
             whole[key] = value
 
 
-def _in_parts(content: Any) -> list[Any]:
+def _list_parts(content: Any) -> list[Any]:
     """Return a message's content in parts, as it is where some of it is no text."""
     return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 
@@ -127,7 +127,7 @@ def _join_text_parts(parts: Iterable[Any]) -> list[Any]:
 # A reply as the messages that it adds up to: for people to read, never to rewrite.
 
 
-def replies(api: Api, body: bytes) -> list[Reply]:
+def read_replies(api: Api, body: bytes) -> list[Reply]:
     """Read each choice of a reply as one message. Raises ValueError if the body is no reply of this API.
 
     Of a stream that broke off, what had come.
@@ -140,27 +140,27 @@ def replies(api: Api, body: bytes) -> list[Reply]:
     usage: Usage | None = None
     for frame in [*reader.feed(body), *reader.finish()]:
         decoded = decoder.decode(frame)
-        usage = next((beside for beside in decoded.beside if isinstance(beside, Usage)), usage) if decoded else usage
+        usage = next((beside for beside in decoded.metadata if isinstance(beside, Usage)), usage) if decoded else usage
         for delta in decoded.deltas if decoded else ():
             if isinstance(delta, Failure):
                 continue
             choices.setdefault(delta.choice, []).append(delta)
     if not choices:
         raise ValueError(f"the body is no reply of {api.name}")
-    return [_reply(deltas, usage) for _, deltas in sorted(choices.items())]
+    return [_build_reply(deltas, usage) for _, deltas in sorted(choices.items())]
 
 
-def text(api: Api, body: bytes) -> str:
+def get_first_text(api: Api, body: bytes) -> str:
     """Return what the first choice says, its calls written as JSON; empty if the body is no reply of this API."""
     try:
-        message = replies(api, body)[0].message
+        message = read_replies(api, body)[0].message
     except (ValueError, LookupError, TypeError, AttributeError):
         return ""
     calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
     return "\n".join(part for part in (message.text, *calls) if part)
 
 
-def _reply(deltas: Sequence[Delta], usage: Usage | None) -> Reply:
+def _build_reply(deltas: Sequence[Delta], usage: Usage | None) -> Reply:
     spoken = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     message = Message(
         "assistant",

@@ -129,7 +129,7 @@ def explain(
         if not explained:
             raise click.ClickException(f"{flow_file}: no exchange with a model in it")
     elif request is not None:
-        api = apis.find("POST", path)
+        api = apis.match_request("POST", path)
         if api is None:
             raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
         try:

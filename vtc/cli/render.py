@@ -50,7 +50,7 @@ def render(
     as_json: bool,
 ) -> None:
     """Print what the model is shown for the request in FILE (or standard input)."""
-    api = apis.find("POST", path)
+    api = apis.match_request("POST", path)
     if api is None:
         raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
     plans = planner(directories, Settings(tools=tools, dialect=dialect))

@@ -160,7 +160,7 @@ def _of_api(data: bytes) -> list[GivenReply]:
     """Read a reply as an API sends it; empty if it is none of any."""
     for api in APIS:
         try:
-            replies = whole.replies(api, _body(api, data))
+            replies = whole.read_replies(api, _body(api, data))
         except (ValueError, LookupError):
             continue
         return [GivenReply.of(reply, f"a reply of {api.name}") for reply in replies]

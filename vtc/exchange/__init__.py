@@ -160,7 +160,9 @@ class Session:
         """Do the first part of `open`, and defer the slow part for a new model to `SessionOpening.exchange`."""
         with pass_through_on_fault(facts.secrets):
             request = api.request(body, facts.path)
-            facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
+            facts = replace(
+                facts, model=request.model, body=request.fields, path=api.place.whole_reply_path(facts.path)
+            )
             planned = make_plan_maker(planner, facts, request, memory)
             plan, past = planned({})
             unshaped = bool(request.body.lines) and plan.steps.get("shapes") is False

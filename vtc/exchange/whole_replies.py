@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vtc.apis import Api, NoReply, Request, convert_to_stream, fold_rewritten, fold_stream, unwrap_gateway_envelope
-from vtc.apis.contract import FULL
-from vtc.apis.relay import REASONLESS
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
+from vtc.apis.relay import NO_REASON
 from vtc.apis.relay.turn import TurnEncoder
-from vtc.apis.whole import text as summary_of
+from vtc.apis.whole import get_first_text as summary_of
 from vtc.dialects.reading.reader import Reader
 from vtc.events import Call, Failure, Text
 from vtc.exchange.asking.reminder import Reminder
@@ -68,7 +68,7 @@ class WholeReply:
     @property
     def wrong(self) -> list[str]:
         """Return the reasons why this is no reply to a retry; a reply without a finish reason is accepted."""
-        return [*self.report.failures, *(error for error in self.report.errors if error != REASONLESS)]
+        return [*self.report.failures, *(error for error in self.report.errors if error != NO_REASON)]
 
 
 class WholeReplies:
@@ -254,7 +254,7 @@ class WholeReplies:
             reply, report = self._fate.replace_body(UNREADABLE, "it could not be read")
             return WholeReply(reply.body if reply else body, report)
         if self._is_bridged and (failure := stream.failure):
-            failure = failure if failure.kind == FULL else Failure(failure.message)
+            failure = failure if failure.kind == CONTEXT_LENGTH_EXCEEDED else Failure(failure.message)
             return WholeReply(self._fate.own.render_error(failure, 502).body, report)
         if stream.failed and not is_stream:  # the parsed part is not sent
             return WholeReply(body, Report(failures=report.failures))

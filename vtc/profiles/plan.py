@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from vtc.apis.crossing import FIELDS, Field
+from vtc.apis.bridge import REASONING_FIELDS, ReasoningField
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import TagPairs
@@ -147,7 +147,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Takes the dialect in which the model calls."""
     quirks: ConversationQuirks = msgspec.field(default_factory=ConversationQuirks)
     """Takes the steps that the server taught by what it refused."""
-    thoughts: Field = FIELDS[0]
+    thoughts: ReasoningField = REASONING_FIELDS[0]
     """The field in which the server wants what the model thought before, if it does not stand there already."""
     buffered: bool = False
     """Upstream is asked for a whole reply, which is read before the client is sent any of it, as a stream."""

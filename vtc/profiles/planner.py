@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, get_args
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.crossing import FIELDS, Field
+from vtc.apis.bridge import REASONING_FIELDS, ReasoningField
 from vtc.dialects.constrain.constraint import Demand, Kind, render_constraint
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
@@ -72,9 +72,9 @@ def thinking(
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
 
 
-def told_thoughts(learned: Learned) -> Field:
+def told_thoughts(learned: Learned) -> ReasoningField:
     """Tell the field in which an upstream told last what a model thought."""
-    return next((field for field in FIELDS if field == learned.thoughts), FIELDS[0])
+    return next((field for field in REASONING_FIELDS if field == learned.thoughts), REASONING_FIELDS[0])
 
 
 # What the replies of a model of unknown name show: the marks of one that is known, and tags around what it thinks.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from vtc.apis import APIS, FLAGS
-from vtc.apis.fields import ANSWER
+from vtc.apis.fields import REPLY_FIELDS
 from vtc.dialects.syntax.markup import parse_marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.events import Silence
@@ -249,7 +249,7 @@ class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     the other. None: those of the server."""
 
     def __post_init__(self) -> None:
-        if answer := next((name for name in self.drop if name in ANSWER), None):
+        if answer := next((name for name in self.drop if name in REPLY_FIELDS), None):
             raise ValueError(f"drop: {answer!r} is the answer itself; name fields that clients can do without")
 
 

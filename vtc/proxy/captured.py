@@ -28,7 +28,7 @@ def plan_flow(flow: http.HTTPFlow, planner: Planner) -> Plan:
 def read_reply(flow: http.HTTPFlow) -> Reply:
     """Read the first choice of the reply as the server sent it; raises ValueError."""
     server = flows.find_server_api(flow)
-    replies = whole.replies(server, flows.get_original(flow, "reply")) if server else []
+    replies = whole.read_replies(server, flows.get_original(flow, "reply")) if server else []
     if not replies:
         raise ValueError("the reply has no choices")
     return replies[0]

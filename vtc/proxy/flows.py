@@ -46,13 +46,13 @@ MAX_MODEL_CHARS = 40
 
 def find_client_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API that the client of a flow speaks, or None; what VTC asks by itself has no client."""
-    return None if FOLLOW_UP_OF in flow.metadata else apis.find(flow.request.method, _get_asked_target(flow))
+    return None if FOLLOW_UP_OF in flow.metadata else apis.match_request(flow.request.method, _get_asked_target(flow))
 
 
 def find_websocket_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API on whose path the client of a flow opens a WebSocket; None for any other request."""
     protocols = {name.strip().lower() for name in flow.request.headers.get("upgrade", "").split(",")}
-    return apis.find("POST", _get_asked_target(flow)) if "websocket" in protocols else None
+    return apis.match_request("POST", _get_asked_target(flow)) if "websocket" in protocols else None
 
 
 def get_asked_path(flow: http.HTTPFlow) -> str:
@@ -91,7 +91,7 @@ def _find_foreign_api(flow: http.HTTPFlow) -> apis.Api | None:
 
 def find_unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
     """Tell why a flow that looks like one of an API is left alone; None for one that looks like none."""
-    return apis.unread(flow.request.method, flow.request.path)
+    return apis.explain_unread(flow.request.method, flow.request.path)
 
 
 def read_facts(flow: http.HTTPFlow) -> Facts:

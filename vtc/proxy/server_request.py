@@ -78,8 +78,8 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
         if asked and asked.model and asked[1:] != (model, streams):
             flows.move(flow, server.build_path(asked.base, model, query, streams=streams))
         return
-    rest, key = client.without_own(query)
-    base = f"{client.root(asked.base) if asked else ''}{server.version}"
+    rest, key = client.split_own_query(query)
+    base = f"{client.strip_version(asked.base) if asked else ''}{server.version}"
     if asked and exchange.plan.stack.learned_api and server.version == client.version:
         base = asked.base  # where the server has the client's API, too
     configured = exchange.plan.stack.server.api_path

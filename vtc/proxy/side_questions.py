@@ -11,8 +11,8 @@ from mitmproxy import ctx, http
 from mitmproxy.net.http import status_codes
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, beside, find_api
-from vtc.apis.beside import SideQuestion
+from vtc.apis import Api, BadRequest, find_api, side_questions
+from vtc.apis.side_questions import SideQuestion
 from vtc.events import Failure, ListedModel
 from vtc.exchange.model_list import find_model, read_models, strip_prefix
 from vtc.json_text import encode
@@ -48,7 +48,7 @@ def find_error_api(flow: http.HTTPFlow) -> Api | None:
     request = flow.request
     if client := flow.metadata.get(CLIENT_API):
         return find_api(client)
-    aside = beside.find_aside(request.method, request.path, flows.read_facts(flow).headers)
+    aside = side_questions.find_side_question(request.method, request.path, flows.read_facts(flow).headers)
     return flows.find_client_api(flow) or (find_api(aside.client) if aside else None)
 
 
@@ -81,21 +81,21 @@ class SideQuestions:
     def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
         """Answer a question, or have the server asked in its own way; False if it is none, or the server's own."""
         request, facts = flow.request, flows.read_facts(flow)
-        aside = beside.find_aside(request.method, request.path, facts.headers)
+        aside = side_questions.find_side_question(request.method, request.path, facts.headers)
         if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
             return False
         try:
             body = bodies.decode_body(request, ctx.options.vtc_max_body_bytes) or b""
-            answer = beside.answer(aside, body, request.path)
+            answer = side_questions.answer_locally(aside, body, request.path)
         except (BadRequest, ValueError):
             return False
         if answer is None:
-            self._ask_about_models(flow, aside, planner, facts, aside.model or beside.named_in(body))
+            self._ask_about_models(flow, aside, planner, facts, aside.model or side_questions.find_model(body))
         elif aside.kind == "count" and planner.tokenizes(facts):
-            request.content = beside.question(
+            request.content = side_questions.render_tokenize_request(
                 aside, body, lambda model: planner.server_model(replace(facts, model=model)), request.path
             )
-            _send_question(flow, aside, planner, facts, beside.TOKENIZE)
+            _send_question(flow, aside, planner, facts, side_questions.TOKENIZE_PATH)
             self._counts[flow] = aside, answer
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
@@ -123,7 +123,7 @@ class SideQuestions:
             return
         if counting := self._counts.pop(flow, None):
             (aside, estimate), body = counting, flow.response.get_content(strict=False) or b""
-            count = flow.response.status_code == 200 and beside.convert_token_count(aside, body)
+            count = flow.response.status_code == 200 and side_questions.convert_token_count(aside, body)
             flow.response.status_code, flow.response.reason = 200, "OK"
             bodies.replace(flow.response, count or estimate, "application/json")
         elif question := self._models.pop(flow, None):
@@ -140,7 +140,7 @@ def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
 def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
     """Send a question to the server's own path for it, with the client's key where that server looks for one."""
     request = flow.request
-    _, key = aside.api.place.without_own(facts.query)
+    _, key = aside.api.place.split_own_query(facts.query)
     translate_headers(request.headers, key, _list_apis(planner, facts)[0].place)
     flows.move(flow, aside.path_at(request.path, end))
     flow.metadata[CLIENT_API] = aside.client

@@ -51,7 +51,7 @@ def read_request(api: Api, body: bytes) -> list[TranscriptBlock]:
 
 def read_reply(api: Api, body: bytes) -> list[TranscriptBlock]:
     """Read a reply, a block for each choice; raises ValueError if it is none of this API."""
-    return [_message(reply.message, reply.finish_reason) for reply in whole.replies(api, body)]
+    return [_message(reply.message, reply.finish_reason) for reply in whole.read_replies(api, body)]
 
 
 def render_blocks(blocks: Iterable[TranscriptBlock]) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.apis import messages
 from tests.apis.named_events import Json, events
-from vtc.apis import answer
 from vtc.apis import convert_to_stream as streamed_of
+from vtc.apis import render_text_reply
 from vtc.apis.anthropic_messages import API
 from vtc.wire import EventReader
 
@@ -60,7 +60,7 @@ def test_what_is_no_message_is_told_of(body: bytes) -> None:
 
 
 def test_a_reply_of_our_own() -> None:
-    body = answer(API, API.request(json.dumps(messages.request()).encode()), "Stopped.", "ab" * 32, 5)
+    body = render_text_reply(API, API.request(json.dumps(messages.request()).encode()), "Stopped.", "ab" * 32, 5)
     assert messages.read(body) == messages.Read([messages.text("Stopped.")], "end_turn")
     kinds = [event.name for event in events(streamed(body))]
     block = [f"content_block_{what}" for what in ("start", "delta", "stop")]

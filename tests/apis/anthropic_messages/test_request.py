@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.apis import messages
 from tests.apis.messages import assistant, call, check_request, result, text, thinking, user
 from tests.apis.named_events import Json
-from vtc.apis import BadRequest, Changes, find
+from vtc.apis import BadRequest, Changes, match_request
 from vtc.apis.anthropic_messages import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode
@@ -58,8 +58,8 @@ def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
     ],
 )
 def test_paths(path: str, handled: bool) -> None:
-    assert (find("POST", path) is API) is handled
-    assert find("GET", path) is None
+    assert (match_request("POST", path) is API) is handled
+    assert match_request("GET", path) is None
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis import answer
 from vtc.apis import convert_to_stream as streamed_of
+from vtc.apis import render_text_reply
 from vtc.apis.openai_chat import API
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
@@ -79,6 +79,6 @@ def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
 
 
 def test_a_reply_of_our_own() -> None:
-    own = answer(API, API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5)
+    own = render_text_reply(API, API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5)
     assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
     assert json.loads(own)["created"] == 5

@@ -15,7 +15,7 @@ from tests.apis.openai_responses.test_reply import API, NAMES, run
 from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis import answer, convert_to_stream
+from vtc.apis import convert_to_stream, render_text_reply
 from vtc.apis.openai_responses import ResponseForm
 
 
@@ -166,6 +166,6 @@ def test_what_is_no_reply_has_no_stream() -> None:
 
 
 async def test_a_reply_of_our_own_is_read_by_the_sdk() -> None:
-    body = answer(API, API.request(b'{"input": "", "model": "m"}'), "Stop.", "ab" * 32, 1)
+    body = render_text_reply(API, API.request(b'{"input": "", "model": "m"}'), "Stop.", "ab" * 32, 1)
     assert responses.read(body) == await sdks.read_responses([body], stream=False)
     assert (responses.read(body).content, json.loads(body)["model"]) == ("Stop.", "m")

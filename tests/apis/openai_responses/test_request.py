@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.apis import responses
 from tests.apis.named_events import Json
 from tests.apis.responses import call, check_request, custom, custom_call, namespace, output, reasoning, said, tool
-from vtc.apis import BadRequest, Changes, find
+from vtc.apis import BadRequest, Changes, match_request
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode
@@ -54,7 +54,7 @@ def sent(one: Request, **changes: Any) -> Json:
     ],
 )
 def test_the_path_of_an_api_is_its_last_segment(method: str, path: str, is_ours: bool) -> None:
-    assert ((api := find(method, path)) is not None and api.name == "openai-responses") is is_ours
+    assert ((api := match_request(method, path)) is not None and api.name == "openai-responses") is is_ours
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.apis import chat
 from tests.exchanges import PROFILES
-from vtc.apis import APIS, crossing
-from vtc.apis.crossing import WireNames
+from vtc.apis import APIS, bridge
+from vtc.apis.bridge import WireNames
 from vtc.dialects.constrain import Demand
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, apply_steps
@@ -48,7 +48,7 @@ def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
 def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> CanonicalRequest:
     """What a request asks a server of another API."""
     request = BY_NAME[client].request(chat.encoded(body), path)
-    found = crossing.read(request, request.messages, request.offer.tools, request.offer.choice)
+    found = bridge.to_canonical(request, request.messages, request.offer.tools, request.offer.choice)
     context = StepContext(request, BY_NAME[server], WireNames(request.offer.declared))
     return apply_steps(found, {**BRIDGE_STEPS, **steps}, context)[0]
 

@@ -4,7 +4,7 @@ from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
 from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, fold_events, unfold_reply
-from vtc.apis.contract import COUNTED, Api, UnreadPath
+from vtc.apis.contract import TOKEN_COUNT_UNREAD, Api, UnreadPath
 from vtc.apis.place import Place
 
 _VERTEX = UnreadPath("Claude on Vertex (`rawPredict`) is not read: use /v1/messages", may_call=True)
@@ -34,7 +34,7 @@ API = Api(
     seals="signed",
     questions=QUESTIONS,
     unread={
-        "/v1/messages/count_tokens": COUNTED,
+        "/v1/messages/count_tokens": TOKEN_COUNT_UNREAD,
         "/v1/messages/batches": UnreadPath("the requests and replies of a batch are not read", may_call=True),
         **dict.fromkeys(("/{model}:rawpredict", "/{model}:streamrawpredict"), _VERTEX),
         **{

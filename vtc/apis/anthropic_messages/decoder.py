@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASON_OF, START, STOP
-from vtc.apis.calls import arguments_text
+from vtc.apis.calls import format_arguments
 from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
@@ -119,7 +119,7 @@ class Decoder(msgspec.Struct):
         """
         data = frame.data
         if data is None:
-            return Decoded(at_once=True)
+            return Decoded(keep_alive=True)
         if not self.drop:
             try:
                 piece = _decode_content_delta(data)
@@ -148,7 +148,7 @@ class Decoder(msgspec.Struct):
         number = event.get("index")
         match event["type"]:
             case "ping":
-                return Decoded(at_once=True)
+                return Decoded(keep_alive=True)
             case "message_start":
                 message = part_of(event, "message")
                 self.usage = part_of(message, "usage")
@@ -271,7 +271,7 @@ class Decoder(msgspec.Struct):
     def _make_initial_arguments(self, number: int) -> CallDelta:
         """Make a delta of the arguments in the start of a call; they apply only if no delta brought others."""
         input_ = self.initial_inputs.get(number)
-        return CallDelta(number, arguments=arguments_text(input_), clean=input_ != "")
+        return CallDelta(number, arguments=format_arguments(input_), clean=input_ != "")
 
 
 def _is_known(event: Json) -> bool:

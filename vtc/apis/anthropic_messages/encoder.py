@@ -25,7 +25,7 @@ from vtc.apis.anthropic_messages.request import (
     render_stop,
     render_usage,
 )
-from vtc.apis.calls import JsonNesting, object_in
+from vtc.apis.calls import JsonNesting, parse_object
 from vtc.apis.contract import Json, ReplyEvent, TextChain, join_chain, list_chain
 from vtc.apis.fields import count_of, part_of
 from vtc.events import (
@@ -65,7 +65,7 @@ class OutgoingCall(msgspec.Struct, frozen=True):
         """Return the call with its JSON nesting advanced over the forwarded pieces."""
         if not self.passed:
             return self
-        return replace(self, nesting=self.nesting.after(join_chain(self.passed)), passed=None)
+        return replace(self, nesting=self.nesting.advance(join_chain(self.passed)), passed=None)
 
 
 class CallsInOrder(msgspec.Struct):
@@ -156,7 +156,7 @@ class CallsInOrder(msgspec.Struct):
     def _feed_piece(self, piece: CallDelta) -> Iterator[ReplyEvent]:
         """Add a piece to the open call, or to one that starts as soon as its name and id are known."""
         if self.open:
-            self.open = replace(self.open, nesting=self.open.nesting.after(piece.arguments))
+            self.open = replace(self.open, nesting=self.open.nesting.advance(piece.arguments))
             yield CallDelta(self.open.number, arguments=piece.arguments)
             if self.queue and self.open.nesting.is_whole:
                 yield from self._end_call()
@@ -174,7 +174,7 @@ class CallsInOrder(msgspec.Struct):
         id_ = next((part.id for part in parts if part.id), None)
         arguments = "".join([part.arguments for part in parts])
         call = replace(named, id=id_, arguments=arguments)
-        nesting = JsonNesting().after(arguments)
+        nesting = JsonNesting().advance(arguments)
         if waits and not (call.name and (call.id or nesting.is_whole)):
             self.queue = self.queue, call
             return
@@ -620,8 +620,8 @@ def _is_stop(event: ReplyEvent) -> bool:
 
 def _is_object_or_prefix(arguments: str) -> bool:
     """True for an object or the start of one; clients accept the latter when the message was cut off."""
-    begun = arguments.lstrip().startswith("{") and JsonNesting().after(arguments).is_cut
-    return begun or object_in(arguments) is not None
+    begun = arguments.lstrip().startswith("{") and JsonNesting().advance(arguments).is_cut
+    return begun or parse_object(arguments) is not None
 
 
 def _get_block(start: BlockStart | None) -> Json:

@@ -18,12 +18,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request, shapes
-from vtc.apis.calls import arguments_text
-from vtc.apis.contract import FULL, Json, Question
+from vtc.apis.calls import format_arguments
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import BodyLayout, FullError, Shape, each
+from vtc.apis.layout import BodyLayout, FullError, Shape, fix_each
 from vtc.apis.reasons import ReasonTable
-from vtc.apis.whole import add
+from vtc.apis.whole import add_piece
 from vtc.events import (
     CanonicalRequest,
     Failure,
@@ -112,9 +112,9 @@ def fold_events(events: Iterable[Json]) -> dict[str, Any]:
             case {"type": "content_block_start", "index": index, "content_block": block}:
                 blocks[index] = {**block}
             case {"type": "content_block_delta", "index": index, "delta": {"citation": citation}}:
-                add(blocks[index], {"citations": [citation]})
+                add_piece(blocks[index], {"citations": [citation]})
             case {"type": "content_block_delta", "index": index, "delta": delta}:
-                add(blocks[index], {key: value for key, value in delta.items() if key != "type"})
+                add_piece(blocks[index], {key: value for key, value in delta.items() if key != "type"})
             case {"type": "message_delta", "delta": how}:
                 reply |= how
                 if "usage" in reply:
@@ -141,7 +141,7 @@ def unfold_block(block: Json, index: int) -> Iterator[Json]:
         deltas += [{"type": "citations_delta", "citation": citation} for citation in start.pop("citations", None) or ()]
     if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
         start["input"] = {}
-        deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input"))})
+        deltas.append({"type": "input_json_delta", "partial_json": format_arguments(block.get("input"))})
     yield {"type": "content_block_start", "index": index, "content_block": start}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
@@ -184,12 +184,12 @@ def render_usage(usage: Usage) -> Json:
 def render_error_event(failure: Failure) -> Json:
     """Render an error of a server of another API as an event."""
     known = failure.kind if failure.kind.removesuffix("_error") in _ERROR_NAMES else "api_error"
-    kind = "invalid_request_error" if failure.kind == FULL else known
+    kind = "invalid_request_error" if failure.kind == CONTEXT_LENGTH_EXCEEDED else known
     return {"type": "error", "error": {"type": kind, "message": failure.message}}
 
 
 LAYOUT = BodyLayout(
-    told_model=("model", "message.model"),
+    model_paths=("model", "message.model"),
     name="request of Anthropic Messages",
     full=FullError("prompt is too long: {prompt} tokens > {window} maximum", sign="prompt is too long"),
     prompt="system",
@@ -233,7 +233,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     }
     if prompt is not None:
         fields["system"] = prompt
-    fields["messages"] = content.turns(messages, _render_blocks, model="assistant", key="content")
+    fields["messages"] = content.group_turns(messages, _render_blocks, model="assistant", key="content")
     fields["stream"] = canonical.stream
     if canonical.tools:
         fields["tools"] = [
@@ -308,7 +308,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": ("image" | "document") as kind, "source": {"type": "base64", "data": str(data), **rest}}:
             return Media(kind, str(rest.get("media_type") or ""), data, name=str(part.get("title") or ""))
         case {"type": ("image" | "document") as kind, "source": {"type": "url", "url": url}}:
-            return content.from_url(kind, url, str(part.get("title") or ""))
+            return content.parse_media_url(kind, url, str(part.get("title") or ""))
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
             return _add_description(part, text)
         case {"type": "document", "source": {"type": "content", "content": str(text)}}:
@@ -363,15 +363,15 @@ type Block = dict[str, Any]
 
 def _normalize_result(value: Any) -> Any:
     """Convert a tool's result to a text or a list of blocks; bare strings in a list become text blocks."""
-    return each(
+    return fix_each(
         lambda part: {"type": "text", "text": part} if isinstance(part, str) else _normalize_part(part),
-        shapes.result(value),
+        shapes.fix_result(value),
     )
 
 
 def _normalize_part(part: Any) -> Any:
     """Convert a part in the shape of another API to a block."""
-    return shapes.own_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _render_media)
+    return shapes.fix_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _render_media)
 
 
 def _drop_blank_texts(blocks: Any) -> Any:
@@ -404,15 +404,15 @@ def _can_hold_cache_mark(block: Any) -> bool:
 
 def _normalize_tool(entry: Any) -> Any:
     """Convert the declaration of a function to this API's shape, with an object schema."""
-    function = None if not isinstance(entry, dict) or "input_schema" in entry else shapes.function_in(entry)
+    function = None if not isinstance(entry, dict) or "input_schema" in entry else shapes.read_function(entry)
     if function:
-        return _normalize_tool(function.flat("input_schema"))
+        return _normalize_tool(function.render_flat("input_schema"))
     if not isinstance(entry, dict) or entry.get("type", "custom") != "custom" or not isinstance(entry.get("name"), str):
         return entry
     schema = entry.get("input_schema")
-    own = shapes.parameters([] if schema is None else schema)
+    own = shapes.fix_schema([] if schema is None else schema)
     if isinstance(own, dict) and "type" not in own:
-        own = {**shapes.NO_PARAMETERS, **own}
+        own = {**shapes.EMPTY_SCHEMA, **own}
     return entry if own is schema else {**entry, "input_schema": own}
 
 
@@ -422,7 +422,7 @@ class Request(request.Request):
     LAYOUT = replace(
         LAYOUT,
         shapes=(
-            Shape("messages.*.content", shapes.parts, "contents of one block converted to lists"),
+            Shape("messages.*.content", shapes.wrap_part, "contents of one block converted to lists"),
             Shape("messages.*.content.*", _normalize_part, shapes.OWN_PARTS),
             Shape("messages.*.content.*.[tool_use].input", shapes.arguments_object, shapes.ARGUMENTS_ARE_OBJECTS),
             Shape("messages.*.content.*.[tool_result].content", _normalize_result, shapes.RESULTS_ARE_TEXT),
@@ -453,16 +453,16 @@ class Request(request.Request):
         )
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING_ON
 
-    def loads(self, part: Any) -> str:
+    def get_loaded_tool(self, part: Any) -> str:
         return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
 
-    def _is_thought(self, part: Any) -> bool:
+    def _is_reasoning(self, part: Any) -> bool:
         return is_thinking(part)
 
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.call_id) and not result.source.get("tool_use_id")
 
-    def unsaid(self, message: Message) -> Iterable[str]:
+    def list_untranslated(self, message: Message) -> Iterable[str]:
         return (name for part in message.content if isinstance(part, Opaque) for name in find_lost_fields(part.part))
 
     def is_failed_result(self, message: Message) -> bool:
@@ -551,7 +551,7 @@ def _read_messages(entry: Mapping[str, Any]) -> list[Message]:
 
 
 def _read_call(block: Block) -> ToolCall:
-    return ToolCall(str(block.get("name")), arguments_text(block.get("input")) or "{}", text_at(block, "id"), block)
+    return ToolCall(str(block.get("name")), format_arguments(block.get("input")) or "{}", text_at(block, "id"), block)
 
 
 def _render_entry(message: Message, called: Collection[str | None]) -> Block:
@@ -596,7 +596,7 @@ def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> 
     """
     blocks: list[Block] = []
     parts = (Opaque(_render_own_part(part)) if isinstance(part, Opaque) else part for part in parts)
-    for block in content.parts(parts, originals, {"type": "text"}):
+    for block in content.render_parts(parts, originals, {"type": "text"}):
         is_new = content.is_text(block) and not any(block is original for original in originals)
         if is_new and blocks and content.is_text(blocks[-1]):
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"] + block["text"]}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.apis.calls import arguments_text, object_in
+from vtc.apis.calls import format_arguments, parse_object
 from vtc.apis.clean import get_text
 from vtc.apis.fields import part_of, text_at
 from vtc.events import Message, Origin, Reason, Tool, ToolCall
@@ -82,14 +82,14 @@ def is_text(part: Any) -> bool:
 def read_call(part: Mapping[str, Any]) -> ToolCall:
     """Parse a part that is a call."""
     call = part["functionCall"]
-    arguments = arguments_text(call.get("args")) or "{}"
+    arguments = format_arguments(call.get("args")) or "{}"
     return ToolCall(get_text(call.get("name")), arguments, text_at(call, "id"), part)
 
 
 def render_call(call: ToolCall) -> dict[str, Any]:
     """Render a call as a part, with the other fields of its original part, if it has one."""
     own = call.source if isinstance(call.source, dict) and "functionCall" in call.source else {}
-    arguments = object_in(call.arguments)
+    arguments = parse_object(call.arguments)
     ids = {"id": call.id} if call.id else {}
     return {**own, "functionCall": {**ids, "name": call.name, "args": {} if arguments is None else arguments}}
 

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import ToolCallAccumulator, in_words
+from vtc.apis.calls import ToolCallAccumulator, render_as_text
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
-from vtc.apis.contract import FULL, Decoded, Json, ReplyEvent
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Decoded, Json, ReplyEvent
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import (
     FRAMING,
@@ -83,7 +83,7 @@ class Decoder(msgspec.Struct):
             unknown = event.keys() - {"error", *_COMMON_FIELDS}
             return Decoded((failure,), tuple(make_origin(f"event.{key}", event[key]) for key in unknown))
         if not event or not any(key in event for key in _REPLY_FIELDS):
-            return Decoded(at_once=True) if frame.data is None else None
+            return Decoded(keep_alive=True) if frame.data is None else None
         received, (frame, event) = (
             frame,
             drop_frame_fields(frame, event, self.drop, self.framing) if self.drop else (frame, event),
@@ -237,7 +237,11 @@ class Encoder(msgspec.Struct):
         out = self._render_event(parts, own, end, choice)
         if failed:
             self.ended = not self.native
-            code, kind = (400, "INVALID_ARGUMENT") if failed.kind == FULL else (500, failed.kind or "INTERNAL")
+            code, kind = (
+                (400, "INVALID_ARGUMENT")
+                if failed.kind == CONTEXT_LENGTH_EXCEEDED
+                else (500, failed.kind or "INTERNAL")
+            )
             out.append({"error": {"code": code, "message": failed.message, "status": kind}})
         return out
 
@@ -315,7 +319,7 @@ def _get_signature(event: ReplyEvent) -> str | None:
 
 def _render_call_or_text(call: ToolCall) -> Json:
     """Render a call; as text if its arguments are cut off or no object, because this API cannot express that."""
-    text = in_words(call)
+    text = render_as_text(call)
     return render_call(call) if text is None else {"text": text}
 
 

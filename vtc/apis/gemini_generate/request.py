@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from vtc.apis import content as media
 from vtc.apis import request, shapes
-from vtc.apis.contract import FULL, Json, Question
-from vtc.apis.fields import part_of, raws, text_at
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
+from vtc.apis.fields import part_of, split_body, text_at
 from vtc.apis.gemini_generate.parts import (
     SIGNATURE,
     is_text,
@@ -32,7 +32,7 @@ from vtc.apis.gemini_generate.parts import (
     render_signature,
     to_camel_case,
 )
-from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape
+from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE, BodyLayout, FullError, Shape
 from vtc.apis.place import Place
 from vtc.events import (
     Answer,
@@ -50,7 +50,7 @@ from vtc.events import (
 
 _CONFIG = "generationConfig"
 LAYOUT = BodyLayout(
-    told_model=("modelVersion",),
+    model_paths=("modelVersion",),
     name="request of Gemini's API",
     full=FullError(
         "The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window}).",
@@ -61,7 +61,7 @@ LAYOUT = BodyLayout(
     choice="toolConfig",
     parallel=None,
     in_path=True,
-    unsigned=Thought(encrypted=UNSIGNED, on="call"),
+    unsigned=Thought(encrypted=UNSIGNED_CALL_SIGNATURE, on="call"),
     limits={
         "max_tokens": (f"{_CONFIG}.maxOutputTokens",),
         "stop": (f"{_CONFIG}.stopSequences",),
@@ -96,7 +96,7 @@ _ERROR_STATUSES = {
 def ask(canonical: CanonicalRequest) -> Json:
     """Render a canonical request for this API; the model is in the path."""
     prompt, messages = canonical.split_system_prompt()
-    fields: dict[str, Any] = {"contents": media.turns(messages, _render_parts, model="model", key="parts")}
+    fields: dict[str, Any] = {"contents": media.group_turns(messages, _render_parts, model="model", key="parts")}
     if prompt:
         fields["systemInstruction"] = {"parts": [{"text": prompt}]}
     if canonical.tools:
@@ -187,7 +187,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
             return Media("image" if kind_of == "image" else "document", type_, data)
         case {"fileData": {"fileUri": str(url), **rest}} if url.startswith(("http:", "https:")):
             kind = _media_kind_of(str(rest.get("mimeType") or ""))
-            return media.from_url("document" if kind == "document" else "image", url)
+            return media.parse_media_url("document" if kind == "document" else "image", url)
         case {"text": str(text)}:
             return text
     return None
@@ -226,7 +226,7 @@ def read_answer(config: Mapping[str, Any], schema: Any) -> Answer | None:
 def error(failure: Failure, status: int) -> Json:
     """Render an error for an HTTP status."""
     known = _ERROR_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
-    code = 400 if failure.kind == FULL else 500 if status == 200 else status
+    code = 400 if failure.kind == CONTEXT_LENGTH_EXCEEDED else 500 if status == 200 else status
     return {"error": {"code": code, "message": failure.message, "status": "INTERNAL" if status == 200 else known}}
 
 
@@ -257,19 +257,19 @@ def _normalize_tools(entries: Any) -> Any:
     kept = [entry for entry in others if entry != {_DECLARATIONS: []}]
     if len(kept) == len(entries):
         return entries
-    schemas = [function.flat("parametersJsonSchema") for function in functions if function]
+    schemas = [function.render_flat("parametersJsonSchema") for function in functions if function]
     declarations = [{key: value for key, value in schema.items() if key != "strict"} for schema in schemas]
     return [*kept, {_DECLARATIONS: declarations}] if declarations else kept
 
 
-def _foreign_function(entry: Any) -> shapes.Function | None:
-    return None if isinstance(entry, dict) and _DECLARATIONS in entry else shapes.function_in(entry)
+def _foreign_function(entry: Any) -> shapes.ForeignFunction | None:
+    return None if isinstance(entry, dict) and _DECLARATIONS in entry else shapes.read_function(entry)
 
 
 def _normalize_part(part: Any) -> Any:
     """Convert a text or image part of another API to this API's shape, which has no `type` field."""
     spelled = {**part, "image_url": part["imageUrl"]} if isinstance(part, dict) and "imageUrl" in part else part
-    meaning = shapes.foreign(spelled, ("text", "input_text", "output_text", "image_url", "input_image"))
+    meaning = shapes.read_foreign_part(spelled, ("text", "input_text", "output_text", "image_url", "input_image"))
     if meaning is None:
         return part
     return {"text": meaning} if isinstance(meaning, str) else next(_render_part(Opaque(media=meaning)), part)
@@ -316,7 +316,7 @@ class Request(request.Request):
             Shape("contents", _merge_results, "results of one turn merged into one entry"),
             Shape("tools", _normalize_tools, shapes.OWN_TOOLS),
             *(
-                Shape(f"tools.*.{_DECLARATIONS}.*.{field}", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS)
+                Shape(f"tools.*.{_DECLARATIONS}.*.{field}", shapes.fix_schema, shapes.SCHEMAS_HAVE_OBJECTS)
                 for field in ("parameters", "parametersJsonSchema")
             ),
             Shape(_CONFIG, shapes.object_for_list, "an empty list in generationConfig converted to an object"),
@@ -327,9 +327,9 @@ class Request(request.Request):
 
     @staticmethod
     def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
-        raw, fields, halved = raws(body, mend=mend)
+        raw, fields, halved = split_body(body, mend=mend)
         if inner := raw.get("generateContentRequest"):  # a request to count tokens wraps it
-            raw, fields, _ = raws(bytes(inner))
+            raw, fields, _ = split_body(bytes(inner))
         return rename_fields(raw), to_camel_case(fields), halved
 
     def _decode(self, path: str) -> None:
@@ -376,22 +376,22 @@ class Request(request.Request):
     def is_failed_result(self, message: Message) -> bool:
         return "error" in part_of(part_of(message.source, "functionResponse"), "response")
 
-    def on_call(self, call: ToolCall) -> Sequence[str]:
+    def get_call_seals(self, call: ToolCall) -> Sequence[str]:
         signature = call.source.get(SIGNATURE) if isinstance(call.source, dict) else None
         return (signature,) if isinstance(signature, str) and signature else ()
 
-    def without_thoughts(self, message: Message) -> Message:
-        message = super().without_thoughts(message)
+    def without_reasoning(self, message: Message) -> Message:
+        message = super().without_reasoning(message)
         return replace(message, calls=tuple(map(_drop_seal, message.calls)))
 
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.name) and not part_of(result.source, "functionResponse").get("name")
 
-    def with_thoughts(self, message: Message, field: str) -> Message:
+    def with_reasoning(self, message: Message, field: str) -> Message:
         thought = (Opaque(thought=Thought(message.reasoning)),) if message.reasoning else ()
         return replace(message, content=(*thought, *message.content))
 
-    def _is_thought(self, part: Any) -> bool:
+    def _is_reasoning(self, part: Any) -> bool:
         return _is_thought(part)
 
     @staticmethod
@@ -435,7 +435,7 @@ class Request(request.Request):
 
     _declaration = staticmethod(render_declaration)
 
-    def _demand(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
+    def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
         config = part_of(choice, "functionCallingConfig")
         mode, names = str(config.get("mode") or "AUTO").upper(), config.get("allowedFunctionNames")
         if mode == "ANY" and names:

@@ -1,15 +1,15 @@
 """Ollama's own chat API (`POST …/api/chat`)."""
 
-from vtc.apis.contract import PLAIN, Api
+from vtc.apis.contract import TEXT_COMPLETIONS_UNREAD, Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, fold_lines, unfold_reply
-from vtc.apis.ollama_chat.request import NAME, QUESTIONS, SHOWS, Request, ask, constrain, error
+from vtc.apis.ollama_chat.request import NAME, QUESTIONS, SHOW_PATH, Request, ask, constrain, error
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
 
 API = Api(
     NAME,
-    Place("/api/chat", lists="/api/tags", shows=SHOWS),
+    Place("/api/chat", lists="/api/tags", shows=SHOW_PATH),
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
@@ -20,5 +20,5 @@ API = Api(
     constrain,
     in_pieces=False,
     questions=QUESTIONS,
-    unread={"/api/generate": PLAIN},
+    unread={"/api/generate": TEXT_COMPLETIONS_UNREAD},
 )

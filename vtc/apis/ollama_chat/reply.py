@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
+from vtc.apis.calls import ToolCallAccumulator, format_arguments, render_as_text
 from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
-from vtc.apis.whole import add
+from vtc.apis.whole import add_piece
 from vtc.events import (
     CUT_OFF,
     Call,
@@ -57,7 +57,7 @@ _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """Stands for counts that stand in the line beside the usage."""
 _CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
 """The kinds of value in a clean call."""
-_SAID = ("role", "content", "tool_calls")
+_MESSAGE_FIELDS = ("role", "content", "tool_calls")
 
 
 class Decoder(msgspec.Struct):
@@ -72,26 +72,26 @@ class Decoder(msgspec.Struct):
         if line and is_error(line):
             return Decoded(
                 (Failure(str(line.get("error") or line.get("message") or "")),),
-                (*_unknown(line, {"error", *_EVERY_LINE}),),
+                (*_make_origins(line, {"error", *_EVERY_LINE}),),
             )
         if not line or not isinstance(line.get("message"), dict):
-            return Decoded(at_once=True) if frame.data is None else None
-        deltas = _deltas(line)
+            return Decoded(keep_alive=True) if frame.data is None else None
+        deltas = _read_deltas(line)
         received, (frame, line) = (
             frame,
             drop_frame_fields(frame, line, self.drop, self.framing) if self.drop else (frame, line),
         )
-        return Decoded((*deltas,), (*self._beside(line),), None if frame is received else frame)
+        return Decoded((*deltas,), (*self._read_metadata(line),), None if frame is received else frame)
 
-    def _beside(self, line: Json) -> Iterator[FrameMetadata]:
+    def _read_metadata(self, line: Json) -> Iterator[FrameMetadata]:
         message, done = line["message"], bool(line.get("done"))
         if not self.begun:
             self.begun = True
             head = {key: line[key] for key in _EVERY_LINE if key in line}
             yield Start(model=str(line.get("model") or ""), own=Origin(NAME, "head", head, harmless=True))
-        for key in message.keys() - {*_SAID, "thinking"}:
+        for key in message.keys() - {*_MESSAGE_FIELDS, "thinking"}:
             yield Origin(NAME, f"message.{key}", message[key], harmless=False)
-        yield from _unknown(line, {*_EVERY_LINE, "message", "done"})
+        yield from _make_origins(line, {*_EVERY_LINE, "message", "done"})
         if done:
             prompt, completion = count_of(line, "prompt_eval_count"), count_of(line, "eval_count")
             if prompt + completion:
@@ -144,11 +144,11 @@ class Encoder(msgspec.Struct):
                 case Finish():
                     end = event
         if own["message"] and not end:
-            lines.append(self._part(**own["message"]))
+            lines.append(self._render_line(**own["message"]))
         for event in events:
             match event:
                 case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
-                    lines.append(self._part(thinking=text))
+                    lines.append(self._render_line(thinking=text))
                 case Call(call=call) if self.pieces:  # of calls that began before
                     number = max(piece.index or 0 for piece in self.pieces) + 1
                     self.pieces = (*self.pieces, CallDelta(number, call.id, call.name, call.arguments))
@@ -158,9 +158,11 @@ class Encoder(msgspec.Struct):
                     self.pieces = (*self.pieces, event)
                 case CallDelta():
                     call = ToolCall(event.name, event.arguments or "{}", event.id)
-                    lines.append(self._part(tool_calls=[event.source]) if event.source else self._render_call(call))
+                    lines.append(
+                        self._render_line(tool_calls=[event.source]) if event.source else self._render_call(call)
+                    )
                 case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
-                    lines.append(self._part(content=text))
+                    lines.append(self._render_line(content=text))
                 case Failure(message=message):
                     lines += [*self._render_collected_calls(), {"error": message}]
                     self.over = not self.native
@@ -168,19 +170,21 @@ class Encoder(msgspec.Struct):
             lines += self._render_collected_calls()
             self.finish = end
         if self.finish and (self.native or own["line"]):
-            lines += self._last(self.finish, **own["line"], message=self._part(**own["message"])["message"])
+            lines += self._render_last_line(
+                self.finish, **own["line"], message=self._render_line(**own["message"])["message"]
+            )
         return lines
 
     def end(self) -> list[Json]:
         is_open = self.head and not (self.over or self.native)
-        return self._last(self.finish or Finish("stop"), **self.used) if is_open else []
+        return self._render_last_line(self.finish or Finish("stop"), **self.used) if is_open else []
 
-    def _last(self, end: Finish, **fields: Any) -> list[Json]:
+    def _render_last_line(self, end: Finish, **fields: Any) -> list[Json]:
         """Write the last line, once."""
         self.finish, self.over = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
         reason = (end.said if self.native else "") or reason
-        return [{**self._part(), "done": True, "done_reason": reason, **fields}]
+        return [{**self._render_line(), "done": True, "done_reason": reason, **fields}]
 
     def _render_collected_calls(self) -> list[Json]:
         """Write the calls that came in pieces."""
@@ -189,13 +193,13 @@ class Encoder(msgspec.Struct):
 
     def _render_call(self, call: ToolCall) -> Json:
         """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
-        if (text := in_words(call)) is not None:
-            return self._part(content=text)
-        return self._part(tool_calls=[entry_of(call, ids=self.ids)])
+        if (text := render_as_text(call)) is not None:
+            return self._render_line(content=text)
+        return self._render_line(tool_calls=[entry_of(call, ids=self.ids)])
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read all as JSON; None before the first and after the last."""
-        return self.framing.encode([self._part()])[0] if self.head and not self.over else None
+        return self.framing.encode([self._render_line()])[0] if self.head and not self.over else None
 
     def _start(self, start: Start) -> None:
         if not self.head:
@@ -203,28 +207,28 @@ class Encoder(msgspec.Struct):
             head = {"model": start.model, "created_at": datetime.fromtimestamp(start.created, UTC).isoformat()}
             self.head = start.own.value if start.own else head
 
-    def _part(self, **fields: Any) -> dict[str, Any]:
-        return _part(self.head, **fields)
+    def _render_line(self, **fields: Any) -> dict[str, Any]:
+        return _render_line(self.head, **fields)
 
 
-def _unknown(line: Json, known: Collection[str]) -> Iterator[Origin]:
+def _make_origins(line: Json, known: Collection[str]) -> Iterator[Origin]:
     """Take the fields that only this API knows."""
     for key in line.keys() - known:
         yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
 
 
-def _part(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+def _render_line(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     """Write a line of a reply that goes on."""
     head = {key: like[key] for key in _EVERY_LINE if key in like}
     return {**head, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
-def _deltas(line: Mapping[str, Any]) -> list[Delta]:
+def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
     message = line["message"]
     deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
     for entry in message.get("tool_calls") or ():
         function = entry["function"]
-        arguments, clean = arguments_text(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
+        arguments, clean = format_arguments(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
         name = get_text(function.get("name"))
         deltas.append(CallDelta(None, entry.get("id"), name, arguments, entry, clean=clean, last=True))
     if message.get("content") or not deltas:
@@ -244,8 +248,8 @@ def unfold_reply(reply: Any, request: Request | None) -> Sequence[Mapping[str, A
         raise TypeError("`message` is no message")
     if request is None:
         return [reply]
-    lines = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
-    lines += [_part(reply, tool_calls=[call]) for call in message.get("tool_calls") or ()]
+    lines = [_render_line(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
+    lines += [_render_line(reply, tool_calls=[call]) for call in message.get("tool_calls") or ()]
     rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
     return [*lines, {**reply, "message": {**rest, "content": ""}}]
 
@@ -254,5 +258,5 @@ def fold_lines(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Add up lines to a whole reply."""
     message: dict[str, Any] = {}
     for line in lines:
-        add(message, line["message"])
+        add_piece(message, line["message"])
     return {**lines[-1], "message": message}

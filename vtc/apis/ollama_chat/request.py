@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import shapes
-from vtc.apis.content import missing, note, parts_of
+from vtc.apis.content import describe_omitted_media, describe_omitted_part, list_parts
 from vtc.apis.contract import Json, Question
 from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.openai_chat import request as openai_chat
@@ -23,7 +23,7 @@ from vtc.events import (
 )
 
 NAME = "ollama-chat"
-SHOWS = "/api/show"
+SHOW_PATH = "/api/show"
 LAYOUT = BodyLayout(
     name="chat request of Ollama",
     full=FullError("prompt too long; exceeded max context length by {over} tokens", sign="max context length"),
@@ -37,7 +37,7 @@ LAYOUT = BodyLayout(
     },
     carried=("format", "think", "keep_alive"),
 )
-_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
+_EFFORT_ALIASES = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Words for how much to think that this API does not have."""
 
 
@@ -45,24 +45,24 @@ _FOREIGN = ("input_image", "image")
 """Types of parts with images that chat completions have not."""
 
 
-def _with_images_beside(message: Any) -> Any:
+def _split_images(message: Any) -> Any:
     """Write a content that is a list of parts as a text, and its images beside that."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return message
-    texts, images = _images_apart(map(_meaning, message["content"]))
+    texts, images = _separate_images(map(_interpret_part, message["content"]))
     text = ("\n\n" if message.get("role") == "system" else "\n").join(filter(None, texts))
     beside = {"images": [*(message.get("images") or ()), *images]} if images else {}
     return {**message, "content": text, **beside}
 
 
-def _meaning(part: Any) -> str | Media:
+def _interpret_part(part: Any) -> str | Media:
     """Tell what a part is; one of which this API knows nothing is noted as text."""
-    meaning = shapes.foreign(part, _FOREIGN) or openai_chat.meaning(part)
+    meaning = shapes.read_foreign_part(part, _FOREIGN) or openai_chat.meaning(part)
     kind = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return missing(kind) if meaning is None else meaning
+    return describe_omitted_part(kind) if meaning is None else meaning
 
 
-def _images_apart(parts: Iterable[str | Media]) -> tuple[list[str], list[str]]:
+def _separate_images(parts: Iterable[str | Media]) -> tuple[list[str], list[str]]:
     """Part texts from images, as base64; other media are noted as text."""
     texts: list[str] = []
     images: list[str] = []
@@ -72,11 +72,11 @@ def _images_apart(parts: Iterable[str | Media]) -> tuple[list[str], list[str]]:
         elif part.kind == "image" and part.data:
             images.append(part.data)
         else:
-            texts.append(note(part))
+            texts.append(describe_omitted_media(part))
     return texts, images
 
 
-def _bare(image: Any) -> Any:
+def _strip_data_url(image: Any) -> Any:
     """Write an image as base64 alone, where it is a URL of data."""
     head, comma, data = image.partition(",") if isinstance(image, str) else ("", "", "")
     return data if comma and head.startswith("data:") and head.endswith(";base64") else image
@@ -88,19 +88,19 @@ class Request(openai_chat.Request):
     LAYOUT = replace(
         LAYOUT,
         shapes=(
-            *openai_chat.OF_CONTENT,
-            Shape("messages.*", _with_images_beside, "lists of parts joined into one text, their images beside it"),
-            Shape("messages.*.images.*", _bare, "images written as base64 alone"),
+            *openai_chat.CONTENT_SHAPES,
+            Shape("messages.*", _split_images, "lists of parts joined into one text, their images beside it"),
+            Shape("messages.*.images.*", _strip_data_url, "images written as base64 alone"),
             Shape(
                 "messages.*.tool_calls.*.function.arguments",
                 shapes.arguments_object,
                 shapes.ARGUMENTS_ARE_OBJECTS,
             ),
-            *openai_chat.OF_TOOLS,
+            *openai_chat.TOOL_SHAPES,
             Shape("options", shapes.object_for_list, "an empty list in options written as an object"),
         ),
     )
-    SAID = ("images", "tool_name")
+    TRANSLATED_FIELDS = ("images", "tool_name")
 
     def _decode(self, path: str) -> None:
         super()._decode(path)
@@ -125,15 +125,15 @@ class Request(openai_chat.Request):
     def as_text(self, message: Message, *, or_null: bool = False) -> Message:
         return super().as_text(message)  # null is none
 
-    def with_thoughts(self, message: Message, field: str) -> Message:
-        return super().with_thoughts(message, "thinking")
+    def with_reasoning(self, message: Message, field: str) -> Message:
+        return super().with_reasoning(message, "thinking")
 
-    def beside(self, message: Message) -> Sequence[Media]:
+    def get_attached_media(self, message: Message) -> Sequence[Media]:
         source = message.source if isinstance(message.source, dict) else {}
         return [Media("image", "image/png", image) for image in source.get("images") or () if isinstance(image, str)]
 
-    def without_beside(self, message: Message) -> Message:
-        if not self.beside(message):
+    def without_attached_media(self, message: Message) -> Message:
+        if not self.get_attached_media(message):
             return message
         return replace(message, source={key: value for key, value in message.source.items() if key != "images"})
 
@@ -155,7 +155,9 @@ def ask(canonical: CanonicalRequest) -> Json:
     if canonical.tools:
         fields["tools"] = [tool.as_openai() for tool in canonical.tools]
     if canonical.effort not in (None, "auto"):
-        fields["think"] = False if canonical.effort == "none" else _EFFORTS.get(str(canonical.effort), canonical.effort)
+        fields["think"] = (
+            False if canonical.effort == "none" else _EFFORT_ALIASES.get(str(canonical.effort), canonical.effort)
+        )
     if canonical.answer:
         fields["format"] = canonical.answer.schema or "json"
     return fields
@@ -167,7 +169,7 @@ def constrain(form: str, value: Any) -> Json:
 
 
 def _render_message(message: Message) -> Json:
-    texts, images = _images_apart(parts_of(message))
+    texts, images = _separate_images(list_parts(message))
     entry: dict[str, Any] = {"role": message.role, "content": "\n".join(texts)}
     if images:
         entry["images"] = images
@@ -218,5 +220,5 @@ QUESTIONS = (
     Question("models", "GET", "/api/tags", render_model_list),
     # Clients want one that is not too old (Copilot 0.6.4).
     Question("version", "GET", "/api/version", lambda _: {"version": "0.15.0"}),
-    Question("model", "POST", SHOWS, render_model),
+    Question("model", "POST", SHOW_PATH, render_model),
 )

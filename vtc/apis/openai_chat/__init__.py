@@ -1,6 +1,6 @@
 """OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
 
-from vtc.apis.contract import PLAIN, Api, UnreadPath
+from vtc.apis.contract import TEXT_COMPLETIONS_UNREAD, Api, UnreadPath
 from vtc.apis.openai_chat import request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
@@ -24,6 +24,6 @@ API = Api(
     questions=QUESTIONS,
     unread={
         "/chat/completions": UnreadPath("a completion that the server kept is not read", may_call=True),
-        "/completions": PLAIN,
+        "/completions": TEXT_COMPLETIONS_UNREAD,
     },
 )

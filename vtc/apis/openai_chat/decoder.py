@@ -17,10 +17,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import OpenCalls
-from vtc.apis.clean import MISSING, NOTHING, NULL, NUMBER, OPTIONAL, WRITTEN, Table, is_clean
+from vtc.apis.clean import BLANK_TEXTS, MISSING, NULL, NUMBER, OPTIONAL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
-from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, EntryPieces, read_call
@@ -65,15 +65,15 @@ _HARMLESS = {
         "hidden_states",
         "content_filter_results",
     },
-    "delta": {"annotations", *words.SEALED, "token_ids"},
+    "delta": {"annotations", *words.SEALED_FIELDS, "token_ids"},
 }
 """Fields in which no client finds a call, by where they stand."""
 _READ = {
     "chunk": {*_HEAD, "choices", "usage", "error"},
     "choice": {"index", "delta", "finish_reason"},
-    "delta": {"content", "role", *FIELDS, "refusal", "tool_calls"},
+    "delta": {"content", "role", *REASONING_FIELDS, "refusal", "tool_calls"},
 }
-_TOLD = ("annotations", "audio", "logprobs", "images", "citations", "function_call")
+_REPORTED_IF_LOST = ("annotations", "audio", "logprobs", "images", "citations", "function_call")
 """Fields that tell a client more of the reply."""
 _PARTS = ("image_url", "reference")
 """The types of parts of a message in which no client finds a call."""
@@ -140,7 +140,7 @@ class Decoder(msgspec.Struct):
     """By choice, the number that upstream's next call should have."""
     open_calls: dict[int, OpenCalls] = {}
     """By choice, the calls whose arguments are not complete yet."""
-    named: frozenset[int] = frozenset()
+    choices_with_field: frozenset[int] = frozenset()
     """The choices whose reasoning has a field of its own: their entries of reasoning say the same."""
     details: dict[int, EntryPieces] = {}
     """By choice, the entries of reasoning since the last seal."""
@@ -153,7 +153,7 @@ class Decoder(msgspec.Struct):
         """
         data = frame.data
         if data is None:
-            return Decoded(at_once=True)
+            return Decoded(keep_alive=True)
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -176,9 +176,11 @@ class Decoder(msgspec.Struct):
             return self._decode_any(frame, data, known=True)
         if delta.content:
             return Decoded((TextDelta(delta.content, index),))
-        if index not in self.named:
-            self.named |= {index}
-        return Decoded((_reasoning("reasoning_content" if delta.reasoning_content else "reasoning", thought, index),))
+        if index not in self.choices_with_field:
+            self.choices_with_field |= {index}
+        return Decoded(
+            (_make_reasoning("reasoning_content" if delta.reasoning_content else "reasoning", thought, index),)
+        )
 
     def _decode_any(self, frame: Frame, data: bytes, *, known: bool = False) -> Decoded | None:
         """Read any frame; a chunk that is `known` to be clean, but for its calls, is looked through no more."""
@@ -191,10 +193,10 @@ class Decoder(msgspec.Struct):
         if chunk and is_null:
             chunk = {**chunk, "choices": []}
         entries = chunk.get("choices") if chunk else None
-        failed = (_failure(chunk),) if chunk and is_error(chunk) else ()
+        failed = (_read_failure(chunk),) if chunk and is_error(chunk) else ()
         if chunk and failed and not entries:
             rest = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
-            return Decoded(failed, (*_origins("chunk", rest, 0),))
+            return Decoded(failed, (*_make_origins("chunk", rest, 0),))
         if not (chunk and isinstance(entries, list)) or not {*map(type, entries)} <= {dict}:
             return None
         if any(isinstance(entry.get("index"), dict | list) for entry in entries):
@@ -203,26 +205,28 @@ class Decoder(msgspec.Struct):
         if apart or (self.sole and len(entries) > 1):
             entries = [{**entry, "index": 0} for entry in entries]
             chunk = {**chunk, "choices": entries}
-        seals = [seal for entry in entries for seal in self._seals(entry.get("index") or 0, part_of(entry, "delta"))]
-        deltas = [delta for entry in entries for delta in self._deltas(entry)]
+        seals = [
+            seal for entry in entries for seal in self._read_seals(entry.get("index") or 0, part_of(entry, "delta"))
+        ]
+        deltas = [delta for entry in entries for delta in self._read_choice(entry)]
         clean = known or all(
             is_clean(part, _CLEAN[place])
             for entry in entries
             for place, part in (("choice", entry), ("delta", part_of(entry, "delta")))
         )
         if self.sole and len(entries) > 1:
-            deltas = _as_one(deltas)
+            deltas = _merge_choices(deltas)
         received, (frame, chunk) = (
             frame,
             drop_frame_fields(frame, self._copy_reasoning(chunk), self.drop, self.framing, chunk),
         )
-        starts = [*self._starts(chunk)]
+        starts = [*self._begin_choices(chunk)]
         news = {key: value for key, value in chunk.items() if key in _LATE and value not in (None, self.head.get(key))}
         beside = [
             *starts,
             *(Origin(NAME, f"chunk.{key}", value, harmless=True) for key, value in news.items()),
             *seals,
-            *_beside(chunk),
+            *_read_metadata(chunk),
         ]
         return Decoded(
             (*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean and not (apart or is_null)
@@ -235,33 +239,33 @@ class Decoder(msgspec.Struct):
         entries = []
         for entry in chunk["choices"]:
             part = part_of(entry, "delta")
-            thought = next((part[key] for key in FIELDS if part.get(key)), None) or words.text_of(
+            thought = next((part[key] for key in REASONING_FIELDS if part.get(key)), None) or words.text_of(
                 words.entries_of(part)
             )
-            rest = {key: value for key, value in part.items() if key not in FIELDS}
+            rest = {key: value for key, value in part.items() if key not in REASONING_FIELDS}
             named = {**rest, **dict.fromkeys(self.thoughts, thought)} if thought else part
             entries.append({**entry, "delta": named} if named != part else entry)
         return {**chunk, "choices": entries}
 
-    def _deltas(self, entry: Json) -> list[Delta]:
+    def _read_choice(self, entry: Json) -> list[Delta]:
         """Read one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
-        calls = [self._call(call, index) for call in part.get("tool_calls") or ()]
+        calls = [self._read_call_piece(call, index) for call in part.get("tool_calls") or ()]
         early = self.sole and not self.numbers.get(index)
-        deltas = _deltas(index, entry, part, calls, early=early)
-        entries = [] if index in self.named else words.entries_of(part)
+        deltas = _read_deltas(index, entry, part, calls, early=early)
+        entries = [] if index in self.choices_with_field else words.entries_of(part)
         if text := words.text_of(entries):
             own = Origin(NAME, f"delta.{words.field_of(entries[0])}", [], harmless=True)  # the entries stand beside it
             return [ReasoningDelta(text, index, own), *deltas]
         return deltas
 
-    def _seals(self, choice: int, part: Json) -> Iterator[BlockStart | Seal]:
+    def _read_seals(self, choice: int, part: Json) -> Iterator[BlockStart | Seal]:
         """Take the entries of reasoning of a delta; tell those that must come back, once they are whole.
 
         What follows a seal is another block.
         """
-        if choice not in self.named and any(part.get(key) for key in FIELDS):
-            self.named |= {choice}
+        if choice not in self.choices_with_field and any(part.get(key) for key in REASONING_FIELDS):
+            self.choices_with_field |= {choice}
         calls = self.numbers.get(choice, 0)
         if entries := words.entries_of(part):
             is_sealed, details = words.is_sealed(entries), (self.details.get(choice), entries)
@@ -270,13 +274,13 @@ class Decoder(msgspec.Struct):
             self.details = {**self.details, choice: None if is_sealed else details}
             if is_sealed:
                 yield Seal(encrypted=words.pack_entries(details), choice=choice, calls=calls)
-        for begun, entry in words.of_calls(part):
+        for begun, entry in words.find_call_seals(part):
             yield BlockStart("reasoning", -1, choice=choice)
             yield Seal(
                 encrypted=words.pack_entries((None, [entry])), choice=choice, calls=max(calls + begun, 0), on="call"
             )
 
-    def _starts(self, chunk: Json) -> Iterator[FrameMetadata]:
+    def _begin_choices(self, chunk: Json) -> Iterator[FrameMetadata]:
         """Tell which choices begin with this chunk."""
         for entry in chunk["choices"]:
             index = entry.get("index") or 0
@@ -287,7 +291,7 @@ class Decoder(msgspec.Struct):
                 own = Origin(NAME, "head", head, index, harmless=True)
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
 
-    def _call(self, entry: Json, choice: int) -> CallDelta:
+    def _read_call_piece(self, entry: Json, choice: int) -> CallDelta:
         """Read a piece of a call; one that leaves numbers out, or takes one again, is not clean.
 
         Arguments without a name, under a new number, continue the last incomplete call: servers lose count.
@@ -300,7 +304,7 @@ class Decoder(msgspec.Struct):
         number, last = piece.index, open_calls.last
         if number >= next_ and piece.arguments and not piece.name and last is not None:
             number, piece = last, replace(piece, index=last, clean=False)
-        self.open_calls = {**self.open_calls, choice: open_calls.after(piece)}
+        self.open_calls = {**self.open_calls, choice: open_calls.advance(piece)}
         if not piece.name:
             return piece
         self.numbers = {**self.numbers, choice: max(next_, number + 1)}
@@ -315,14 +319,14 @@ def _is_json(data: bytes) -> bool:
     return bool(data.strip())
 
 
-def _failure(chunk: Json) -> Failure:
+def _read_failure(chunk: Json) -> Failure:
     """Read an error; OpenRouter sends one beside the end of a choice."""
     error = part_of(chunk, "error") or chunk
     reason = error.get("message") or chunk.get("error") or ""
     return Failure(str(reason), str(error.get("type") or ""))
 
 
-def _as_one(deltas: Sequence[Delta]) -> list[Delta]:
+def _merge_choices(deltas: Sequence[Delta]) -> list[Delta]:
     """Say as one what several choices say: Copilot has the text in one and the calls in another."""
     ends = [delta for delta in deltas if isinstance(delta, Finish)]
     called = [replace(end, early=False) for end in ends if end.reason == "tool_calls" and any(map(_is_call, deltas))]
@@ -333,14 +337,14 @@ def _is_call(delta: Delta) -> bool:
     return isinstance(delta, CallDelta)
 
 
-def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *, early: bool) -> list[Delta]:
+def _read_deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *, early: bool) -> list[Delta]:
     """Read one choice of a chunk; `part` is its delta, with these pieces of calls. If `early` none has come before."""
     deltas: list[Delta] = []
     content = part.get("content")
     entries = _entries(content) if isinstance(content, list) else []
-    for key in FIELDS:
+    for key in REASONING_FIELDS:
         if part.get(key):
-            deltas.append(_reasoning(key, part[key], choice))
+            deltas.append(_make_reasoning(key, part[key], choice))
             break
     else:
         deltas += [ReasoningDelta(_text(entry["thinking"]), choice) for entry in entries if entry.get("thinking")]
@@ -348,20 +352,20 @@ def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *,
     deltas.append(TextDelta(_text(part.get("content")), choice))
     if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))
-    if (reason := entry.get("finish_reason")) and (word := str(reason)) not in NOTHING:
+    if (reason := entry.get("finish_reason")) and (word := str(reason)) not in BLANK_TEXTS:
         deltas.append(Finish(REASON_OF[word], choice, word, early and word == "tool_calls"))
     return deltas
 
 
-def _beside(chunk: Json) -> Iterator[FrameMetadata]:
+def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
     """Read what a chunk says besides text, calls and its end."""
     entries = chunk["choices"]
     first = (entries[0].get("index") or 0) if entries else 0
-    yield from _origins("chunk", chunk, first)
+    yield from _make_origins("chunk", chunk, first)
     for entry in entries:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
-        yield from _origins("choice", entry, index)
-        yield from _origins("delta", delta, index)
+        yield from _make_origins("choice", entry, index)
+        yield from _make_origins("delta", delta, index)
         parts = [entry for entry in _entries(delta.get("content")) if not (entry.get("text") or entry.get("refusal"))]
         if parts := [entry for entry in parts if entry.get("type") != "thinking"]:
             harmless = all(entry.get("type") in _PARTS for entry in parts)
@@ -373,12 +377,12 @@ def _beside(chunk: Json) -> Iterator[FrameMetadata]:
         yield Usage(*counts, first, Origin(NAME, "usage", usage, first, harmless=True))
 
 
-def _origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
+def _make_origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
     """Take fields that only this API knows, as `place.field`."""
     for key, value in fields.items():
         is_read = key in _READ[place] and (key != "delta" or isinstance(value, dict))
         if not is_read and value is not None:
-            lost = key if key in _TOLD and value else ""
+            lost = key if key in _REPORTED_IF_LOST and value else ""
             yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS[place], lost=lost)
 
 
@@ -389,7 +393,7 @@ def _text(content: Any) -> str:
     return "".join([entry if isinstance(entry, str) else str(entry.get("text") or "") for entry in _parts(content)])
 
 
-def _reasoning(key: str, text: Any, choice: int) -> ReasoningDelta:
+def _make_reasoning(key: str, text: Any, choice: int) -> ReasoningDelta:
     """Read reasoning, which has two names."""
     own = None if key == "reasoning_content" else Origin(NAME, f"delta.{key}", text, choice, harmless=True)
     return ReasoningDelta(text if isinstance(text, str) else "", choice, own)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.calls import RawInput, raw_input
+from vtc.apis.bridge import REASONING_FIELDS
+from vtc.apis.calls import RawInput, parse_raw_input
 from vtc.apis.contract import Json, ReplyEvent
-from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, HARMLESS, NAME, REASON_OF, REASONS, ChatForm, entry_of
+from vtc.apis.openai_chat.words import FRAMING, HARMLESS_CALL_FIELDS, NAME, REASON_OF, REASONS, ChatForm, entry_of
 from vtc.events import (
     Call,
     CallDelta,
@@ -36,7 +36,7 @@ class Encoder(msgspec.Struct):
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = False
-    call_fields: ClassVar[frozenset[str]] = HARMLESS
+    call_fields: ClassVar[frozenset[str]] = HARMLESS_CALL_FIELDS
 
     form: ChatForm = ChatForm()
     drop: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class Encoder(msgspec.Struct):
                 self._start(event)
                 self.begun |= {event.choice}
             elif isinstance(event, CallDelta):
-                self.in_step = self.in_step and self._place(event, choice) == (event.index or 0)
+                self.in_step = self.in_step and self._find_number(event, choice) == (event.index or 0)
         return True
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
@@ -101,20 +101,20 @@ class Encoder(msgspec.Struct):
                     say({"content": text})
                 case RefusalDelta(text):
                     say({"refusal": text})
-                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
-                    say(dict.fromkeys(self.form.thoughts or FIELDS[:1], text))
+                case Reasoning(text) | ReasoningDelta(text) if text and self._must_write_reasoning(event):
+                    say(dict.fromkeys(self.form.thoughts or REASONING_FIELDS[:1], text))
                 case Seal() if not self.native:
                     self.seals = (*self.seals, event)
                 case Call(call=call):
-                    for delta in self._call(call, choice):
+                    for delta in self._render_call(call, choice):
                         say(delta)
                 case CallDelta() if event.name or event.arguments or event.source:
-                    if delta := self._piece(event, choice):
+                    if delta := self._render_piece(event, choice):
                         say(delta)
                 case Finish():
-                    for rest in self._rests(choice):
+                    for rest in self._finish_inputs(choice):
                         say(rest)
-                    say({}, self._reason(event, choice), **own.get("choice", {}))
+                    say({}, self._choose_reason(event, choice), **own.get("choice", {}))
                     out[-1].update(own.get("chunk", {}))
                 case Usage(own=Origin(value=usage)):
                     if not out:
@@ -129,7 +129,7 @@ class Encoder(msgspec.Struct):
 
     def end(self) -> list[Json]:
         used, self.used = self.used, None
-        return [{**self.head, "choices": [], "usage": _usage(used)}] if used else []
+        return [{**self.head, "choices": [], "usage": _render_usage(used)}] if used else []
 
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
@@ -137,13 +137,17 @@ class Encoder(msgspec.Struct):
     def _needs_other_reasoning_field(self, event: ReplyEvent) -> bool:
         """True for reasoning that the client is told in other fields than those of the server."""
         own = event.own if isinstance(event, ReasoningDelta) else None
-        return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in FIELDS
+        return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in REASONING_FIELDS
 
-    def _tells(self, event: ReplyEvent) -> bool:
+    def _must_write_reasoning(self, event: ReplyEvent) -> bool:
         """True for reasoning that is not told as the server's own."""
         own = event.own if isinstance(event, ReasoningDelta) else None
-        in_details = bool(self.form.thoughts) and own is not None and own.kind.removeprefix("delta.") in words.SEALED
-        return (own is None or in_details or self._needs_other_reasoning_field(event)) and FIELDS[0] not in self.drop
+        in_details = (
+            bool(self.form.thoughts) and own is not None and own.kind.removeprefix("delta.") in words.SEALED_FIELDS
+        )
+        return (own is None or in_details or self._needs_other_reasoning_field(event)) and REASONING_FIELDS[
+            0
+        ] not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:
@@ -152,24 +156,24 @@ class Encoder(msgspec.Struct):
             head = {"id": id_, "object": "chat.completion.chunk", "created": start.created, "model": start.model}
             self.head = start.own.value if start.own else head
 
-    def _call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
+    def _render_call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
         """Write a call as two deltas: all but its arguments, then these."""
-        index = self._next(choice)
+        index = self._take_number(choice)
         entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
-        custom = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
+        custom = {"custom": {"input": parse_raw_input(call.arguments)}} if "custom" in entry else None
         rest = {"index": index, **(custom or {"function": {"arguments": call.arguments}})}
         sealed = self._render_call_seals(index) if self.seals else {}
         return {"tool_calls": [{**entry, **sealed, "index": index}]}, {"tool_calls": [rest]}
 
-    def _piece(self, piece: CallDelta, choice: int) -> Json:
+    def _render_piece(self, piece: CallDelta, choice: int) -> Json:
         """Write a piece of a call that upstream made."""
-        place = choice, self._place(piece, choice)
+        place = choice, self._find_number(piece, choice)
         if piece.name in self.form.custom and "custom" not in (piece.source or ()):
             self.inputs = {**self.inputs, place: RawInput()}
         if place in self.inputs:
-            raw, text = self.inputs[place].more(piece.arguments)
+            raw, text = self.inputs[place].feed(piece.arguments)
             self.inputs = {**self.inputs, place: raw}
-            return self._input(place[1], text, piece.id, piece.name) if text or piece.name else {}
+            return self._render_input(place[1], text, piece.id, piece.name) if text or piece.name else {}
         entry = entry_of(ToolCall(piece.name, piece.arguments, piece.id, piece.source))
         if not piece.name:
             entry = {key: value for key, value in entry.items() if key not in ("id", "type")}
@@ -181,35 +185,35 @@ class Encoder(msgspec.Struct):
         """Write what stands before a call of what only its server reads, as Google does: some clients bring it back."""
         here = [seal.value for seal in self.seals if seal.calls <= call]
         self.seals = tuple(seal for seal in self.seals if seal.calls > call)
-        return words.make_signature_entry(words.BETWEEN.join(here)) if here else {}
+        return words.make_signature_entry(words.SEAL_SEPARATOR.join(here)) if here else {}
 
-    def _input(self, index: int, text: str, id: str | None = None, name: str = "") -> Json:
+    def _render_input(self, index: int, text: str, id: str | None = None, name: str = "") -> Json:
         """Write a piece of the raw input of a custom tool."""
         if not name:
             return {"tool_calls": [{"index": index, "custom": {"input": text}}]}
         entry = {"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": text}}
         return {"tool_calls": [{**entry, **self._render_call_seals(index)}]}
 
-    def _rests(self, choice: int) -> Iterator[Json]:
+    def _finish_inputs(self, choice: int) -> Iterator[Json]:
         """Write what is missing of raw inputs at the end."""
         ended = {place: raw for place, raw in self.inputs.items() if place[0] == choice}
         self.inputs = {place: raw for place, raw in self.inputs.items() if place not in ended}
-        yield from (self._input(index, rest) for (_, index), raw in ended.items() if (rest := raw.rest))
+        yield from (self._render_input(index, rest) for (_, index), raw in ended.items() if (rest := raw.rest))
 
-    def _next(self, choice: int) -> int:
+    def _take_number(self, choice: int) -> int:
         """Take the next number of a call."""
         number = self.calls.get(choice, 0)
         self.calls = {**self.calls, choice: number + 1}
         return number
 
-    def _place(self, piece: CallDelta, choice: int) -> int:
+    def _find_number(self, piece: CallDelta, choice: int) -> int:
         """Find the client's number of the call of a piece."""
         key = choice, piece.index
         if key not in self.places or (piece.index is None and piece.name):
-            self.places = {**self.places, key: self._next(choice)}
+            self.places = {**self.places, key: self._take_number(choice)}
         return self.places[key]
 
-    def _reason(self, end: Finish, choice: int) -> str:
+    def _choose_reason(self, end: Finish, choice: int) -> str:
         """Write the finish reason; the server's own word if it is one of this API and says the same."""
         if end.said and (self.native or end.said in REASONS) and REASON_OF[end.said] == end.reason:
             return end.said
@@ -218,7 +222,7 @@ class Encoder(msgspec.Struct):
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
 
 
-def _usage(usage: Usage) -> Json:
+def _render_usage(usage: Usage) -> Json:
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,

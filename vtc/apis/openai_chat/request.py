@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from vtc.apis import content, request, shapes
-from vtc.apis.calls import arguments_text, freeform
-from vtc.apis.contract import FULL, Json, Question
-from vtc.apis.crossing import FIELDS
+from vtc.apis.bridge import REASONING_FIELDS
+from vtc.apis.calls import format_arguments, make_custom_tool
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape, within
+from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE, BodyLayout, FullError, Shape, fix_field
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
-from vtc.apis.whole import add
+from vtc.apis.whole import add_piece
 from vtc.events import (
     CanonicalRequest,
     Failure,
@@ -36,16 +36,18 @@ LAYOUT = BodyLayout(
     full=FullError(
         "This model's maximum context length is {window} tokens. However, your messages resulted in {prompt} tokens. "
         "Please reduce the length of the messages.",
-        sign=FULL,
+        sign=CONTEXT_LENGTH_EXCEEDED,
     ),
     limits={"max_tokens": ("max_tokens", "max_completion_tokens"), **{name: (name,) for name in SAMPLING}},
     carried=(
         *("stream_options", "reasoning_effort", "response_format", "n", "user", "store", "metadata"),
         *("prompt_cache_key", "safety_identifier"),
     ),
-    unsigned=Thought(encrypted=words.pack_entries((None, [words.make_signature_entry(UNSIGNED)])), on="call"),
+    unsigned=Thought(
+        encrypted=words.pack_entries((None, [words.make_signature_entry(UNSIGNED_CALL_SIGNATURE)])), on="call"
+    ),
 )
-EFFORTS = {"max": "xhigh"}
+EFFORT_ALIASES = {"max": "xhigh"}
 """Words for how much to think that only other APIs have."""
 
 
@@ -53,7 +55,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; usage is always asked for, as other APIs tell it."""
     fields: dict[str, Any] = {
         "model": canonical.model,
-        "messages": [*_entries(canonical.messages, canonical.thoughts or FIELDS[0])],
+        "messages": [*_render_messages(canonical.messages, canonical.thoughts or REASONING_FIELDS[0])],
         **LAYOUT.write_limits(canonical.limits),
         "stream": canonical.stream,
     }
@@ -66,7 +68,7 @@ def ask(canonical: CanonicalRequest) -> Json:
         if not canonical.parallel:
             fields["parallel_tool_calls"] = False
     if canonical.effort not in (None, "auto"):
-        fields["reasoning_effort"] = EFFORTS.get(str(canonical.effort), canonical.effort)
+        fields["reasoning_effort"] = EFFORT_ALIASES.get(str(canonical.effort), canonical.effort)
     if answer := canonical.answer:
         schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
         kept = {key: value for key, value in schema.items() if value is not None}
@@ -96,17 +98,17 @@ def render_tool_choice(choice: str) -> Any:
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
-def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
+def _render_messages(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
     """Write messages; images in results are shown by the user after all of them, as results hold text alone."""
     shown: list[Mapping[str, Any]] = []
     for message in messages:
         if message.role == "tool":
-            yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
-            if media := [part for part in content.parts_of(message) if isinstance(part, Media)]:
+            yield {"role": "tool", "tool_call_id": message.call_id, "content": _join_text(message)}
+            if media := [part for part in content.list_parts(message) if isinstance(part, Media)]:
                 about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
-                shown += [about, *map(_part, media)]
+                shown += [about, *map(_render_media, media)]
             continue
-        entry = _entry(message, thoughts)
+        entry = _render_entry(message, thoughts)
         if shown and message.role == "user":
             text = entry["content"]
             more = [{"type": "text", "text": text}] if isinstance(text, str) else text
@@ -119,14 +121,15 @@ def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str
         yield {"role": "user", "content": shown}
 
 
-def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
+def _render_entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
     parts = [
-        {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in content.parts_of(message)
+        {"type": "text", "text": part} if isinstance(part, str) else _render_media(part)
+        for part in content.list_parts(message)
     ]
-    entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
-    past = words.past(message)
-    if message.reasoning and _drop_whitespace(words.text_of(words.entries_of(past.fields))) != _drop_whitespace(
+    entry: dict[str, Any] = {"role": message.role, "content": _join_text(message) if plain else parts}
+    past = words.find_past_entries(message)
+    if message.reasoning and _strip_whitespace(words.text_of(words.entries_of(past.fields))) != _strip_whitespace(
         message.reasoning
     ):
         entry[thoughts] = message.reasoning
@@ -137,21 +140,24 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     return entry
 
 
-def _drop_whitespace(text: str) -> str:
+def _strip_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
-def _text(message: Message) -> str:
+def _join_text(message: Message) -> str:
     return "\n".join(part for part in message.content if isinstance(part, str))
 
 
-def _part(media: Media) -> Mapping[str, Any]:
+def _render_media(media: Media) -> Mapping[str, Any]:
     if media.kind == "image":
         detail = {"detail": media.detail} if media.detail else {}
-        return {"type": "image_url", "image_url": {"url": content.to_url(media), **detail}}
+        return {"type": "image_url", "image_url": {"url": content.render_media_url(media), **detail}}
     if media.data:
-        return {"type": "file", "file": {"filename": media.name or "document.pdf", "file_data": content.to_url(media)}}
-    return {"type": "text", "text": content.note(media)}
+        return {
+            "type": "file",
+            "file": {"filename": media.name or "document.pdf", "file_data": content.render_media_url(media)},
+        }
+    return {"type": "text", "text": content.describe_omitted_media(media)}
 
 
 def meaning(part: Any) -> str | Media | None:
@@ -160,11 +166,11 @@ def meaning(part: Any) -> str | Media | None:
         case str():
             return part
         case {"type": "image_url", "image_url": {"url": url, **rest}}:
-            return content.from_url("image", url, detail=rest.get("detail"))
+            return content.parse_media_url("image", url, detail=rest.get("detail"))
         case {"type": "image_url", "image_url": str(url)}:
-            return content.from_url("image", url)
+            return content.parse_media_url("image", url)
         case {"type": "file", "file": {"file_data": url, **rest}}:
-            return content.from_url("document", url, str(rest.get("filename") or ""))
+            return content.parse_media_url("document", url, str(rest.get("filename") or ""))
         case {"text": str(text)} | {"refusal": str(text)}:
             return text
     return None
@@ -175,48 +181,48 @@ def error(failure: Failure, status: int) -> Json:
     return {"error": words.error(failure.message, failure.kind, status)}
 
 
-ROLES = {"developer": "system"}
+ROLE_ALIASES = {"developer": "system"}
 """Roles by another name."""
-THOUGHTS = (*FIELDS, "thinking")
+REASONING_KEYS = (*REASONING_FIELDS, "thinking")
 """Fields that hold what the model thought, by servers."""
-_SAY_THOUGHTS = {*THOUGHTS, *words.SEALED}
-OWN_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
+_ALL_REASONING_FIELDS = {*REASONING_KEYS, *words.SEALED_FIELDS}
+MESSAGE_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
 """What a message says of itself."""
 
 
-def _own_tool(entry: Any) -> Any:
+def _fix_tool(entry: Any) -> Any:
     """Declare a function as this API does."""
-    if not isinstance(entry, dict) or function_of(entry) or not (function := shapes.function_in(entry)):
+    if not isinstance(entry, dict) or function_of(entry) or not (function := shapes.read_function(entry)):
         return entry
-    return {"type": "function", "function": function.flat("parameters")}
+    return {"type": "function", "function": function.render_flat("parameters")}
 
 
-def _own_result(message: Any) -> Any:
+def _fix_result(message: Any) -> Any:
     """Write what a tool returned as text or as parts."""
     is_result = isinstance(message, dict) and message.get("role") in ("tool", "function")
-    return within("content", shapes.result, message) if is_result else message
+    return fix_field("content", shapes.fix_result, message) if is_result else message
 
 
-def _own_part(part: Any) -> Any:
+def _fix_part(part: Any) -> Any:
     """Write a part as this API does."""
-    return shapes.own_part(part, ("input_text", "output_text", "input_image", "image"), "text", _part)
+    return shapes.fix_part(part, ("input_text", "output_text", "input_image", "image"), "text", _render_media)
 
 
-def _without_no_tools(fields: Any) -> Any:
+def _drop_empty_tools(fields: Any) -> Any:
     """Leave out a list of no tools, and what is said of them."""
     if fields.get("tools") != [] or fields.get(str(LAYOUT.choice)) not in (None, "auto", "none"):
         return fields
     return {key: value for key, value in fields.items() if key not in ("tools", LAYOUT.choice, LAYOUT.parallel)}
 
 
-OF_TOOLS = (
-    Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
-    Shape("tools.*.function.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+TOOL_SHAPES = (
+    Shape("tools.*", _fix_tool, shapes.OWN_TOOLS),
+    Shape("tools.*.function.parameters", shapes.fix_schema, shapes.SCHEMAS_HAVE_OBJECTS),
     Shape("tools.*.function", shapes.without_null_strict, shapes.NO_STRICT),
 )
-OF_CONTENT = (
-    Shape("messages.*.content", shapes.parts, "contents of one part converted to lists"),
-    Shape("messages.*", _own_result, shapes.RESULTS_ARE_TEXT),
+CONTENT_SHAPES = (
+    Shape("messages.*.content", shapes.wrap_part, "contents of one part converted to lists"),
+    Shape("messages.*", _fix_result, shapes.RESULTS_ARE_TEXT),
 )
 
 
@@ -225,24 +231,24 @@ class Request(request.Request):
 
     LAYOUT = replace(
         LAYOUT,
-        crossed=ChatForm(sole=True),
+        bridged_form=ChatForm(sole=True),
         shapes=(
-            *OF_CONTENT,
-            Shape("messages.*.content.*", _own_part, shapes.OWN_PARTS),
+            *CONTENT_SHAPES,
+            Shape("messages.*.content.*", _fix_part, shapes.OWN_PARTS),
             Shape(
                 "messages.*.tool_calls.*.function.arguments",
                 shapes.arguments_string,
                 shapes.ARGUMENTS_ARE_TEXT,
             ),
-            *OF_TOOLS,
-            Shape("", _without_no_tools, "a list of no tools left out"),
+            *TOOL_SHAPES,
+            Shape("", _drop_empty_tools, "a list of no tools left out"),
             *(
                 Shape(key, shapes.object_for_list, f"an empty list in {key} written as an object")
                 for key in ("metadata", "logit_bias", "stream_options")
             ),
         ),
     )
-    SAID: ClassVar[Collection[str]] = ("refusal", *words.SEALED, "cache_control")
+    TRANSLATED_FIELDS: ClassVar[Collection[str]] = ("refusal", *words.SEALED_FIELDS, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(meaning)
 
@@ -250,12 +256,12 @@ class Request(request.Request):
         calls = (call for entry in self._conversation for call in entry.get("tool_calls") or ())
         self.call_ids = frozenset(call["id"] for call in calls if isinstance(call.get("id"), str))
         usage = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
-        custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
+        custom = frozenset(tool.name for tool in map(_read_custom_tool, self.fields.get("tools") or ()) if tool)
         self.form: Any = ChatForm(usage, custom=custom, sole=self.fields.get("n") in (None, 1))
         self.unread = "functions" if self.fields.get("functions") else ""
 
     def _read(self) -> Iterator[request.MessageGroup]:
-        return (((_message(entry),), (place,)) for place, entry in enumerate(self._conversation))
+        return (((_read_message(entry),), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries.append(_render_message(message))
@@ -267,35 +273,35 @@ class Request(request.Request):
         text = message.source.get("refusal") if isinstance(message.source, dict) else None
         return text if isinstance(text, str) else ""
 
-    def unsaid(self, message: Message) -> Iterable[str]:
+    def list_untranslated(self, message: Message) -> Iterable[str]:
         source = message.source if isinstance(message.source, dict) else {}
-        known = {*OWN_FIELDS, *THOUGHTS, *self.SAID}
+        known = {*MESSAGE_FIELDS, *REASONING_KEYS, *self.TRANSLATED_FIELDS}
         if message.role != "tool" and source.get("name"):
             yield "name"
         yield from (key for key, value in source.items() if key not in known and value)
 
-    def on_call(self, call: ToolCall) -> Sequence[str]:
+    def get_call_seals(self, call: ToolCall) -> Sequence[str]:
         signature = words.signature_on(call.source) if isinstance(call.source, dict) else ""
-        return signature.split(words.BETWEEN) if signature else ()
+        return signature.split(words.SEAL_SEPARATOR) if signature else ()
 
-    def seals(self, message: Message) -> Iterator[str]:
+    def list_seals(self, message: Message) -> Iterator[str]:
         source = message.source if isinstance(message.source, dict) else {}
         yield from words.seals_in(words.entries_of(source))
-        yield from super().seals(message)
+        yield from super().list_seals(message)
 
-    def without_thoughts(self, message: Message) -> Message:
-        message = super().without_thoughts(message)
-        gone = (*THOUGHTS, *words.SEALED)
+    def without_reasoning(self, message: Message) -> Message:
+        message = super().without_reasoning(message)
+        gone = (*REASONING_KEYS, *words.SEALED_FIELDS)
         if isinstance(message.source, dict) and any(key in message.source for key in gone):
             source = {key: value for key, value in message.source.items() if key not in gone}
             message = replace(message, source=source)
         return replace(message, calls=tuple(map(_drop_call_seal, message.calls)))
 
-    def _is_thought(self, part: Any) -> bool:
+    def _is_reasoning(self, part: Any) -> bool:
         return isinstance(part, dict) and part.get("type") == "thinking"
 
-    def with_thoughts(self, message: Message, field: str) -> Message:
-        if not message.reasoning or words.past(message).fields:  # which say the same
+    def with_reasoning(self, message: Message, field: str) -> Message:
+        if not message.reasoning or words.find_past_entries(message).fields:  # which say the same
             return message
         source = message.source if isinstance(message.source, dict) else {}
         return replace(message, source={**source, field: message.reasoning})
@@ -303,7 +309,8 @@ class Request(request.Request):
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         tools = (
-            _custom(entry) or _function(entry.get("function") if entry.get("type", "function") == "function" else None)
+            _read_custom_tool(entry)
+            or _read_function(entry.get("function") if entry.get("type", "function") == "function" else None)
             for entry in fields.get("tools") or ()
         )
         return [tool for tool in tools if tool]
@@ -322,16 +329,16 @@ class Request(request.Request):
         if tool is None:
             return None
         function = entry.get("function")
-        if _custom(entry):
+        if _read_custom_tool(entry):
             return {**entry, "custom": {**entry["custom"], "name": tool.name}}
         changes = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
         return {**entry, "function": {**function, **changes}} if isinstance(function, dict) else {**entry, **changes}
 
     # What only some servers take
 
-    def usual(self, message: Message) -> Message:
+    def with_usual_role(self, message: Message) -> Message:
         source = message.source
-        if isinstance(source, dict) and text_at(source, "role") in ROLES and "content" in source:
+        if isinstance(source, dict) and text_at(source, "role") in ROLE_ALIASES and "content" in source:
             return replace(message, source={**source, "role": message.role})
         return message
 
@@ -344,45 +351,45 @@ class Request(request.Request):
         return replace(message, source={**source, "content": empty}) if listed or is_null else message
 
     @staticmethod
-    def _in_a_stream() -> dict[str, Any]:
+    def _stream_fields() -> dict[str, Any]:
         return {"stream": True, "stream_options": {"include_usage": True}}
 
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.call_id) and not result.source.get("tool_call_id")
 
-    def is_null(self, message: Message) -> bool:
+    def has_null_content(self, message: Message) -> bool:
         if not isinstance(message.source, dict):
-            return super().is_null(message)
+            return super().has_null_content(message)
         return not message.content and message.source.get("content") is None
 
 
-def _function(entry: Any) -> Tool | None:
+def _read_function(entry: Any) -> Tool | None:
     """Read the declaration of a function; None if it is none."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         return None
     return Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "parameters"))
 
 
-def _custom(entry: Mapping[str, Any]) -> Tool | None:
+def _read_custom_tool(entry: Mapping[str, Any]) -> Tool | None:
     """Read the declaration of a custom tool; None if it is another."""
-    tool = _function(entry.get("custom")) if entry.get("type") == "custom" else None
+    tool = _read_function(entry.get("custom")) if entry.get("type") == "custom" else None
     if tool is None:
         return None
     grammar = part_of(part_of(part_of(entry, "custom"), "format"), "grammar")
-    return freeform(tool.name, tool.description, grammar.get("definition"))
+    return make_custom_tool(tool.name, tool.description, grammar.get("definition"))
 
 
-def _message(entry: Mapping[str, Any]) -> Message:
+def _read_message(entry: Mapping[str, Any]) -> Message:
     """Read a message, with the fields that Ollama has for the same."""
     role = str(entry.get("role") or "")
     thought: Any = ""
-    if not entry.keys().isdisjoint(_SAY_THOUGHTS):
-        thoughts = (entry[key] for key in THOUGHTS if entry.get(key))
+    if not entry.keys().isdisjoint(_ALL_REASONING_FIELDS):
+        thoughts = (entry[key] for key in REASONING_KEYS if entry.get(key))
         thought = next(thoughts, None) or words.text_of(words.entries_of(entry))
     return Message(
-        role=ROLES.get(role, role),
+        role=ROLE_ALIASES.get(role, role),
         content=content.read(entry.get("content")),
-        calls=tuple(map(_call, entry.get("tool_calls") or ())),
+        calls=tuple(map(_read_call, entry.get("tool_calls") or ())),
         call_id=text_at(entry, "tool_call_id"),
         name=text_at(entry, "name") or text_at(entry, "tool_name"),
         source=entry,
@@ -394,14 +401,14 @@ def _drop_call_seal(call: ToolCall) -> ToolCall:
     """Leave out what stands on a call of what was thought."""
     if not (isinstance(call.source, dict) and words.signature_on(call.source)):
         return call
-    return replace(call, source={key: value for key, value in call.source.items() if key != words.EXTRA})
+    return replace(call, source={key: value for key, value in call.source.items() if key != words.EXTRA_CONTENT})
 
 
-def _call(entry: Mapping[str, Any]) -> ToolCall:
+def _read_call(entry: Mapping[str, Any]) -> ToolCall:
     """Read a call; that of a custom tool has its raw input as the one argument."""
     function = function_of(entry)
     arguments = {"input": function.get("input") or ""} if entry.get("custom") else function.get("arguments")
-    return ToolCall(str(function.get("name")), arguments_text(arguments) or "{}", text_at(entry, "id"), entry)
+    return ToolCall(str(function.get("name")), format_arguments(arguments) or "{}", text_at(entry, "id"), entry)
 
 
 _TEXT = {"type": "text"}
@@ -411,9 +418,9 @@ def _render_message(message: Message) -> dict[str, Any]:
     """Write a message that was changed: what it says now, and all fields of its source that say nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
     role = str(source.get("role", message.role))
-    same_role = ROLES.get(role, role) == message.role
+    same_role = ROLE_ALIASES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
-    past = words.past(message)
+    past = words.find_past_entries(message)
     written = content.render_content(
         words.drop_reasoning(message), None if was_result else source.get("content"), _TEXT
     )
@@ -430,7 +437,7 @@ def _render_message(message: Message) -> dict[str, Any]:
         entry["name"] = source["name"]
     if same_role:
         for key in source:
-            if key not in OWN_FIELDS:
+            if key not in MESSAGE_FIELDS:
                 entry[key] = source[key]
     return entry
 
@@ -461,8 +468,8 @@ QUESTIONS = (
 # one with the finish reason, the usage if it was asked for, `[DONE]`.
 
 
-_OF_THOUGHTS = dict.fromkeys((*FIELDS, *words.SEALED))
-OWN_CHUNKS = ("role", "content", *_OF_THOUGHTS, "tool_calls")
+_REASONING_CHUNK_FIELDS = dict.fromkeys((*REASONING_FIELDS, *words.SEALED_FIELDS))
+SEPARATE_CHUNK_FIELDS = ("role", "content", *_REASONING_CHUNK_FIELDS, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
@@ -477,7 +484,7 @@ def unfold_reply(reply: Any, request: request.Request | None) -> Iterator[dict[s
     for entry in reply["choices"]:
         if entry.get("delta"):
             raise ValueError("a choice of a whole reply has a `delta`, as chunks do")
-        for choice in _choices(entry) if request else (_whole(entry),):
+        for choice in _split_choice(entry) if request else (_render_whole_choice(entry),):
             yield {**head, "choices": [choice]}
     if isinstance(options, dict) and options.get("include_usage") and reply.get("usage") is not None:
         yield {**head, "choices": [], "usage": reply["usage"]}
@@ -491,10 +498,10 @@ def fold_chunks(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         reply.update(chunk)
         for entry in chunk["choices"]:
             choice = choices.setdefault(entry["index"], {"message": {"content": ""}})
-            add(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
+            add_piece(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
             for call in entry["delta"].get("tool_calls") or ():
                 calls = choice["message"].setdefault("tool_calls", {})
-                add(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
+                add_piece(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
             choice.update((key, value) for key, value in entry.items() if key != "delta")
     for choice in choices.values():
         message = choice["message"]
@@ -504,7 +511,7 @@ def fold_chunks(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {**reply, "object": "chat.completion", "choices": [*choices.values()]}
 
 
-def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _render_whole_choice(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Write a choice as one chunk has it."""
     rest = {key: value for key, value in entry.items() if key != "message"}
     delta = {**(entry.get("message") or {})}
@@ -513,13 +520,15 @@ def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"index": 0, **rest, "delta": delta, "finish_reason": entry.get("finish_reason") or None}
 
 
-def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _split_choice(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Write a choice as each of its chunks has it."""
     message = entry.get("message") or {}
     index = entry.get("index", 0)
-    others = {key: value for key, value in message.items() if key not in OWN_CHUNKS and value not in (None, [])}
+    others = {
+        key: value for key, value in message.items() if key not in SEPARATE_CHUNK_FIELDS and value not in (None, [])
+    }
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    thoughts: dict[str, Any] = {key: message[key] for key in _OF_THOUGHTS if message.get(key)}
+    thoughts: dict[str, Any] = {key: message[key] for key in _REASONING_CHUNK_FIELDS if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names
     deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []

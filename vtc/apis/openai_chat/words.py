@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vtc.apis.calls import arguments_text, raw_input
+from vtc.apis.calls import format_arguments, parse_raw_input
 from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, get_text, is_clean
-from vtc.apis.contract import FULL, Json, list_chain
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, list_chain
 from vtc.apis.reasons import ReasonTable
-from vtc.apis.whole import add
+from vtc.apis.whole import add_piece
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
 from vtc.wire.sse import EventStream
@@ -53,8 +53,13 @@ REASON_OF = ReasonTable(REASONS)
 
 def error(message: str, kind: str, status: int = 500) -> Json:
     """Write an error; `kind` is the server's word for it."""
-    if kind == FULL:
-        return {"message": message, "type": "invalid_request_error", "param": "messages", "code": FULL}
+    if kind == CONTEXT_LENGTH_EXCEEDED:
+        return {
+            "message": message,
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": CONTEXT_LENGTH_EXCEEDED,
+        }
     type_ = kind or ("invalid_request_error" if status < 500 else "server_error")
     return {"message": message, "type": type_, "param": None, "code": None}
 
@@ -80,16 +85,16 @@ def error(message: str, kind: str, status: int = 500) -> Json:
 # all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
 
 
-FIELD = "reasoning_details"
-_BLOCKS = "thinking_blocks"
-COPILOT = ("reasoning_text", "reasoning_opaque")
-SEALED = (FIELD, _BLOCKS, *COPILOT)
+DETAILS_FIELD = "reasoning_details"
+_BLOCKS_FIELD = "thinking_blocks"
+COPILOT_FIELDS = ("reasoning_text", "reasoning_opaque")
+SEALED_FIELDS = (DETAILS_FIELD, _BLOCKS_FIELD, *COPILOT_FIELDS)
 """The fields of a message that hold entries."""
 _BLOCK_TYPES = ("thinking", "redacted_thinking")
-_TEXTS = ("text", "summary", "thinking", COPILOT[0])
-_SEALS = ("signature", "data", COPILOT[1])
-EXTRA = "extra_content"
-BETWEEN = "."
+_TEXTS = ("text", "summary", "thinking", COPILOT_FIELDS[0])
+_SEALS = ("signature", "data", COPILOT_FIELDS[1])
+EXTRA_CONTENT = "extra_content"
+SEAL_SEPARATOR = "."
 """Parts the seals of a server of another API that clients are told in one signature."""
 _SIGNERS, _SIGNATURE = ("google", "vertex"), "thought_signature"
 type EntryPieces = tuple[Any, Sequence[Json]] | None
@@ -98,15 +103,17 @@ type EntryPieces = tuple[Any, Sequence[Json]] | None
 
 def entries_of(message: Json) -> list[Json]:
     """Find the entries of a message, or of a delta."""
-    lists = (message[key] for key in (FIELD, _BLOCKS) if isinstance(message.get(key), list))
+    lists = (message[key] for key in (DETAILS_FIELD, _BLOCKS_FIELD) if isinstance(message.get(key), list))
     listed: list[Json] = [entry for entries in lists for entry in entries if isinstance(entry, dict)]
-    of_copilot: Json = {key: message[key] for key in COPILOT if message.get(key) and isinstance(message[key], str)}
+    of_copilot: Json = {
+        key: message[key] for key in COPILOT_FIELDS if message.get(key) and isinstance(message[key], str)
+    }
     return [*listed, of_copilot] if of_copilot else listed
 
 
 def field_of(entry: Json) -> str:
     """Name the field of a message that has an entry."""
-    return _BLOCKS if entry.get("type") in _BLOCK_TYPES else FIELD
+    return _BLOCKS_FIELD if entry.get("type") in _BLOCK_TYPES else DETAILS_FIELD
 
 
 def text_of(entries: Sequence[Json]) -> str:
@@ -131,7 +138,7 @@ def pack_entries(pieces: EntryPieces) -> str:
     for entry in (entry for entries in list_chain(pieces) for entry in entries):
         key = next((key for key in _TEXTS if isinstance(entry.get(key), str)), "")
         last = whole[-1] if whole else {}
-        if last and _about(last) == _about(entry) and not is_sealed([last]) and not entry.get("data"):
+        if last and _entry_key(last) == _entry_key(entry) and not is_sealed([last]) and not entry.get("data"):
             last |= {name: value for name, value in entry.items() if value is not None and name not in _TEXTS}
         else:
             whole.append({**entry})
@@ -152,24 +159,24 @@ def unpack_entries(value: str) -> list[Json]:
         entries = decode(value.encode())
     except ValueError:
         return []
-    return entries_of({FIELD: entries})
+    return entries_of({DETAILS_FIELD: entries})
 
 
-def of_calls(message: Json) -> Iterator[tuple[int, Json]]:
+def find_call_seals(message: Json) -> Iterator[tuple[int, Json]]:
     """Find what stands on the calls of a delta and must come back with them, and how many of its calls began before."""
     calls = message.get("tool_calls")
     begun = 0
     for entry in calls if isinstance(calls, list) else ():
         if isinstance(entry, dict):
             begins = bool(function_of(entry).get("name"))
-            if entry.get(EXTRA):
-                yield begun - (not begins), {EXTRA: entry[EXTRA]}
+            if entry.get(EXTRA_CONTENT):
+                yield begun - (not begins), {EXTRA_CONTENT: entry[EXTRA_CONTENT]}
             begun += begins
 
 
 def signature_on(call: Json) -> str:
     """Return the signature that stands on a call; empty if none does."""
-    extra = call.get(EXTRA)
+    extra = call.get(EXTRA_CONTENT)
     signed = [extra.get(signer) for signer in _SIGNERS] if isinstance(extra, dict) else []
     values = [fields[_SIGNATURE] for fields in signed if isinstance(fields, dict) and fields.get(_SIGNATURE)]
     return str(values[0]) if values else ""
@@ -177,7 +184,7 @@ def signature_on(call: Json) -> str:
 
 def make_signature_entry(signature: str) -> Json:
     """Write a signature as an entry that stands on a call."""
-    return {EXTRA: {_SIGNERS[0]: {_SIGNATURE: signature}}}
+    return {EXTRA_CONTENT: {_SIGNERS[0]: {_SIGNATURE: signature}}}
 
 
 class PastEntries(NamedTuple):
@@ -204,7 +211,7 @@ def drop_reasoning(message: Message) -> Sequence[str | Opaque]:
     return [part for part in message.content if isinstance(part, str) or not part.thought]
 
 
-def past(message: Message) -> PastEntries:
+def find_past_entries(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
     if Opaque not in map(type, message.sequence if message.calls else message.content):
         return _NO_ENTRIES
@@ -218,30 +225,30 @@ def past(message: Message) -> PastEntries:
             calls += 1
         elif isinstance(part, Opaque) and part.thought:
             for entry in unpack_entries(part.thought.encrypted):
-                if EXTRA in entry:
+                if EXTRA_CONTENT in entry:
                     here = entry
                 else:
-                    add(fields, entry if entry.keys() & COPILOT else {field_of(entry): [entry]})
+                    add_piece(fields, entry if entry.keys() & COPILOT_FIELDS else {field_of(entry): [entry]})
     return PastEntries(fields, on_calls)
 
 
-def _about(entry: Json) -> tuple[Any, Any]:
+def _entry_key(entry: Json) -> tuple[Any, Any]:
     return entry.get("type"), entry.get("index")
 
 
 # Calls of chat completions: entries of `tool_calls`.
 
 
-_KNOWN = frozenset(("index", "id", "type", "function", "custom", "name", "arguments"))
-HARMLESS = _KNOWN | {EXTRA}
+_KNOWN_CALL_FIELDS = frozenset(("index", "id", "type", "function", "custom", "name", "arguments"))
+HARMLESS_CALL_FIELDS = _KNOWN_CALL_FIELDS | {EXTRA_CONTENT}
 """The fields of a call in which no client finds another one."""
 
 
 _TYPES = ("function", "custom")
 _FIRST: Table = {"index": (NUMBER,), "id": (WRITTEN,), "type": _TYPES}
 _LATER: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
-_OF_FIRST: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
-_OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
+_FUNCTION_OF_FIRST: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
+_FUNCTION_OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
 """The kinds of value in a clean entry, and in its function: in the first piece of a call, and in later ones."""
 
 
@@ -251,8 +258,10 @@ def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta
     index, name, arguments = call.get("index"), get_text(function.get("name")), function.get("arguments")
     number = index if isinstance(index, int) else None
     begins = bool(name) or number is None or number >= known
-    clean = is_clean(call, _FIRST if begins else _LATER) and is_clean(function, _OF_FIRST if begins else _OF_LATER)
-    text = arguments_text(function.get("input") if arguments is None else arguments)
+    clean = is_clean(call, _FIRST if begins else _LATER) and is_clean(
+        function, _FUNCTION_OF_FIRST if begins else _FUNCTION_OF_LATER
+    )
+    text = format_arguments(function.get("input") if arguments is None else arguments)
     return CallDelta(number, get_text(call.get("id")) or None, name, text, call, choice, clean)
 
 
@@ -268,8 +277,8 @@ def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
     `custom` are the names of custom tools.
     """
     source = call.source if isinstance(call.source, dict) else {}
-    rest = {key: value for key, value in source.items() if key not in _KNOWN}
+    rest = {key: value for key, value in source.items() if key not in _KNOWN_CALL_FIELDS}
     if "custom" in source or call.name in custom:
-        custom_tool = {"name": call.name, "input": raw_input(call.arguments)}
+        custom_tool = {"name": call.name, "input": parse_raw_input(call.arguments)}
         return {**rest, "id": call.id, "type": "custom", "custom": custom_tool}
     return rest | call.as_openai()

@@ -1,6 +1,6 @@
 """OpenAI Responses (`POST …/responses`), the API of Codex."""
 
-from vtc.apis.contract import COUNTED, Api, UnreadPath
+from vtc.apis.contract import TOKEN_COUNT_UNREAD, Api, UnreadPath
 from vtc.apis.openai_responses import request
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
@@ -23,7 +23,7 @@ API = Api(
     seals="amid",
     questions=QUESTIONS,
     unread={
-        "/responses/input_tokens": COUNTED,
+        "/responses/input_tokens": TOKEN_COUNT_UNREAD,
         "/responses/compact": UnreadPath("compaction of a conversation by the server is not read", may_call=True),
         "/v1/responses": UnreadPath("a response that the server stored is not read", may_call=True),
     },

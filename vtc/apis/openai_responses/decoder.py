@@ -224,7 +224,7 @@ class Decoder(msgspec.Struct):
         """
         data = frame.data
         if data is None:
-            return Decoded(at_once=True)
+            return Decoded(keep_alive=True)
         if self.in_text and not self.drop:
             try:
                 event = _decode_text(data)

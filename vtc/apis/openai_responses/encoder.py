@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import JsonNesting, RawInput, raw_input
-from vtc.apis.contract import FULL, Json, ReplyEvent, TextChain, join_chain
+from vtc.apis.calls import JsonNesting, RawInput, parse_raw_input
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, ReplyEvent, TextChain, join_chain
 from vtc.apis.fields import text_at
 from vtc.apis.openai_responses.items import (
     CALL_FIELDS,
@@ -101,7 +101,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
         )
         if not piece.arguments:
             return pieces
-        return replace(pieces, pieces=(self.pieces, piece.arguments), nesting=self.nesting.after(piece.arguments))
+        return replace(pieces, pieces=(self.pieces, piece.arguments), nesting=self.nesting.advance(piece.arguments))
 
     @property
     def is_special(self) -> bool:
@@ -258,7 +258,7 @@ class OpenItems(msgspec.Struct):
         assert self.open is not None
         piece = arguments
         if self.open.kind == "custom_tool_call":
-            self.raw, piece = self.raw.more(arguments)
+            self.raw, piece = self.raw.feed(arguments)
         if self.open.kind in CALL_KINDS and piece:
             self.sent_text = (self.sent_text, piece)
             yield {"type": f"response.{CALL_KINDS[self.open.kind][0]}.delta", **self.open.location, "delta": piece}
@@ -274,7 +274,7 @@ class OpenItems(msgspec.Struct):
             events, field = CALL_KINDS[open_.kind]
             sent, text = (
                 join_chain(self.sent_text),
-                call.arguments if field == "arguments" else raw_input(call.arguments),
+                call.arguments if field == "arguments" else parse_raw_input(call.arguments),
             )
             item[field] = text = text if text.startswith(sent) else sent
             if len(text) > len(sent) and not open_.is_text_done:
@@ -750,7 +750,7 @@ class Encoder(EventCounter):
         error = {"code": failure.kind or "server_error", "message": failure.message}
         if not self.head:
             yield from self._begin_response(Start())
-        if failure.kind == FULL:  # some clients read this event; OpenAI's server sends both
+        if failure.kind == CONTEXT_LENGTH_EXCEEDED:  # some clients read this event; OpenAI's server sends both
             own = {**error, "type": "invalid_request_error", "param": "input"}
             yield {"type": "error", **error, "param": "input", "error": own}
         yield {

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.calls import arguments_text, is_cut, raw_input
+from vtc.apis.calls import format_arguments, is_cut, parse_raw_input
 from vtc.apis.clean import get_text
 from vtc.apis.contract import Json
 from vtc.apis.fields import text_at
@@ -118,7 +118,7 @@ def is_call(kind: str) -> bool:
 def read_call(item: Json, form: ResponseForm) -> ToolCall:
     """Parse the item of a function or custom tool call."""
     arguments = item.get(CALL_KINDS[item["type"]][1]) or ""
-    arguments = arguments_text({"input": arguments} if item["type"] == "custom_tool_call" else arguments)
+    arguments = format_arguments({"input": arguments} if item["type"] == "custom_tool_call" else arguments)
     return ToolCall(name_of(item, form), arguments or "{}", text_at(item, "call_id") or text_at(item, "id"), item)
 
 
@@ -139,7 +139,7 @@ def render_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
         source = {}
     rest = {key: value for key, value in source.items() if key not in ("arguments", "input", "name", "namespace")}
     if call.name in form.custom or kind == "custom_tool_call":
-        call_item = {"type": "custom_tool_call", "name": call.name, "input": raw_input(call.arguments)}
+        call_item = {"type": "custom_tool_call", "name": call.name, "input": parse_raw_input(call.arguments)}
     else:
         call_item = {"type": "function_call", "name": call.name, "arguments": call.arguments}
     if source.get("namespace") and name_of(source, form) == call.name:

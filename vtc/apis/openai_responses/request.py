@@ -17,10 +17,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request, shapes
-from vtc.apis.calls import freeform
-from vtc.apis.contract import FULL, Json, Question
+from vtc.apis.calls import make_custom_tool
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
+from vtc.apis.layout import BodyLayout, FullError, Shape, fix_each, fix_field
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
@@ -47,12 +47,12 @@ from vtc.events import (
 from vtc.json_text import decode, encode
 
 LAYOUT = BodyLayout(
-    told_model=("model", "response.model"),
+    model_paths=("model", "response.model"),
     name="request for a response",
     full=FullError(
         "Your input exceeds the context window of this model. Please adjust your input and try again. ({prompt} tokens "
         "of {window})",
-        sign=FULL,
+        sign=CONTEXT_LENGTH_EXCEEDED,
         streamed=True,
     ),
     entries="input",
@@ -89,7 +89,7 @@ def ask(canonical: CanonicalRequest) -> Json:
         if not canonical.parallel:
             fields["parallel_tool_calls"] = False
     if canonical.effort not in (None, "auto"):
-        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(canonical.effort), canonical.effort)}
+        fields["reasoning"] = {"effort": openai_chat.EFFORT_ALIASES.get(str(canonical.effort), canonical.effort)}
     if canonical.effort not in (None, "none"):
         fields["include"] = ["reasoning.encrypted_content"]  # without `store`, the client must send it back itself
     if answer := canonical.answer:
@@ -153,7 +153,7 @@ def render_reasoning(thought: Thought) -> Json:
 def _render_parts(message: Message, kind: str) -> list[Json]:
     return [
         {"type": kind, "text": part} if isinstance(part, str) else _render_media(part)
-        for part in content.parts_of(message)
+        for part in content.list_parts(message)
     ]
 
 
@@ -161,12 +161,16 @@ def _render_media(media: Media) -> Json:
     if media.kind == "image":
         return {
             "type": "input_image",
-            "image_url": content.to_url(media),
+            "image_url": content.render_media_url(media),
             **({"detail": media.detail} if media.detail else {}),
         }
     if media.url:
         return {"type": "input_file", "file_url": media.url}
-    return {"type": "input_file", "filename": media.name or "document.pdf", "file_data": content.to_url(media)}
+    return {
+        "type": "input_file",
+        "filename": media.name or "document.pdf",
+        "file_data": content.render_media_url(media),
+    }
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
@@ -175,10 +179,10 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case str():
             return part
         case {"type": "input_image", "image_url": url, **rest}:
-            return content.from_url("image", url, detail=rest.get("detail"))
+            return content.parse_media_url("image", url, detail=rest.get("detail"))
         case {"type": "input_file", **rest}:
             url = rest.get("file_data") or rest.get("file_url")
-            return content.from_url("document", url, str(rest.get("filename") or ""))
+            return content.parse_media_url("document", url, str(rest.get("filename") or ""))
         case {"type": "refusal", "refusal": str(text)} | {"text": str(text)}:
             return text
         case {"type": str(kind), "content": str(text)} if kind != "reasoning":
@@ -224,8 +228,8 @@ def _normalize_tool(entry: Any) -> Any:
     """Convert the declaration of a function to this API's shape, which has no nested `function` object."""
     if not isinstance(entry, dict) or (entry.get("type") in _TOOL_KINDS and not entry.keys() & _FOREIGN_FIELDS):
         return entry
-    function = shapes.function_in(entry)
-    return entry if function is None else {"type": "function", **function.flat("parameters")}
+    function = shapes.read_function(entry)
+    return entry if function is None else {"type": "function", **function.render_flat("parameters")}
 
 
 def _normalize_parts(item: Any) -> Any:
@@ -234,9 +238,9 @@ def _normalize_parts(item: Any) -> Any:
         return item
     role = item.get("role")
     text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
-    own = partial(shapes.own_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_render_media)
+    own = partial(shapes.fix_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_render_media)
     field = "content" if role else "output" if item.get("type") in OUTPUT_KINDS else ""
-    return within(field, partial(each, own), item)
+    return fix_field(field, partial(fix_each, own), item)
 
 
 class Request(request.Request):
@@ -246,12 +250,12 @@ class Request(request.Request):
         LAYOUT,
         shapes=(
             Shape("input.*.[function_call].arguments", shapes.arguments_string, shapes.ARGUMENTS_ARE_TEXT),
-            Shape(f"input.*.[{'|'.join(OUTPUT_KINDS)}].output", shapes.result, shapes.RESULTS_ARE_TEXT),
-            Shape("input.*.content", shapes.parts, "contents of one part converted to lists"),
+            Shape(f"input.*.[{'|'.join(OUTPUT_KINDS)}].output", shapes.fix_result, shapes.RESULTS_ARE_TEXT),
+            Shape("input.*.content", shapes.wrap_part, "contents of one part converted to lists"),
             Shape("input.*", _normalize_parts, shapes.OWN_PARTS),
             Shape("tools.*", _normalize_tool, shapes.OWN_TOOLS),
-            Shape("tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
-            Shape("tools.*.tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+            Shape("tools.*.fix_schema", shapes.fix_schema, shapes.SCHEMAS_HAVE_OBJECTS),
+            Shape("tools.*.tools.*.fix_schema", shapes.fix_schema, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
             Shape("tools.*.tools.*", shapes.without_null_strict, shapes.NO_STRICT),
             Shape("metadata", shapes.object_for_list, "an empty list in metadata converted to an object"),
@@ -366,7 +370,7 @@ class Request(request.Request):
                 places,
             )
 
-    def _is_thought(self, part: Any) -> bool:
+    def _is_reasoning(self, part: Any) -> bool:
         return _is_reasoning(part)
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
@@ -375,7 +379,7 @@ class Request(request.Request):
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.call_id) and not result.source.get("call_id")
 
-    def usual(self, message: Message) -> Message:
+    def with_usual_role(self, message: Message) -> Message:
         source = message.source
         if isinstance(source, dict) and text_at(source, "role") in CANONICAL_ROLES:
             return replace(message, source={**source, "role": message.role})
@@ -423,7 +427,7 @@ def _map_flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[s
 def _read_tool(name: str, entry: Json) -> Tool:
     about = str(entry.get("description") or "")
     if entry["type"] == "custom":
-        return freeform(name, about, part_of(entry, "format").get("definition"))
+        return make_custom_tool(name, about, part_of(entry, "format").get("definition"))
     return Tool(name, about, part_of(entry, "parameters"))
 
 
@@ -488,7 +492,7 @@ def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
             items += [_render_own_item(part, form) for part in some]
         else:
             spoken = [part for part in some if not isinstance(part, ToolCall)]
-            parts = content.parts(spoken, first.get("content"), new)
+            parts = content.render_parts(spoken, first.get("content"), new)
             items.append({**kept, "type": "message", "role": role, "content": parts})
             kept = {}
     return items

@@ -18,17 +18,26 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
-from vtc.apis.fields import in_envelope, object_of
-from vtc.apis.relay.choice import Choice, ChoicePart, Pipeline, as_said, finish, has_calls, read, told_reason
+from vtc.apis.fields import object_of, unwrap_envelope
+from vtc.apis.relay.choice import (
+    Choice,
+    ChoicePart,
+    Pipeline,
+    adapt_reason,
+    finish_choice,
+    has_calls,
+    read_frame,
+    to_events,
+)
 from vtc.apis.relay.frames import (
     FrameWriter,
     PendingFrame,
     Read,
     SplitFrame,
-    after,
-    before,
-    failed_end,
-    pending,
+    describe_failed_end,
+    make_pending,
+    select_after,
+    select_before,
     settle,
 )
 from vtc.events import CallDelta, Delta, Event, Failure, Finish, FrameMetadata, Seal, Text, Usage
@@ -38,9 +47,9 @@ from vtc.wire.framing import Frame
 MAX_FRAMES_AT_ONCE = 4096
 """Frames of text that are sent in one go. A call that is given up after a megabyte has 262,144 of them, for which all
 other streams would wait more than a second."""
-MOST_CHOICES = 256
+MAX_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
-REASONLESS = "the reply ended without a reason"
+NO_REASON = "the reply ended without a reason"
 BROKE_OFF = "the server broke off: its stream ended without a reason and without an end mark"
 
 
@@ -103,9 +112,9 @@ class Relay[P: Pipeline]:
         It returns what the client is told instead, None for the very error.
         """
 
-    def go_on(self, first: Relay[P]) -> None:
+    def continue_reply(self, first: Relay[P]) -> None:
         """Write on in the reply of another relay, whose end waits."""
-        self.writer = first.writer.go_on()
+        self.writer = first.writer.for_second_reply()
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `UnreadableFrame` where it is strict.
@@ -119,11 +128,11 @@ class Relay[P: Pipeline]:
             if self.writer.strict:
                 raise UnreadableFrame(type(error).__name__) from error
             raise
-        if decoded is None and (inner := self._in_envelope(frame)):
+        if decoded is None and (inner := self._unwrap_envelope(frame)):
             return self.feed(inner)
-        if decoded is None or decoded.at_once:
-            return self._at_once(frame, decoded)
-        self.last_frame, frame, metadata = None, decoded.frame or frame, decoded.beside
+        if decoded is None or decoded.keep_alive:
+            return self._forward_now(frame, decoded)
+        self.last_frame, frame, metadata = None, decoded.frame or frame, decoded.metadata
         if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
         deltas: Sequence[Delta] = decoded.deltas
@@ -131,7 +140,7 @@ class Relay[P: Pipeline]:
         if isinstance(last, Failure):
             deltas, last, instead = self._without_error(frame, deltas, last)
         elif isinstance(last, Finish) and last.reason == "failed":
-            self.fault = failed_end(last)
+            self.fault = describe_failed_end(last)
         several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
@@ -140,13 +149,13 @@ class Relay[P: Pipeline]:
             out, choices = self._handle_end(writer, frame, metadata, last, anew=instead is not None)
         elif len(several) > 1:
             writer = copy.copy(self.writer)
-            out, choices = self._several(writer, frame, decoded, sorted(several))
+            out, choices = self._feed_choices(writer, frame, decoded, sorted(several))
         else:
             index = deltas[0].choice if deltas else min(several, default=0)
             choice = self._choices.get(index) or self._begin(index)
-            waiting, entry = choice.waiting, pending(frame, metadata) if metadata else PendingFrame(frame)
+            waiting, entry = choice.waiting, make_pending(frame, metadata) if metadata else PendingFrame(frame)
             entry = entry if decoded.clean else replace(entry, odd=True)
-            choice, entry, events = read(choice, entry, deltas)
+            choice, entry, events = read_frame(choice, entry, deltas)
             stays = not (events or choice.ended) and choice.waiting is waiting
             many = len(waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events)
             if many or (stays and (waiting or entry.text or entry.calls)):
@@ -156,9 +165,9 @@ class Relay[P: Pipeline]:
                     self.last_frame = LastFrame(frame, last, (), (), waiting, True)
                 return []
             writer = copy.copy(self.writer)
-            settled = self._settling(index, events) if self.unsettled else events
+            settled = self._join_deferred(index, events) if self.unsettled else events
             left, waiting = settle([*choice.waiting, entry], settled, ended=choice.ended)
-            out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
+            out, choices = writer.send(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
                 self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
@@ -172,16 +181,16 @@ class Relay[P: Pipeline]:
         self, frame: Frame, deltas: Sequence[Delta], failure: Failure
     ) -> tuple[Sequence[Delta], Delta, Failure | None]:
         """Return the deltas of a frame without its error, the last one or the error, and the error sent instead."""
-        if instead := self._instead(frame, failure, deltas):
+        if instead := self._replace_error(frame, failure, deltas):
             return (), instead, instead
         deltas = deltas[:-1]
         return deltas, deltas[-1] if deltas else failure, None
 
-    def _instead(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
+    def _replace_error(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
         """Return the error that the client is told alone, instead of the frame; None if the frame stands."""
         says = any(isinstance(delta, CallDelta) or getattr(delta, "text", "") for delta in deltas)
         # A router's error beside the end of a choice, which alone would be a reply.
-        is_lost = len(deltas) > 1 and not says and not self.writer.passes
+        is_lost = len(deltas) > 1 and not says and not self.writer.same_api
         return self.failed(frame.data or b"") or (failure if is_lost else None)
 
     def _count(self, metadata: Sequence[FrameMetadata]) -> None:
@@ -190,25 +199,25 @@ class Relay[P: Pipeline]:
             if isinstance(usage, Usage) and usage.prompt and self.counted:
                 self.counted(usage.prompt)
 
-    def _in_envelope(self, frame: Frame) -> Frame | None:
+    def _unwrap_envelope(self, frame: Frame) -> Frame | None:
         """Return the frame that a gateway put into an object of its own; None if this is none of its API."""
-        inner = in_envelope(object_of(frame.data))
+        inner = unwrap_envelope(object_of(frame.data))
         if inner is None:
             return None
         framing = self.decoder.framing
         return Frame(framing.encode([inner], frame)[0], encode(inner))
 
-    def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
+    def _forward_now(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
         writer = self.writer
-        if not writer.passes or (writer.strict and decoded and frame.data is not None):
+        if not writer.same_api or (writer.strict and decoded and frame.data is not None):
             keep_alive = writer.encoder.keep_alive()
             return [keep_alive] if keep_alive else []
         if writer.strict and not writer.encoder.framing.is_unambiguous(frame):
             raise UnreadableFrame("data stand in a comment")
         if writer.strict and decoded is None and b"{" in (frame.data or b""):
             raise UnreadableFrame("it is nothing of this API")
-        return writer.at_once(frame) if decoded else [frame.raw]
+        return writer.forward_now(frame) if decoded else [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have.
@@ -219,8 +228,8 @@ class Relay[P: Pipeline]:
         writer = copy.copy(self.writer)
         if not breaks and self._lacks_end(writer):
             breaks, self.fault = True, BROKE_OFF
-        out, choices = _settle_choices(writer, self._ending(writer, complete=self.is_whole, breaks=breaks))
-        if breaks and not writer.passes and not writer.ended:
+        out, choices = _settle_choices(writer, self._end_choices(writer, complete=self.is_whole, breaks=breaks))
+        if breaks and not writer.same_api and not writer.ended:
             out += writer.encode_events((Failure("The model server broke off."),), 0)
         out += [*([] if breaks else writer.end()), *writer.close()]
         self.writer = writer
@@ -230,9 +239,9 @@ class Relay[P: Pipeline]:
     def _lacks_end(self, writer: FrameWriter) -> bool:
         """True if a stream of another API that said something has neither told a reason nor its end."""
         choice = self._choices.get(0)
-        return not (writer.passes or writer.ended or self.is_whole or choice is None or choice.ended)
+        return not (writer.same_api or writer.ended or self.is_whole or choice is None or choice.ended)
 
-    def say(self, index: int, frame: Frame, text: str, events: Sequence[Event]) -> list[bytes]:
+    def feed_text(self, index: int, frame: Frame, text: str, events: Sequence[Event]) -> list[bytes]:
         """Take a frame like the last one, which waits: it says nothing but this text, which became events, and with it
         that of those which wait. Return what may leave now.
         """
@@ -246,7 +255,7 @@ class Relay[P: Pipeline]:
             choice.waiting.append(entry)
             return []
         left, waiting = settle([*choice.waiting, entry], [*events], ended=False)
-        out = writer.leave(index, left)
+        out = writer.send(index, left)
         self.writer = writer
         self._choices[index] = replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events))
         return out
@@ -258,10 +267,10 @@ class Relay[P: Pipeline]:
             choice = self._choices[index]
             frames = [*islice(choice.waiting, MAX_FRAMES_AT_ONCE)]
             size = sum(len(entry.text) - entry.decided for entry in frames)
-            now, later = _parted_at(texts, size)
+            now, later = _split_texts(texts, size)
             writer = copy.copy(self.writer)
             left, waiting = settle(frames, now, ended=choice.ended)
-            out += writer.leave(index, left)
+            out += writer.send(index, left)
             self.writer = writer
             waiting.extend(islice(choice.waiting, len(frames), None))
             self._choices[index] = replace(choice, waiting=waiting)
@@ -279,11 +288,11 @@ class Relay[P: Pipeline]:
         self.unsettled[choice.index] = [*before, *texts]
         return True
 
-    def _settling(self, index: int, events: Read) -> Read:
+    def _join_deferred(self, index: int, events: Read) -> Read:
         """Return the events of a choice after the text that was put off."""
         return [*self.unsettled.pop(index, ()), *events]
 
-    def went(self) -> None:
+    def drop_pending(self) -> None:
         """Take note that the last frame, which waited, has left by another way."""
         if self.last_frame:
             self._choices[self.last_frame.delta.choice].waiting.clear()
@@ -295,12 +304,12 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
-                text = entry.as_came(entry.decided if entry.begun else 0)
+                text = entry.render_text(entry.decided if entry.begun else 0)
                 says = [*entry.before, *text, *entry.calls, *entry.after]
                 if entry.begun or entry.shared:
                     out += self.writer.encode_events(says, choice.index, entry.frame, first=not entry.begun)
                 else:
-                    out += self.writer.whole(entry.frame, [(choice.index, entry, says)])
+                    out += self.writer.send_whole(entry.frame, [(choice.index, entry, says)])
         return [*out, *self.writer.close()]
 
     def pass_through(self, frame: Frame) -> list[bytes]:
@@ -308,40 +317,44 @@ class Relay[P: Pipeline]:
         if self.writer.in_step:
             return [*self.writer.close(), frame.raw]
         decoded = self.decoder.decode(frame)
-        if decoded is None or decoded.at_once:
+        if decoded is None or decoded.keep_alive:
             return [frame.raw]
-        events: list[ReplyEvent] = [*before(decoded.beside), *as_said(decoded.deltas), *after(decoded.beside)]
+        events: list[ReplyEvent] = [
+            *select_before(decoded.metadata),
+            *to_events(decoded.deltas),
+            *select_after(decoded.metadata),
+        ]
         out = self.writer.encode_events(events, 0, frame) if events or not decoded.ends else []
         return [*out, *self.writer.end(frame)] if decoded.ends else out
 
     def _begin(self, index: int) -> Choice:
         """Begin a choice."""
-        if len(self._choices) >= MOST_CHOICES:
-            raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
+        if len(self._choices) >= MAX_CHOICES:
+            raise ValueError(f"the reply has more than {MAX_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        anew = self.writer.strict or not self.writer.passes
-        crosses = not self.writer.passes
-        choice = self._choices[index] = Choice(index, pipeline, deque(), anew=anew, crosses=crosses)
+        anew = self.writer.strict or not self.writer.same_api
+        crosses = not self.writer.same_api
+        choice = self._choices[index] = Choice(index, pipeline, deque(), reencodes=anew, bridged=crosses)
         return choice
 
-    def _several(
+    def _feed_choices(
         self, writer: FrameWriter, frame: Frame, decoded: Decoded, indices: Sequence[int]
     ) -> tuple[list[bytes], list[Choice]]:
         """Take a frame of several choices: whole if nothing changes, else by choice."""
         parts = []
         for index in indices:
             deltas = [delta for delta in decoded.deltas if delta.choice == index]
-            entry = pending(frame, [item for item in decoded.beside if item.choice == index])
+            entry = make_pending(frame, [item for item in decoded.metadata if item.choice == index])
             choice = self._choices.get(index) or self._begin(index)
-            choice, entry, events = read(choice, replace(entry, shared=True, odd=not decoded.clean), deltas)
-            parts.append((choice, entry, self._settling(index, events) if self.unsettled else events))
+            choice, entry, events = read_frame(choice, replace(entry, shared=True, odd=not decoded.clean), deltas)
+            parts.append((choice, entry, self._join_deferred(index, events) if self.unsettled else events))
         whole = []
         for choice, entry, events in parts:
             leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
             if len(leave) == 1 and not wait and leave[0][0].intact:
                 whole.append((choice.index, *leave[0]))
         if len(whole) == len(parts):
-            return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
+            return writer.send_whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
         return _settle_choices(
             writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts)
         )
@@ -351,15 +364,15 @@ class Relay[P: Pipeline]:
     ) -> tuple[list[bytes], list[Choice]]:
         """Take the frame by which the server ended the reply, or broke it off; it is written `anew`, or left alone."""
         if not isinstance(last, Failure):
-            out, choices = _settle_choices(writer, self._ending(writer, complete=True))
+            out, choices = _settle_choices(writer, self._end_choices(writer, complete=True))
             return [*out, *writer.end(frame)], choices
-        out, choices = _settle_choices(writer, self._ending(writer, complete=False, breaks=True))
-        entry, choice = pending(frame, metadata, last), last.choice
+        out, choices = _settle_choices(writer, self._end_choices(writer, complete=False, breaks=True))
+        entry, choice = make_pending(frame, metadata, last), last.choice
         says = [*entry.before, *entry.after]
-        left = writer.encode_events(says, choice, frame) if anew else writer.whole(frame, [(choice, entry, says)])
+        left = writer.encode_events(says, choice, frame) if anew else writer.send_whole(frame, [(choice, entry, says)])
         return [*out, *left], choices
 
-    def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[ChoicePart]:
+    def _end_choices(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[ChoicePart]:
         """End the choices that upstream did not finish; one with calls gets a reason, unless it breaks off.
 
         Native calls must be whole for that, unless the server announced that calls are the reason.
@@ -368,16 +381,16 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             if choice.ended:
                 continue
-            self.fault = self.fault or ("" if breaks else REASONLESS)
-            told = choice.owed or self.is_whole
-            choice, events, pieces, _, fate = finish(choice, [], complete=complete, told=told)
+            self.fault = self.fault or ("" if breaks else NO_REASON)
+            told = choice.owes_end or self.is_whole
+            choice, events, pieces, _, fate = finish_choice(choice, [], complete=complete, told=told)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
-            is_called = choice.lifted or choice.whole or choice.owed or fate == "written"
-            is_called = is_called and (choice.owed or not choice.cut)
-            if (is_called or not writer.passes) and not breaks:
-                reason = told_reason("stop", choice, fate)
+            is_called = choice.lifted or choice.whole or choice.owes_end or fate == "written"
+            is_called = is_called and (choice.owes_end or not choice.cut)
+            if (is_called or not writer.same_api) and not breaks:
+                reason = adapt_reason("stop", choice, fate)
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index, assumed=True)))
-            yield choice, entry, self._settling(choice.index, events) if self.unsettled else events
+            yield choice, entry, self._join_deferred(choice.index, events) if self.unsettled else events
 
 
 def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[list[bytes], list[Choice]]:
@@ -386,12 +399,12 @@ def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[l
     choices: list[Choice] = []
     for choice, entry, events in parts:
         left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
-        out += writer.leave(choice.index, left)
+        out += writer.send(choice.index, left)
         choices.append(replace(choice, waiting=waiting))
     return out, choices
 
 
-def _parted_at(texts: Iterable[Text], size: int) -> tuple[Read, list[Text]]:
+def _split_texts(texts: Iterable[Text], size: int) -> tuple[Read, list[Text]]:
     """Part texts after so many characters."""
     now: Read = []
     later: list[Text] = []

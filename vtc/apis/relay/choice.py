@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import ToolCallAccumulator, is_cut, is_whole, object_in
+from vtc.apis.calls import ToolCallAccumulator, is_cut, is_whole, parse_object
 from vtc.apis.contract import ReplyEvent
 from vtc.apis.relay.frames import PendingFrame, Read
 from vtc.events import (
@@ -37,7 +37,7 @@ from vtc.events import (
     ToolCall,
 )
 
-MOST_CALLS = 512
+MAX_BUFFERED_CALLS = 512
 """Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
 
 
@@ -95,7 +95,7 @@ class Pipeline(Protocol):
         ...
 
     @property
-    def left(self) -> Sequence[SentCall]:
+    def sent_calls(self) -> Sequence[SentCall]:
         """The native calls that were sent as they were received; known after `end_calls`."""
         ...
 
@@ -129,16 +129,16 @@ class Choice(msgspec.Struct, frozen=True):
     """True once a call that waits was not whole as another one began: all that wait do so until the end."""
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
-    owed: bool = False
+    owes_end: bool = False
     """True once upstream told the end of a choice whose calls have not come."""
     ended: bool = False
     whole: bool = False
     """True after its end if upstream made calls, and each of them is whole."""
     cut: bool = False
     """True after its end if a native call lacks the end of its arguments."""
-    anew: bool = False
+    reencodes: bool = False
     """True if calls that wait leave in frames of our own only."""
-    crosses: bool = False
+    bridged: bool = False
     """True if the client speaks another API: there a cut call makes the end of the reply an error (`frames.py`)."""
 
 
@@ -146,7 +146,7 @@ type CallFate = Literal["none", "kept", "written"]
 """What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
 
 
-def as_said(deltas: Iterable[Delta]) -> list[ReplyEvent]:
+def to_events(deltas: Iterable[Delta]) -> list[ReplyEvent]:
     """Turn deltas into what is said where no stage looks at them."""
     return [
         (RefusalDelta(delta.text) if delta.refusal else Text(delta.text)) if isinstance(delta, TextDelta) else delta
@@ -154,7 +154,7 @@ def as_said(deltas: Iterable[Delta]) -> list[ReplyEvent]:
     ]
 
 
-def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
+def read_frame(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
     events: Read = []
@@ -187,9 +187,9 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
                 text += delta.text
                 events += [Text(delta.text)] if delta.text else []
             else:
-                after += as_said([delta])
+                after += to_events([delta])
             continue
-        choice, more = _next_block(choice, delta)
+        choice, more = _begin_block(choice, delta)
         events += more
         match delta:
             case TextDelta():
@@ -207,12 +207,12 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
                 choice = replace(choice, paused=True)
                 after.append(delta)
             case Finish(early=True) if not (choice.lifted or has_calls(events)):
-                choice, intact = replace(choice, owed=True), False
+                choice, intact = replace(choice, owes_end=True), False
             case Finish(reason=reason):
                 choice, waited = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)
                 complete = reason not in CUT_OFF
-                choice, more, pieces, calls, fate = finish(choice, calls, complete=complete, told=complete)
-                client_reason = told_reason(reason, choice, fate)
+                choice, more, pieces, calls, fate = finish_choice(choice, calls, complete=complete, told=complete)
+                client_reason = adapt_reason(reason, choice, fate)
                 events += more
                 after += pieces
                 intact = intact and not pieces and len(calls) == waited
@@ -226,7 +226,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
         starts = sum(isinstance(event, Start | BlockStart) for event in before)
         before = (*before[:starts], *thoughts, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
-    return choice, replace(entry, refusal=_refusal(deltas)), events
+    return choice, replace(entry, refusal=_count_refusal(deltas)), events
 
 
 def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tuple[Choice, Read, list[CallDelta], bool]:
@@ -237,7 +237,7 @@ def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tupl
         choice = replace(choice, native=True)
         events += pipeline.release()
     if piece.name:
-        choice, more = _ended_calls(choice, piece)
+        choice, more = _end_waiting_calls(choice, piece)
         events += more
     # Calls keep their order.
     waits = bool(piece.name) and (choice.stuck or any(call.index != piece.index for call in calls))
@@ -253,7 +253,7 @@ def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tupl
     return choice, events, [call for call in calls if call.index != piece.index], left is piece and clean
 
 
-def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
+def _begin_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
     """End the block of text before this, if it begins another: after the end of that one, or where a refusal begins."""
     is_ended = choice.paused and not isinstance(delta, BlockEnd | Finish)
     refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
@@ -263,7 +263,7 @@ def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
     return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), ended
 
 
-def _refusal(deltas: Sequence[Delta]) -> int:
+def _count_refusal(deltas: Sequence[Delta]) -> int:
     """Count the characters of a refusal, which comes after all other text of its frame."""
     texts = [delta for delta in deltas if isinstance(delta, TextDelta)]
     begun = next((place for place, delta in enumerate(texts) if delta.refusal), len(texts))
@@ -276,7 +276,7 @@ def has_calls(events: Iterable[object]) -> bool:
     return Call in kinds or CallPiece in kinds
 
 
-def finish(
+def finish_choice(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, told: bool
 ) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], CallFate]:
     """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait.
@@ -286,13 +286,13 @@ def finish(
     ended = choice.pipeline.end_calls(complete=complete)
     placed: set[int | None] = set()
     if any(entry.calls for entry in choice.waiting):
-        choice = replace(choice, waiting=deque(_with_end(entry, ended, placed) for entry in choice.waiting))
+        choice = replace(choice, waiting=deque(_release_last_pieces(entry, ended, placed) for entry in choice.waiting))
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     gathered, clean = _collect_calls(choice, calls, complete=told)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
-    sent = choice.pipeline.left if choice.kept else ()
-    are_whole = all(object_in(call.arguments) is not None for call in gathered)
+    sent = choice.pipeline.sent_calls if choice.kept else ()
+    are_whole = all(parse_object(call.arguments) is not None for call in gathered)
     faulty = [call.call for call in sent if call.fault]
     whole = are_whole and bool(gathered if not choice.kept else sent) and not faulty
     made = [event.call for event in events if isinstance(event, Call) and event.dialect == NATIVE]
@@ -306,7 +306,7 @@ type Missing = Mapping[int | None, CallDelta | None]
 """What calls that have left still lack, by their numbers; None for one that lacks nothing."""
 
 
-def _with_end(entry: PendingFrame, missing: Missing, placed: set[int | None]) -> PendingFrame:
+def _release_last_pieces(entry: PendingFrame, missing: Missing, placed: set[int | None]) -> PendingFrame:
     """Let the last pieces of these calls leave, which waited for the end of the message."""
     last, calls = _last_pieces(entry.calls, missing, placed)
     if len(calls) == len(entry.calls):
@@ -336,7 +336,7 @@ def _last_pieces(
     return last, rest
 
 
-def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
+def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
     """Deal with the calls of frames that wait, as another call `begins`."""
     pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
@@ -363,8 +363,8 @@ def _collect_calls(choice: Choice, calls: Sequence[CallDelta], *, complete: bool
     """
     accumulated = ToolCallAccumulator([*[piece for entry in choice.waiting for piece in entry.calls], *calls])
     gathered = accumulated.calls(complete=complete)
-    if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
-        raise ValueError(f"the reply has more than {MOST_CALLS} calls")
+    if len(gathered) > MAX_BUFFERED_CALLS and choice.pipeline.takes_calls:
+        raise ValueError(f"the reply has more than {MAX_BUFFERED_CALLS} calls")
     return gathered, accumulated.clean
 
 
@@ -380,7 +380,7 @@ def _decide_calls(
         return replace(choice, lifted=choice.lifted or has_calls(events)), [*events], "none"
     left = [event.call for event in events if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in events)
-    if clean and not rewritten and not choice.anew and _is_same(left, gathered):
+    if clean and not rewritten and not choice.reencodes and _is_same(left, gathered):
         return choice, [event for event in events if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
     return replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events)), [*events], "written"
@@ -408,9 +408,9 @@ def _without_calls(entry: PendingFrame) -> PendingFrame:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 
-def told_reason(reason: Reason, choice: Choice, fate: CallFate) -> Reason:
+def adapt_reason(reason: Reason, choice: Choice, fate: CallFate) -> Reason:
     """Return the reason that goes with the calls that the client is given."""
-    if choice.cut and not choice.crosses and reason not in CUT_OFF:
+    if choice.cut and not choice.bridged and reason not in CUT_OFF:
         return "length"
     if choice.lifted or choice.kept or fate == "kept":
         return reason if reason in CUT_OFF or reason == "other" else "tool_calls"

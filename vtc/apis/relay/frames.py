@@ -58,14 +58,16 @@ type Read = list[Event | BlockEnd | CallDelta]
 a call of upstream's where that leaves as it came."""
 
 
-_AT = ("", "chunk.", "choice.", "delta.", "event.", "candidate.", "content.", "part.", "line.", "message.")
-_TOKENS = frozenset(at + name for at in _AT for name in ("logprobs", "logprobsResult", "token_ids", "hidden_states"))
+_ORIGIN_PLACES = ("", "chunk.", "choice.", "delta.", "event.", "candidate.", "content.", "part.", "line.", "message.")
+_TOKEN_ORIGINS = frozenset(
+    at + name for at in _ORIGIN_PLACES for name in ("logprobs", "logprobsResult", "token_ids", "hidden_states")
+)
 """What repeats the text of its frame, by the kinds of `Origin`."""
-_QUOTING = (
+_QUOTING_FIELDS = (
     *("annotations", "annotation", "citations", "citations_delta", "citationMetadata"),
     *("groundingMetadata", "groundingAttributions"),
 )
-_PLACES = frozenset(at + name for at in _AT for name in _QUOTING)
+_QUOTING_ORIGINS = frozenset(at + name for at in _ORIGIN_PLACES for name in _QUOTING_FIELDS)
 """What quotes the text so far, or says something of places in it."""
 
 
@@ -106,31 +108,31 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     begun: bool = False
     """True once a part of it has left."""
 
-    def as_came(self, start: int = 0) -> list[ReplyEvent]:
+    def render_text(self, start: int = 0) -> list[ReplyEvent]:
         """Return its text from a place on, as it came."""
         return _slice_frame(self, start, len(self.text))
 
 
-def pending(frame: Frame, metadata: Sequence[FrameMetadata], failure: Failure | None = None) -> PendingFrame:
+def make_pending(frame: Frame, metadata: Sequence[FrameMetadata], failure: Failure | None = None) -> PendingFrame:
     """Make the pending frame of one that says more than its text."""
     origins = [item if isinstance(item, Origin) else getattr(item, "own", None) for item in (*metadata, failure)]
     unknown = mirrors = False
     for own in origins:
         if own is not None:
             unknown = unknown or not own.harmless
-            mirrors = mirrors or own.kind in _TOKENS or own.kind in _PLACES
+            mirrors = mirrors or own.kind in _TOKEN_ORIGINS or own.kind in _QUOTING_ORIGINS
     last = (failure,) if failure else ()
-    said_after = (*after(metadata), *last)
-    return PendingFrame(frame, before=before(metadata), after=said_after, unknown=unknown, mirrors=mirrors)
+    said_after = (*select_after(metadata), *last)
+    return PendingFrame(frame, before=select_before(metadata), after=said_after, unknown=unknown, mirrors=mirrors)
 
 
-def before(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
+def select_before(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
     """Return what is said before the text, the starts first."""
     first = [item for item in metadata if not _comes_last(item)]
     return tuple(sorted(first, key=lambda item: not isinstance(item, Start | BlockStart)))
 
 
-def after(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
+def select_after(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
     """Return what is said after the text."""
     return tuple(item for item in metadata if _comes_last(item))
 
@@ -160,12 +162,12 @@ def settle(
     # All before a text that is decided wait for calls only, and after a long call they are many.
     while start and not 0 < len(frames[start - 1].text) == frames[start - 1].decided:
         start -= 1
-    shares = [*frames[:start], *_shares(frames[start:], events)]
+    shares = [*frames[:start], *_share_events(frames[start:], events)]
     leave: list[SplitFrame] = []
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
-        middle = _by_call(share) if share.calls else [*share.events, *share.after]
+        middle = _order_by_call(share) if share.calls else [*share.events, *share.after]
         leave.append((share, [*share.before, *middle]))
     wait = deque(shares[len(leave) :])
     if wait and wait[0].events and not wait[0].calls:
@@ -177,7 +179,7 @@ def settle(
     return leave, wait
 
 
-def _by_call(frame: PendingFrame) -> list[ReplyEvent]:
+def _order_by_call(frame: PendingFrame) -> list[ReplyEvent]:
     """List what a frame says after its beginning, its calls in the order of their numbers, as pieces of some waited."""
     # Those of a call that was let go later than another of the same frame stand behind its text already.
     begun = [*takewhile(_is_piece, frame.after)]
@@ -191,7 +193,7 @@ def _is_piece(event: ReplyEvent) -> bool:
     return isinstance(event, CallDelta)
 
 
-def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
+def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     """Give each frame its share of the events, by their characters."""
     shares: list[PendingFrame] = []
     rest = iter(frames)
@@ -259,12 +261,12 @@ def _slice_frame(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
 type SettledEntry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
 """One choice's part of a frame that leaves, and all that it says."""
 
-NOTHING = "The server ended the reply before it said anything."
+EMPTY_REPLY_MESSAGE = "The server ended the reply before it said anything."
 MAX_REASON_CHARACTERS = 100
 """Characters of a server's word for the end of a reply that an error quotes."""
 
 
-def failed_end(end: Finish) -> str:
+def describe_failed_end(end: Finish) -> str:
     """Say for what reason the server ended the reply."""
     return f"the server ended the reply with the reason {end.said[:MAX_REASON_CHARACTERS]!r}"
 
@@ -274,7 +276,7 @@ def _is_cut_off(end: Finish) -> bool:
     return end.reason in CUT_OFF
 
 
-class CrossedCalls(msgspec.Struct, frozen=True):
+class BridgedCalls(msgspec.Struct, frozen=True):
     """The native calls that a client of another API was sent."""
 
     pieces: dict[tuple[int, int | None], JsonNesting] = {}
@@ -290,22 +292,22 @@ class FrameWriter(msgspec.Struct):
     """
 
     encoder: Encoder
-    passes: bool = True
+    same_api: bool = True
     """True if the server's API is the client's: frames may leave as they came."""
     strict: bool = False
     """True if nothing may leave that the decoder does not know."""
-    kept: tuple[bytes, ...] = ()
+    deferred: tuple[bytes, ...] = ()
     """Frames that leave with what comes after them."""
     behind: bool = False
     """True if the encoder has to write what stood in frames that were left out."""
-    shifted: bool = False
+    renumbered: bool = False
     """True once frames have other numbers than they came with, for the rest of the reply."""
     ended: bool = False
     failure: Failure | None = None
     """The error by which a reply of another API ended."""
-    told: bool = False
+    has_written: bool = False
     """True once something was written."""
-    crossed: CrossedCalls = CrossedCalls()
+    bridged_calls: BridgedCalls = BridgedCalls()
     changed: frozenset[int] = frozenset()
     """The choices whose text was not sent as it was received."""
     breaks: bool = False
@@ -314,62 +316,66 @@ class FrameWriter(msgspec.Struct):
     """What did not leave, as no encoder or no policy takes it, for people."""
     ending: Frame | None = None
     """How upstream ended a reply whose end waits."""
-    heed: Callable[[Iterable[ReplyEvent], int], object] | None = None
+    on_sent: Callable[[Iterable[ReplyEvent], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
     @property
     def in_step(self) -> bool:
         """True if frames still leave as they came, where nothing of them changes."""
-        return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
+        return self.same_api and not (self.renumbered or self.behind) and self.encoder.in_step
 
-    def leave(self, choice: int, left: Iterable[SplitFrame]) -> list[bytes]:
+    def send(self, choice: int, left: Iterable[SplitFrame]) -> list[bytes]:
         """Let leave what is decided of a choice: each frame as it came if nothing of it changed."""
         out: list[bytes] = []
-        if not self.passes:
+        if not self.same_api:
             left = [*left]
-            self._note_cut_calls(choice, [event for _, says in left for event in says])
+            self._record_cut_calls(choice, [event for _, says in left for event in says])
         for pending, says in left:
             if pending.altered:
                 self.changed |= {choice}
             if pending.intact:
-                out += self.whole(pending.frame, [(choice, pending, says)])
+                out += self.send_whole(pending.frame, [(choice, pending, says)])
                 continue
             if pending.mirrors:  # of its text, a part of which may be removed
-                says = [event for event in says if _kind_of(event) not in _TOKENS | _PLACES]
+                says = [event for event in says if _kind_of(event) not in _TOKEN_ORIGINS | _QUOTING_ORIGINS]
             if says:
                 out += self.encode_events(says, choice, pending.frame, first=not pending.begun)
             elif not pending.begun:
-                if self.kept:  # without its text, a block whose start is kept may never begin
+                if self.deferred:  # without its text, a block whose start is kept may never begin
                     self.encode_events((), 0)
-                self.shifted = self.shifted or self.encoder.counts
+                self.renumbered = self.renumbered or self.encoder.counts
         return out
 
-    def whole(self, frame: Frame, entries: Sequence[SettledEntry]) -> list[bytes]:
+    def send_whole(self, frame: Frame, entries: Sequence[SettledEntry]) -> list[bytes]:
         """Let a frame leave of which nothing changed: as it came, if all that it holds may leave and is in step."""
         is_odd = entries[0][1].odd
         if self.changed:
             said = [says for _, _, says in entries]
-            entries = [(choice, pending, self._faithful(pending, says, choice)) for choice, pending, says in entries]
+            entries = [
+                (choice, pending, self._drop_stale_mirrors(pending, says, choice)) for choice, pending, says in entries
+            ]
             is_odd = is_odd or said != [says for _, _, says in entries]
-        may_pass = self.passes and not (is_odd or (self.strict and self._hides(frame, entries)))
-        if may_pass and not (self.shifted or self.behind):
+        may_pass = self.same_api and not (is_odd or (self.strict and self._may_hide_more(frame, entries)))
+        if may_pass and not (self.renumbered or self.behind):
             before, self.encoder = self.encoder, copy.copy(self.encoder)
             tells = False
             for choice, _, says in entries:
                 tells = self.encoder.follow(says, choice) or tells
-            if (heed := self.heed) and (self.encoder.in_step or not tells):
+            if (heed := self.on_sent) and (self.encoder.in_step or not tells):
                 for choice, _, says in entries:
                     heed(says, choice)
             if not tells and any(says for _, _, says in entries):
-                self.kept = (*self.kept, frame.raw)
+                self.deferred = (*self.deferred, frame.raw)
                 return []
             if self.encoder.in_step:
-                out, self.kept = [*self.kept, frame.raw], ()
+                out, self.deferred = [*self.deferred, frame.raw], ()
                 return out
             self.encoder = before
         return [piece for choice, _, says in entries for piece in self.encode_events(says, choice, frame)]
 
-    def _faithful(self, pending: PendingFrame, says: Sequence[ReplyEvent], choice: int) -> Sequence[ReplyEvent]:
+    def _drop_stale_mirrors(
+        self, pending: PendingFrame, says: Sequence[ReplyEvent], choice: int
+    ) -> Sequence[ReplyEvent]:
         """Leave out of a frame whose text stays what repeats text that was changed before, in the same block.
 
         A policy may have removed that, and clients show what stands in log probabilities and citations, too.
@@ -378,16 +384,16 @@ class FrameWriter(msgspec.Struct):
             return says
         if any(isinstance(event, BlockEnd) for event in says):
             self.changed -= {choice}
-        fields = _PLACES if pending.text else _TOKENS | _PLACES
+        fields = _QUOTING_ORIGINS if pending.text else _TOKEN_ORIGINS | _QUOTING_ORIGINS
         return [event for event in says if _kind_of(event) not in fields] if pending.mirrors else says
 
-    def _note_cut_calls(self, choice: int, events: Sequence[ReplyEvent]) -> None:
+    def _record_cut_calls(self, choice: int, events: Sequence[ReplyEvent]) -> None:
         """Record whether a choice that ends well for its server has a call that lacks its end, before that is sent."""
         if any(isinstance(event, Call) and is_cut(event.call.arguments) for event in events):
-            self.crossed = replace(self.crossed, cut=self.crossed.cut | {choice})
+            self.bridged_calls = replace(self.bridged_calls, cut=self.bridged_calls.cut | {choice})
             self.breaks = self.breaks or any(isinstance(event, Finish) and not _is_cut_off(event) for event in events)
 
-    def _hides(self, frame: Frame, entries: Sequence[SettledEntry]) -> bool:
+    def _may_hide_more(self, frame: Frame, entries: Sequence[SettledEntry]) -> bool:
         """True if a client may find more in a frame than the decoder knows."""
         is_known = not any(pending.unknown for _, pending, _ in entries)
         return not (is_known and self.encoder.framing.is_unambiguous(frame) and is_unambiguous(frame.data or b"null"))
@@ -399,30 +405,30 @@ class FrameWriter(msgspec.Struct):
 
         A client of another API is told one choice: no two APIs have several.
         """
-        if choice and not self.passes:
-            self._leave_out("more than one choice")
+        if choice and not self.same_api:
+            self._record_left_out("more than one choice")
             return []
         events = [*events]
-        if self.heed:
-            self.heed(events, choice)
-        if not self.passes or self.strict:
+        if self.on_sent:
+            self.on_sent(events, choice)
+        if not self.same_api or self.strict:
             events = [*self._drop_unknown_origins(events, choice)]
         self.encoder = copy.copy(self.encoder)
         values = self.encoder.write(events, choice)
-        self.told = self.told or bool(values)
-        if self.kept:
-            self.kept, self.behind = (), not values
+        self.has_written = self.has_written or bool(values)
+        if self.deferred:
+            self.deferred, self.behind = (), not values
         elif values:
             self.behind = False
-        self.shifted = self.shifted or self.encoder.counts
-        like = like if self.passes and not self.strict else None
+        self.renumbered = self.renumbered or self.encoder.counts
+        like = like if self.same_api and not self.strict else None
         return self.encoder.framing.encode(values, like, first=first)
 
-    def at_once(self, frame: Frame) -> list[bytes]:
+    def forward_now(self, frame: Frame) -> list[bytes]:
         """Let a frame leave that tells nothing, after those that stay here."""
-        if not self.kept:
+        if not self.deferred:
             return [frame.raw]
-        self.kept = (*self.kept, frame.raw)
+        self.deferred = (*self.deferred, frame.raw)
         return []
 
     def end(self, frame: Frame | None = None) -> list[bytes]:
@@ -433,69 +439,69 @@ class FrameWriter(msgspec.Struct):
             return out
         frame = frame or self.ending
         if frame is not None and self.in_step and not self.strict:
-            out, self.kept = [*self.kept, frame.raw], ()
-        elif frame is not None or not self.passes:
+            out, self.deferred = [*self.deferred, frame.raw], ()
+        elif frame is not None or not self.same_api:
             self.encoder = copy.copy(self.encoder)
             values = self.encoder.end()
-            if not (values or self.told or self.passes or self.ended):
-                self.failure = Failure(NOTHING)
+            if not (values or self.has_written or self.same_api or self.ended):
+                self.failure = Failure(EMPTY_REPLY_MESSAGE)
                 values = self.encoder.write([self.failure], 0)
-            like = frame if self.passes and not self.strict else None
-            out, self.kept = self.encoder.framing.encode(values, like), ()
+            like = frame if self.same_api and not self.strict else None
+            out, self.deferred = self.encoder.framing.encode(values, like), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True
         return out
 
-    def let_end(self) -> list[bytes]:
+    def release_end(self) -> list[bytes]:
         """Let the end leave that waits: the model is not asked, or gave no answer."""
         assert isinstance(self.encoder, TurnEncoder)
         self.encoder = copy.copy(self.encoder)
-        values = self.encoder.let_end()
-        self.told, self.shifted = self.told or bool(values), True
+        values = self.encoder.release_end()
+        self.has_written, self.renumbered = self.has_written or bool(values), True
         return [*self.encoder.framing.encode(values, None), *self.end(self.ending)]
 
-    def go_on(self) -> FrameWriter:
+    def for_second_reply(self) -> FrameWriter:
         """Return what writes on in the same reply, for the answer to a question that the client knows nothing of."""
         encoder = copy.copy(self.encoder)
         assert isinstance(encoder, TurnEncoder)
-        encoder.go_on()
-        return replace(self, encoder=encoder, shifted=True, heed=None)
+        encoder.begin_second()
+        return replace(self, encoder=encoder, renumbered=True, on_sent=None)
 
     def close(self) -> list[bytes]:
         """Return the frames that stayed here; for the end of the body, or after a failure."""
-        out, self.kept = [*self.kept], ()
+        out, self.deferred = [*self.deferred], ()
         return out
 
     def _drop_unknown_origins(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
         for event in events:
             known = event
-            if not self.passes:
+            if not self.same_api:
                 if isinstance(event, Finish) and not (event.assumed or _is_cut_off(event)):
-                    yield from self._without_arguments(choice)
+                    yield from self._complete_empty_calls(choice)
                 known = self._translate_event(event, choice)
             elif self.strict:
-                known = self._alone(event)
+                known = self._strip_call_source(event)
             own: Any = known if isinstance(known, Origin) else getattr(known, "own", None)
             harmless = own is not None and own.harmless and (not self.strict or has_distinct_keys(own.value))
-            if own is None or (self.passes and (harmless or not self.strict)):
+            if own is None or (self.same_api and (harmless or not self.strict)):
                 yield known
                 continue
-            lost = "" if harmless or not (self.passes or own is known) else own.kind
-            lost = lost if self.passes else own.lost or lost
+            lost = "" if harmless or not (self.same_api or own is known) else own.kind
+            lost = lost if self.same_api else own.lost or lost
             if lost:
-                self._leave_out(lost)
+                self._record_left_out(lost)
             if own is not known:
                 yield replace(known, own=None)
 
-    def _without_arguments(self, choice: int) -> Iterable[ReplyEvent]:
+    def _complete_empty_calls(self, choice: int) -> Iterable[ReplyEvent]:
         """Complete the calls sent in pieces that have no arguments, as the server said that the message is complete."""
-        for (of, index), nesting in self.crossed.pieces.items():
+        for (of, index), nesting in self.bridged_calls.pieces.items():
             if of == choice and not nesting.begun:
                 yield self._translate_event(CallDelta(index, arguments="{}", choice=choice), choice)
 
-    def _alone(self, event: ReplyEvent) -> ReplyEvent:
+    def _strip_call_source(self, event: ReplyEvent) -> ReplyEvent:
         """Part a call from what else its own object says: that may be another call."""
         source = (
             event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
@@ -508,17 +514,17 @@ class FrameWriter(msgspec.Struct):
             return replace(event, call=replace(event.call, source=known))
         return replace(event, source=known)
 
-    def _fault(self, end: Finish, choice: int) -> str:
+    def _describe_fault(self, end: Finish, choice: int) -> str:
         """Say what makes the end of a reply an error for clients of another API; empty if nothing does."""
         if end.reason == "failed":
-            return f"T{failed_end(end)[1:]}."
-        calls = [nesting for (of, _), nesting in self.crossed.pieces.items() if of == choice]
-        is_cut = choice in self.crossed.cut or any(nesting.is_cut or not nesting.begun for nesting in calls)
+            return f"T{describe_failed_end(end)[1:]}."
+        calls = [nesting for (of, _), nesting in self.bridged_calls.pieces.items() if of == choice]
+        is_cut = choice in self.bridged_calls.cut or any(nesting.is_cut or not nesting.begun for nesting in calls)
         if is_cut and not _is_cut_off(end):
             return "The server ended the reply in the middle of a tool call."
         return ""
 
-    def _leave_out(self, kind: str) -> None:
+    def _record_left_out(self, kind: str) -> None:
         self.left_out = self.left_out if kind in self.left_out else (*self.left_out, kind)
 
     def _translate_event(self, event: ReplyEvent, choice: int) -> ReplyEvent:
@@ -526,15 +532,15 @@ class FrameWriter(msgspec.Struct):
         match event:
             case CallDelta():
                 key = choice, event.index
-                so_far = self.crossed.pieces.get(key, JsonNesting())
-                pieces = {**self.crossed.pieces, key: so_far.after(event.arguments)}
-                self.crossed = replace(self.crossed, pieces=pieces)
+                so_far = self.bridged_calls.pieces.get(key, JsonNesting())
+                pieces = {**self.bridged_calls.pieces, key: so_far.advance(event.arguments)}
+                self.bridged_calls = replace(self.bridged_calls, pieces=pieces)
                 return replace(event, source=None)
             case Call(call=call):
                 if not call.name or not call.arguments or (self.breaks and is_cut(call.arguments)):
                     return Rewritten(event.raw, f"{call.name} {call.arguments}".strip())
                 return replace(event, call=replace(call, source=None))
-            case Finish() if reason := self._fault(event, choice):
+            case Finish() if reason := self._describe_fault(event, choice):
                 return self._translate_event(Failure(reason, choice=choice), choice)
             case Failure():
                 self.failure = event if event.message else Failure("The server broke off with an error.")

@@ -36,7 +36,7 @@ from vtc.events import (
 from vtc.json_text import decode
 from vtc.wire.framing import Framing
 
-MOST = 1 << 20
+MAX_SILENT_CHARACTERS = 1 << 20
 """Characters of a reply beyond which it is none that says nothing."""
 _GAP = 2
 """Line breaks between the texts of two replies."""
@@ -54,7 +54,7 @@ class Silent(NamedTuple):
     finish: Finish
 
 
-type Waits = Callable[[Silent], Silence | None]
+type ClassifySilence = Callable[[Silent], Silence | None]
 """Names how a reply that made no call was silent, so that its end is to wait; None if it is not to."""
 
 
@@ -62,7 +62,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
     """The client's encoder, for a turn that may take two replies (`contract.Encoder`, `contract.FrameFollower`)."""
 
     encoder: Encoder
-    waits: Waits
+    classify: ClassifySilence
     state: Literal["first", "held", "second", "over"] = "first"
     """`held`: the end of the first reply waits. `over`: all leaves as it is."""
     silence: Silence | None = None
@@ -117,21 +117,21 @@ class TurnEncoder(msgspec.Struct, eq=False):
         return self.encoder.keep_alive()
 
     @property
-    def said(self) -> str:
+    def first_text(self) -> str:
         """All that the first reply said."""
         return join_chain(self.text)
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Take note of frames that left unread (`contract.FrameFollower`)."""
         if self.state == "first" and not self.thinks:
-            self._say(decode(b'"%b"' % b"".join(texts), "replace"))
+            self._record_text(decode(b'"%b"' % b"".join(texts), "replace"))
         if follow := getattr(self.encoder, "record_passed", None):
             follow(data, texts)
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         if self.state == "first" and not choice:
-            self._hear(events)
-            if self._ends(events):
+            self._record(events)
+            if self._holds_end(events):
                 self.state = "held"  # so that it is written
                 return True
         return self.encoder.follow(events, choice)
@@ -140,12 +140,12 @@ class TurnEncoder(msgspec.Struct, eq=False):
         if choice or self.state == "over":
             return self.encoder.write(events, choice)
         if self.state == "second":
-            return self._go_on(events)
+            return self._write_second(events)
         if self.state == "held":
             self.held = (*self.held, *events)
-            return self.let_end() if any(isinstance(event, Failure) for event in events) else []
-        self._hear(events)
-        if not self._ends(events):
+            return self.release_end() if any(isinstance(event, Failure) for event in events) else []
+        self._record(events)
+        if not self._holds_end(events):
             return self.encoder.write(events, choice)
         self.state = "held"
         self.held = tuple(event for event in events if isinstance(event, Finish | Usage | Origin))
@@ -155,25 +155,25 @@ class TurnEncoder(msgspec.Struct, eq=False):
         if self.state == "held":
             return []
         if self.state == "second" and not self.told:
-            return [*self.let_end(), *self.encoder.end()]
+            return [*self.release_end(), *self.encoder.end()]
         rest: list[Json] = []
         if self.state == "second" and self.used and not self.counted:
             rest = self.encoder.write([self.used], 0)
         return [*rest, *self.encoder.end()]
 
-    def let_end(self) -> list[Json]:
+    def release_end(self) -> list[Json]:
         """Write the end that waits: the model has said no more."""
         held, self.held, self.state = self.held, (), "over"
         return self.encoder.write(held, 0)
 
     # The first reply
 
-    def _hear(self, events: Sequence[ReplyEvent]) -> None:
+    def _record(self, events: Sequence[ReplyEvent]) -> None:
         for event in events:
             match event:
                 case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                     self.thinks = False
-                    self._say(text)
+                    self._record_text(text)
                 case Reasoning(text) | ReasoningDelta(text) if text:
                     self.thinks = self.thought = True
                 case Seal():
@@ -185,33 +185,35 @@ class TurnEncoder(msgspec.Struct, eq=False):
                 case Usage():
                     self.used = event
                 case Finish():
-                    self.state = self.state if not self.speaks and self.size <= MOST else "over"
+                    self.state = self.state if not self.speaks and self.size <= MAX_SILENT_CHARACTERS else "over"
 
-    def _say(self, text: str) -> None:
+    def _record_text(self, text: str) -> None:
         self.size += len(text)
-        self.text = (self.text, text) if self.size <= MOST else None  # a reply that is longer has spoken
+        self.text = (
+            (self.text, text) if self.size <= MAX_SILENT_CHARACTERS else None
+        )  # a reply that is longer has spoken
 
-    def _ends(self, events: Sequence[ReplyEvent]) -> bool:
+    def _holds_end(self, events: Sequence[ReplyEvent]) -> bool:
         """True if the reply ends with these events, and its end is to wait."""
         finish = next((event for event in events if isinstance(event, Finish)), None)
         if finish is None or self.state == "over":
             return False
-        self.silence = self.waits(Silent(self.said, self.thought, finish))
+        self.silence = self.classify(Silent(self.first_text, self.thought, finish))
         if self.silence is None:
             self.state = "over"
         return self.silence is not None
 
     # The second reply
 
-    def go_on(self) -> None:
+    def begin_second(self) -> None:
         """Take what comes for the reply to a question that the client knows nothing of."""
         used = [event for event in self.held if isinstance(event, Usage)]
         self.state, self.used = "second", used[-1] if used else self.used
         self.used = replace(self.used, own=None) if self.used else None
 
-    def _go_on(self, events: Sequence[ReplyEvent]) -> list[Json]:
+    def _write_second(self, events: Sequence[ReplyEvent]) -> list[Json]:
         if not self.told and any(isinstance(event, Failure) for event in events):
-            return self.let_end()  # the first reply is better than an error
+            return self.release_end()  # the first reply is better than an error
         out: list[ReplyEvent] = []
         for event in events:
             match event:
@@ -229,7 +231,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
 
     @property
     def _gap(self) -> str:
-        text = self.said
+        text = self.first_text
         breaks = len(text) - len(text.rstrip("\n"))
         return "\n" * max(0, _GAP - breaks) if text.strip() else ""
 

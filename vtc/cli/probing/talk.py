@@ -410,7 +410,7 @@ def _with(heard: ProbeReply, exchange: Session, **more: Any) -> ProbeReply:
 
 def _read(api: Api, body: bytes) -> Reply | None:
     try:
-        return whole.replies(api, body)[0]
+        return whole.read_replies(api, body)[0]
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from vtc.apis import FLAGS
-from vtc.apis.fields import at, raw_fields, raw_items
+from vtc.apis.fields import at, split_raw_list, split_raw_object
 from vtc.apis.layout import BodyLayout
 from vtc.json_text import decode, encode
 from vtc.profiles.document import table
@@ -425,7 +425,7 @@ def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> 
 
 def _edit_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
     """Edit an object; other values stay."""
-    fields = raw_fields(value) if isinstance(value, msgspec.Raw) else value
+    fields = split_raw_object(value) if isinstance(value, msgspec.Raw) else value
     if not (fields and isinstance(fields, dict)):
         return value
     new = change(fields)
@@ -441,7 +441,7 @@ def _edit_field(key: str, edit: Edit, fields: Fields) -> Fields:
 
 def _edit_each(edit: Edit, values: Any) -> Any:
     """Edit each entry of a list."""
-    entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
+    entries = split_raw_list(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):
         return values
     edited = [*map(edit, entries)]
@@ -452,12 +452,12 @@ def _edit_each(edit: Edit, values: Any) -> Any:
 
 def _edit_last(edit: Edit, values: Any) -> Any:
     """Edit the model's last message in a list."""
-    entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
+    entries = split_raw_list(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):
         return values
     for place in reversed(range(len(entries))):
         entry = entries[place]
-        fields = raw_fields(entry) if isinstance(entry, msgspec.Raw) else entry
+        fields = split_raw_object(entry) if isinstance(entry, msgspec.Raw) else entry
         if isinstance(fields, dict) and _value(fields, "role") in ("assistant", "model"):
             new = edit(entry)
             return values if new is entry else [*entries[:place], new, *entries[place + 1 :]]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vtc.apis.fields import at, raw_fields
+from vtc.apis.fields import at, split_raw_object
 from vtc.exchange.asking.corrections import (
     EVERY,
     Correction,
@@ -200,7 +200,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     one for each path, and none for a value of which a part is corrected already.
     """
     sent: Mapping[RequestPart, Any] = {"body": decode(body), "headers": headers}
-    parts, outline = RequestParts(raw_fields(body) or {}, headers), RequestOutline(sent)
+    parts, outline = RequestParts(split_raw_object(body) or {}, headers), RequestOutline(sent)
     attempts: dict[str, dict[str, Correction]] = {FIELDS_OF_THE_ERROR: {}}
     seen: set[str] = set()
     corrected: set[tuple[str, ...]] = set()

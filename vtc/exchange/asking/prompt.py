@@ -75,7 +75,7 @@ def _write_loaded_tools(
     def readable(part: str | Opaque) -> str | Opaque:
         if isinstance(part, str) or part.thought:
             return part
-        if name := request.loads(part.part):
+        if name := request.get_loaded_tool(part.part):
             tool = None if name in seen else offered.get(name)
             seen.add(name)
             declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."

@@ -37,8 +37,8 @@ class Reminder:
 
     def encode_question(self, turn: TurnEncoder) -> bytes:
         """Encode the request with the first reply of the turn and a reminder."""
-        body, messages = self._encoder.encode_reminder(turn.silence or "empty", turn.said)
-        self._reminded = turn.said, messages
+        body, messages = self._encoder.encode_reminder(turn.silence or "empty", turn.first_text)
+        self._reminded = turn.first_text, messages
         return body
 
     def mark_answered(self, turn: TurnEncoder) -> None:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import Api, BadRequest, Changes, Request, crossing
-from vtc.apis.contract import FULL
-from vtc.apis.crossing import WireNames
-from vtc.apis.fields import edit_fields, holds, raw_fields
-from vtc.apis.seals import MARK, SealKey
+from vtc.apis import Api, BadRequest, Changes, Request, bridge
+from vtc.apis.bridge import WireNames
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
+from vtc.apis.fields import edit_fields, has_path, split_raw_object
+from vtc.apis.seals import SEAL_PREFIX, SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import render_usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
@@ -175,7 +175,7 @@ class RequestEncoder:
         ready, took = apply_steps(canonical, self._steps, context)
         lines += [*request.body.lines, *took.values()]
         fields = self._server.ask(ready) if self._is_bridged else request.fields
-        drop = [path for path in changes.drop if holds(fields, path.split("."))]
+        drop = [path for path in changes.drop if has_path(fields, path.split("."))]
         lines += [f"{path} left out, as a profile says" for path in drop]
         if self._is_bridged:
             out: Mapping[str, Any] | None = self._translate(fields, ready, drop)
@@ -187,7 +187,7 @@ class RequestEncoder:
         corrections += [step for step in self._steps.values() if isinstance(step, Correction) and self._corrects]
         headers: Mapping[str, str | None] = {}
         if corrections:
-            fields = (raw_fields(self._received.body) or {}) if out is None else out
+            fields = (split_raw_object(self._received.body) or {}) if out is None else out
             before = RequestParts(fields, read_flags(self._received.headers))
             after, changed_by = apply_corrections(before, corrections, self._scope)
             out = out if after.body is fields else after.body
@@ -195,7 +195,7 @@ class RequestEncoder:
             took |= changed_by
             lines += changed_by.values()
         body = self._received.body if out is None else encode(out)
-        strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
+        strict = {names.to_client(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else count_bytes(given, plan.offered)
         self._factory.expected = Expectation(
@@ -214,7 +214,7 @@ class RequestEncoder:
 
     def _drop_foreign_seals(self, messages: Sequence[Message] | None) -> tuple[Sequence[Message] | None, list[str]]:
         """Drop VTC's seals for a server of another API, because the client does not know that this one is asked."""
-        if MARK.encode() not in self._received.body:
+        if SEAL_PREFIX.encode() not in self._received.body:
             return messages, []
         given = self._request.messages if messages is None else messages
         own = [drop_vtc_seals(message, self._request) for message in given]
@@ -234,7 +234,7 @@ class RequestEncoder:
                 choice=plan.tool_choice,
                 limits=request.generation.limits,
             )
-        canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self.seals)
+        canonical = bridge.to_canonical(request, messages, tools, plan.tool_choice, plan.thoughts, self.seals)
         # Claude Code requests a longer context by `[1m]`.
         model = plan.server_model or canonical.model.removesuffix("[1m]")
         # A model that is served only by the Responses API reasons, and sends encrypted reasoning only if an effort is
@@ -257,7 +257,7 @@ class RequestEncoder:
         if messages is None and ready is request and is_plain and not self._request.body.lines:
             return None
         before = {tool.name: tool for tool in request.tools}
-        after = {names.back(tool.name): tool for tool in ready.tools}
+        after = {names.to_client(tool.name): tool for tool in ready.tools}
         is_declared_here = protocol.promote or (bool(after) and not before)
         changes = Changes(
             messages=messages if ready.messages is request.messages else ready.messages,
@@ -282,10 +282,10 @@ class RequestEncoder:
     def _list_dropped(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
         """Report the parts of the request that the server's API cannot express."""
         places, layout = self._request.LAYOUT.limits, self._server.layout
-        strict = {names.back(tool.name) for tool in ready.tools if tool.strict}
+        strict = {names.to_client(tool.name) for tool in ready.tools if tool.strict}
         offered = {tool.name for tool in request.tools}
         untold = [*ready.left_out]
-        untold += ["strict of tools"] * bool(crossing.strict_tools(self._request) & offered - strict)
+        untold += ["strict of tools"] * bool(bridge.list_strict_tools(self._request) & offered - strict)
         untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
         lines = [f"left out, as the server's API has no such field: {', '.join(untold)}"] if untold else []
@@ -496,7 +496,7 @@ class RequestEncoder:
         sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)
         line = f"the prompt is longer than the model's window: {prompt} tokens of {window}"
         self._report.notes += [line] * (line not in self._report.notes)
-        return Failure(f"{sentence} ({hints.words_of(error)})", FULL)
+        return Failure(f"{sentence} ({hints.words_of(error)})", CONTEXT_LENGTH_EXCEEDED)
 
 
 @contextmanager

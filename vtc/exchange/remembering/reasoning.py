@@ -25,9 +25,9 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import Request
+from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import ToolCallAccumulator
 from vtc.apis.contract import ReplyEvent
-from vtc.apis.crossing import FIELDS
 from vtc.apis.seals import SealKey
 from vtc.events import (
     BlockStart,
@@ -233,17 +233,17 @@ class ReasoningStore:
     def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
         """Replace the client's copy of a turn's reasoning with the stored one."""
         at = next((at for at, message in enumerate(turn) if message.calls), 0)
-        bare = [request.without_thoughts(message) for message in turn]
+        bare = [request.without_reasoning(message) for message in turn]
         # A signature is valid only for its own text; encrypted reasoning needs no text.
         is_signed = any(placed.thought.signature for placed in known.sealed)
         own = "" if is_signed else "".join(message.reasoning for message in turn)
         bare[at] = replace(bare[at], reasoning=known.thought or own, recalled=bool(known.thought))
         out = place_reasoning(bare, known.sealed)
-        return [request.with_thoughts(message, field) for message in out] if field else out
+        return [request.with_reasoning(message, field) for message in out] if field else out
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
         """Return True if the client lost `known` reasoning; a seal is preferred to the client's copy of the text."""
-        brought = (value for message in turn for value in request.seals(message))
+        brought = (value for message in turn for value in request.list_seals(message))
         if any(seals is None or seals.unseal(value) for value in brought):
             return False
         is_told = any(message.reasoning for message in turn)
@@ -582,7 +582,7 @@ class ReasoningRecorder:
             turn = Turn(self._thoughts.text() if self._plain else "", sealed, *self._get_written_text())
             if turn != Turn() and (calls or (sealed and self._said)):
                 text = self._said.digest if self._said else b""
-                self._keep(turn, self._field if self._field in FIELDS else "", calls, text)
+                self._keep(turn, self._field if self._field in REASONING_FIELDS else "", calls, text)
         except Exception as error:  # the reply itself continues
             logger.error("vtc: nothing of this reply is kept for later turns\n%s", format_exception(error))
         self.stop()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from vtc.apis.crossing import WireNames
+from vtc.apis.bridge import WireNames
 from vtc.events import Failure, Tool, ToolCall
 
 

@@ -10,12 +10,12 @@ from functools import cached_property, partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
+from vtc.apis.bridge import BridgeDecoder, RenamedModel, RenamedTools, WireNames
 from vtc.apis.contract import Decoder, Reply
-from vtc.apis.crossing import ForeignDecoder, RenamedModel, RenamedTools, WireNames
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import Silent, TurnEncoder
 from vtc.apis.seals import SealKey
-from vtc.apis.whole import replies
+from vtc.apis.whole import read_replies
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
@@ -176,13 +176,13 @@ class ReplyFactory:
         """Create the decoder of the server's frames, with the client's names and model."""
         drop, names = self._plan.stack.response_drop, self.expected.names
         if self._seals:
-            decoder = self._server.decoder(self._server.layout.crossed, drop)
+            decoder = self._server.decoder(self._server.layout.bridged_form, drop)
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
             names, created = names or WireNames(()), self._fate.own.created
-            return ForeignDecoder(decoder, names, self._model, id_, self._seals, self._server.signs, created)
+            return BridgeDecoder(decoder, names, self._model, id_, self._seals, self._server.signs_reasoning, created)
         decoder = self._server.decoder(self._form, drop)
         if self._plan.server_model:
-            decoder = RenamedModel(decoder, self._server.layout.told_model, self._model)
+            decoder = RenamedModel(decoder, self._server.layout.model_paths, self._model)
         return RenamedTools(decoder, names) if names else decoder
 
     def _recorder(self, past: ReasoningStore) -> ReasoningRecorder:
@@ -196,7 +196,7 @@ class ReplyFactory:
             around if write else None,
             closers,
             plain=past.recalls,
-            signed=self._server.signs,
+            signed=self._server.signs_reasoning,
             amid=self._server.seals != "beside",
             seals=self._seals,
         )
@@ -232,7 +232,7 @@ class ReplyFactory:
             self._ids,
             report,
             guards,
-            client_name=names.back if names else None,
+            client_name=names.to_client if names else None,
             read_name=reader_of_names(dialects, self.reader),
             grammar=self.expected.grammar,
             hear=hear,
@@ -271,7 +271,7 @@ class ReplyFactory:
             end = received.find(framing.end, len(received) - MAX_UNREAD_BYTES)
             received = received[end + len(framing.end) :] if end >= 0 else received
         try:
-            choices = replies(self._server, received)
+            choices = read_replies(self._server, received)
         except ValueError:
             return None
         if any(reply.message.calls for reply in choices):

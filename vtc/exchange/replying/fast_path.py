@@ -33,7 +33,7 @@ import msgspec
 
 from vtc.apis.contract import Decoder
 from vtc.apis.relay import LastFrame, Relay
-from vtc.apis.told_text import ToldText, learn_template
+from vtc.apis.text_template import TextTemplate, learn_template
 from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.dialects.reading.context import LOOKBEHIND_CHARACTERS
 from vtc.dialects.reading.reader import HeldCall
@@ -171,7 +171,7 @@ def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | Reasoni
         if decoded is None or decoded.frame is not None or trial != decoder:
             return None
         # Values in the frame's metadata make no difference.
-        return decoded.deltas, [(type(item), getattr(item, "kind", "")) for item in decoded.beside], decoded.clean
+        return decoded.deltas, [(type(item), getattr(item, "kind", "")) for item in decoded.metadata], decoded.clean
 
     tokens = [token[0] for token in _TOKEN.finditer(data)]
     probed = msgspec.structs.replace(delta, text=_PROBE)
@@ -373,7 +373,7 @@ class HeldFrames:
         self._room -= len(text)
         is_more = self._room < 0 or call is None or call.find_structure is None or call.find_structure(text)
         events = self.catch_up() if is_more else []
-        return self._relay.say(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
+        return self._relay.feed_text(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
 
     def catch_up(self) -> list[Event]:
         """Feed the reader the buffered text; return its events."""
@@ -421,7 +421,9 @@ class FastPath:
         self._buffered_in_relay = 0  # 1 if the first frame is also buffered in the relay
         self._reading: ReplyPipeline | None = None  # parses the texts that are not forwarded
         self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # texts that were forwarded unread
-        self._told: ToldText | None = None  # template for a client that is sent other frames, for example over a bridge
+        self._told: TextTemplate | None = (
+            None  # template for a client that is sent other frames, for example over a bridge
+        )
         self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # receive the frames that are sent
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
@@ -493,7 +495,7 @@ class FastPath:
             follow(data, texts)
         self._tail.extend(texts[self._buffered_in_relay :] if self._buffered_in_relay else texts)
         if self._buffered_in_relay:
-            self._relay.went()
+            self._relay.drop_pending()
             if self._reading and (reader := self._reading.text.reader):
                 reader.release_whitespace()
             self._buffered_in_relay = 0
@@ -562,9 +564,9 @@ class FastPath:
         self._followers = [*self._list_followers(delta)]
         if left is frame.raw:
             self._told = None
-        elif self._told is None or not self._told.goes_on(left):
+        elif self._told is None or not self._told.advance(left):
             self._told = learn_template(self._relay.writer, delta)
-            if self._told is None or not self._told.goes_on(left):
+            if self._told is None or not self._told.advance(left):
                 return
         self._check, self._shape = check, shape
         if waits:
@@ -585,7 +587,7 @@ class FastPath:
         """Yield the receivers of forwarded frames and their texts."""
         if follow := getattr(self._relay.writer.encoder, "record_passed", None):  # of a `FrameFollower`
             yield follow
-        if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):
-            yield note  # of a `Noting`
+        if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "record_reasoning", None)):
+            yield note  # of a `ReasoningFollower`
         if self._recorder and (hear := self._recorder.unread_receiver(type(delta))):
             yield lambda _, texts: hear(texts, self._buffered_in_relay)

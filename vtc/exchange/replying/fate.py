@@ -19,8 +19,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vtc.apis import Api, BadRequest, Request, answer, convert_to_stream, make_error_stream, may_be_reply
-from vtc.apis.contract import FULL
+from vtc.apis import Api, BadRequest, Request, convert_to_stream, make_error_stream, may_be_reply, render_text_reply
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.dialects.text_client import conversation
 from vtc.events import Failure, ToolCall
 from vtc.json_text import encode, is_unambiguous
@@ -40,7 +40,7 @@ UNREADABLE = "the reply could not be read"
 def render_whole_reply(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
     """Create a whole reply with this text; `created` is the time in seconds since 1970."""
     digest = hashlib.sha256(seed.encode()).hexdigest()
-    return answer(api, request, text, digest, created)
+    return render_text_reply(api, request, text, digest, created)
 
 
 class LocalReply(NamedTuple):
@@ -79,7 +79,7 @@ class OwnReplies:
 
     def render_error(self, failure: Failure, status: int) -> LocalReply:
         """Create an error in the client's API; for a prompt that is too long, in the form that agents recognize."""
-        if failure.kind == FULL:
+        if failure.kind == CONTEXT_LENGTH_EXCEEDED:
             status = 400
             if self.api.layout.full.streamed and self.request.stream:
                 return LocalReply(self.api.framing.media_type, make_error_stream(self.api, self.request, failure))

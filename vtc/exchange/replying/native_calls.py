@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis.calls import INPUT, raw_input
+from vtc.apis.calls import RAW_INPUT_SCHEMA, parse_raw_input
 from vtc.dialects.arguments import parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.json_object import JsonBody
@@ -122,7 +122,7 @@ def normalize_call(
     the markers that may remain in values.
     """
     intended = ResolvedTool(call.name) if call.name in tools else resolve_tool(call.name, tools)
-    if intended is None or (call.is_custom and tools[intended.tool].parameters == INPUT):
+    if intended is None or (call.is_custom and tools[intended.tool].parameters == RAW_INPUT_SCHEMA):
         return NormalizedCall([call], ())
     call = as_function(call)
     name, repairs = intended.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
@@ -153,7 +153,7 @@ def as_function(call: ToolCall) -> ToolCall:
     if not call.is_custom:
         return call
     source = {key: value for key, value in call.source.items() if key not in ("type", "custom", "input")}
-    text = raw_input(call.arguments)
+    text = parse_raw_input(call.arguments)
     arguments = text if text == call.arguments else json.dumps(text, ensure_ascii=False)
     return replace(call, arguments=arguments, source=source)
 

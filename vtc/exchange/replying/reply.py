@@ -174,7 +174,7 @@ class ReplyPipeline:
         return self._calls.end(complete=complete)
 
     @property
-    def left(self) -> Sequence[CallEnd]:
+    def sent_calls(self) -> Sequence[CallEnd]:
         return self._calls.ended
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:

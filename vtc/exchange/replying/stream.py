@@ -56,7 +56,7 @@ class Stream:
         """Set up the stream; `whole` rewrites a body that turns out to be one JSON value."""
         self._relay = relay
         self._recorder = heard
-        relay.writer.heed = heard.record_sent if heard else None
+        relay.writer.on_sent = heard.record_sent if heard else None
         self._fate = fate
         self._whole = whole
         self._body: bytearray | None = None  # set once the body proves to be no stream
@@ -145,13 +145,13 @@ class Stream:
 
     def let_end(self) -> list[bytes]:
         """Send the buffered end."""
-        pieces = self._release_safely(self._relay.writer.let_end)
+        pieces = self._release_safely(self._relay.writer.release_end)
         return [b"".join(pieces)] if pieces else []
 
     def go_on(self, first: Stream) -> None:
         """Continue the reply of another stream, whose end is buffered."""
-        self._relay.go_on(first._relay)
-        self._relay.writer.heed = self._recorder.record_sent if self._recorder else None
+        self._relay.continue_reply(first._relay)
+        self._relay.writer.on_sent = self._recorder.record_sent if self._recorder else None
 
     def keep_alive(self) -> bytes | None:
         """Return a frame without content for an idle client; None if none is possible here."""

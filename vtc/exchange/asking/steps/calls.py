@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import Request
-from vtc.apis.seals import MARK
+from vtc.apis.seals import SEAL_PREFIX
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps.messages import StepContext, replace_messages
 from vtc.profiles.document import format_count
@@ -34,7 +34,7 @@ def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[Ca
             case "alphanumeric9":
                 return id_ if _NINE.fullmatch(id_) else _digest(id_)[:9]
             case "kimi":
-                return f"functions.{context.names.out(name)}:{number}" if name else id_
+                return f"functions.{context.names.to_wire(name)}:{number}" if name else id_
         return id_ if SHORT_ID.fullmatch(id_) or context.is_own_id(id_) else f"call_{_digest(id_)[:24]}"
 
     return replace_messages(request, _assign_ids(request.messages, form), "message", "ids of calls in {} made anew")
@@ -92,7 +92,7 @@ def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tupl
 
     All other malformed shapes were repaired when the request was decoded.
     """
-    is_unclear = context.request.is_unclear
+    is_unclear = context.request.lacks_call_id
     messages = [
         replace(message) if message.role == "tool" and is_unclear(message) else message for message in request.messages
     ]
@@ -212,9 +212,9 @@ def _drop_unsigned_reasoning(message: Message, kind: str = "", signature: str = 
 
 def drop_vtc_seals(message: Message, own: Request) -> Message:
     """Drop the reasoning of a past message if VTC sealed it for a server of another API."""
-    if message.role != "assistant" or not any(seal.startswith(MARK) for seal in own.seals(message)):
+    if message.role != "assistant" or not any(seal.startswith(SEAL_PREFIX) for seal in own.list_seals(message)):
         return message
-    bare = own.without_thoughts(message)
+    bare = own.without_reasoning(message)
     return bare if bare.content or bare.calls else message
 
 
@@ -229,9 +229,9 @@ def _drop_seals(request: CanonicalRequest, own: Request | None) -> tuple[Canonic
             return message
         bare = message.filter_parts(lambda part: isinstance(part, str) or part.thought is None)
         if own:
-            thoughtless = own.without_thoughts(bare)
+            thoughtless = own.without_reasoning(bare)
             has_thoughts = (thoughtless.content, thoughtless.calls) != (bare.content, bare.calls)
-            bare = thoughtless if has_thoughts or any(own.seals(message)) else bare
+            bare = thoughtless if has_thoughts or any(own.list_seals(message)) else bare
         return bare if bare.content or bare.calls else message
 
     messages = map(drop_message_seals, request.messages)
@@ -247,7 +247,7 @@ def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tupl
         first = message.calls[0]
         parts = (*message.content, *first.before)
         sealed = (part.thought for part in parts if isinstance(part, Opaque) and part.thought)
-        return any(thought.on == "call" for thought in sealed) or bool(context.request.on_call(first))
+        return any(thought.on == "call" for thought in sealed) or bool(context.request.get_call_seals(first))
 
     def sign_message(message: Message) -> Message:
         if not message.calls or is_signed(message):
@@ -268,7 +268,7 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
     known = context.names
     called = {call.name for message in request.messages for call in message.calls}
     called |= {message.name for message in request.messages if message.role == "tool" and message.name}
-    wire = {name: known.out(name) for name in (*(tool.name for tool in request.tools), *sorted(called))}
+    wire = {name: known.to_wire(name) for name in (*(tool.name for tool in request.tools), *sorted(called))}
     changed = {name: short for name, short in wire.items() if name != short}
     if not changed:
         return request, ""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis import Api, Request
-from vtc.apis.content import BILLING, note, without_billing
-from vtc.apis.crossing import WireNames
+from vtc.apis.bridge import WireNames
+from vtc.apis.content import BILLING_PREFIX, describe_omitted_media, without_billing
 from vtc.events import CanonicalRequest, Media, Message, Opaque, ToolCall
 from vtc.profiles.document import format_count
 
@@ -171,7 +171,7 @@ def _move_to_user(message: Message) -> Message:
 
 def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Replace the role `developer`, which only OpenAI's servers distinguish, by `system`."""
-    usual = context.request.usual
+    usual = context.request.with_usual_role
     messages = [usual(message) if message.role == "system" else message for message in request.messages]
     return replace_messages(request, messages, "message", "{} of the developer sent as the system's")
 
@@ -189,7 +189,7 @@ def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
         return part.media is not None or part.part is not None
 
     def says(message: Message) -> bool:
-        return any(map(part_says, message.content)) or bool(context.request.beside(message))
+        return any(map(part_says, message.content)) or bool(context.request.get_attached_media(message))
 
     kept = tuple([message for message in request.messages if message.calls or message.role == "tool" or says(message)])
     line = f"{format_count(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
@@ -214,7 +214,7 @@ def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
     if value == "wanted":
         messages = [_with_null(message, context) for message in request.messages]
         return replace_messages(request, messages, "blank content", "{} beside calls written as null")
-    is_null = context.request.is_null
+    is_null = context.request.has_null_content
     messages = [
         message if message.content or not is_null(message) else replace(message, content=("",))
         for message in request.messages
@@ -312,16 +312,16 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
             return part
         media = part.media or (request.meaning(part.part) if part.part is not None else None)
         count += isinstance(media, Media)
-        return note(media) if isinstance(media, Media) else part
+        return describe_omitted_media(media) if isinstance(media, Media) else part
 
     def without(message: Message) -> Message:
         nonlocal count
-        before, beside = count, request.beside(message) if message.source is not None else ()
+        before, beside = count, request.get_attached_media(message) if message.source is not None else ()
         if not beside and Opaque not in map(type, message.content):
             return message
-        content = (*map(replace_image, message.content), *map(note, beside))
+        content = (*map(replace_image, message.content), *map(describe_omitted_media, beside))
         count += len(beside)
-        return message if count == before else replace(request.without_beside(message), content=content)
+        return message if count == before else replace(request.without_attached_media(message), content=content)
 
     messages = tuple(map(without, canonical.messages))
     if not count:
@@ -334,7 +334,7 @@ def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tup
 
     def drop_billing_line(part: str | Opaque) -> str | Opaque | None:
         text = part if isinstance(part, str) else context.request.meaning(part.part) if part.part is not None else None
-        if not isinstance(text, str) or not text.startswith(BILLING):
+        if not isinstance(text, str) or not text.startswith(BILLING_PREFIX):
             return part
         return without_billing(text) or None
 

@@ -16,18 +16,18 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from vtc.apis.relay.choice import as_said
+from vtc.apis.relay.choice import to_events
 from vtc.apis.relay.frames import FrameWriter
 from vtc.events import ReasoningDelta, TextDelta
 
 _PROBE = "vtc probe"
 _WRITTEN = json.dumps(_PROBE).encode()
 _NUMBER = re.compile(rb"\d+")
-_ODD = re.compile("[\u2028\u2029\x85]")
+_ESCAPED_LINE_ENDS = re.compile("[\u2028\u2029\x85]")
 """Characters that are escaped for clients, as some cut lines at them."""
 
 
-class ToldText:
+class TextTemplate:
     """Writes frames for texts as JSON has them, in the place of an encoder."""
 
     __slots__ = ("_after", "_before", "_between", "_number")
@@ -41,7 +41,7 @@ class ToldText:
         data = texts[0] if len(texts) == 1 else b"".join(texts)
         if not data.isascii():
             try:
-                if _ODD.search(data.decode()):
+                if _ESCAPED_LINE_ENDS.search(data.decode()):
                     return None
             except UnicodeError:
                 return None
@@ -53,7 +53,7 @@ class ToldText:
             [b"%b%b%b%d%b" % (before, text, between, number + place, after) for place, text in enumerate(texts)]
         )
 
-    def goes_on(self, frame: bytes) -> bool:
+    def advance(self, frame: bytes) -> bool:
         """Go on after a frame that the encoder wrote for a text; False if it writes them in another way now."""
         if self._number is None:
             return frame.startswith(self._before) and frame.endswith(self._between)
@@ -65,11 +65,11 @@ class ToldText:
         return True
 
 
-def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText | None:
+def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> TextTemplate | None:
     """Learn how a client is told the next text of this kind; None if that is not always the same."""
     trial = copy.copy(writer)
-    trial.heed = None  # it is not said
-    events = as_said([replace(delta, text=_PROBE)])
+    trial.on_sent = None  # it is not said
+    events = to_events([replace(delta, text=_PROBE)])
     frames = [trial.encode_events(events, delta.choice) for _ in range(2)]
     if [*map(len, frames)] != [1, 1]:
         return None
@@ -78,14 +78,16 @@ def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> To
         return None
     before, _, rest = first.partition(_WRITTEN)
     if first == second:
-        return ToldText(before, rest) if trial.encoder == writer.encoder else None
-    counted = [number for number in _NUMBER.finditer(rest) if second == _next(first, len(first) - len(rest), number)]
+        return TextTemplate(before, rest) if trial.encoder == writer.encoder else None
+    counted = [
+        number for number in _NUMBER.finditer(rest) if second == _count_up(first, len(first) - len(rest), number)
+    ]
     if len(counted) != 1:
         return None
     start, end = counted[0].span()
-    return ToldText(before, rest[:start], int(counted[0][0]), rest[end:])
+    return TextTemplate(before, rest[:start], int(counted[0][0]), rest[end:])
 
 
-def _next(frame: bytes, start: int, number: re.Match[bytes]) -> bytes:
+def _count_up(frame: bytes, start: int, number: re.Match[bytes]) -> bytes:
     """Count up a number in a frame."""
     return b"%b%d%b" % (frame[: start + number.start()], int(number[0]) + 1, frame[start + number.end() :])

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import APIS, Api, crossing, openai_chat, plain_path
+from vtc.apis import APIS, Api, bridge, normalize_path, openai_chat
 from vtc.apis.contract import Question
 from vtc.events import CanonicalRequest, Opaque
 from vtc.json_text import decode, encode
 
-PER_TOKEN = 3.5
+BYTES_PER_TOKEN = 3.5
 """Bytes of text a token, about: less for code, more for prose."""
-PER_IMAGE = 1500
+TOKENS_PER_IMAGE = 1500
 """Tokens of an image, about."""
-TOKENIZE = "/tokenize"
+TOKENIZE_PATH = "/tokenize"
 """Where vLLM and llama.cpp count tokens."""
 
 
@@ -54,12 +54,12 @@ class SideQuestion(NamedTuple):
         plain = path.partition("?")[0]
         bases = (match.base for question in self.api.questions if (match := question.match_path(plain)))
         base = next(bases, None)
-        return f"{plain if base is None else self.api.place.root(base)}{end}"
+        return f"{plain if base is None else self.api.place.strip_version(base)}{end}"
 
 
-def find_aside(method: str, path: str, headers: Mapping[str, str]) -> SideQuestion | None:
+def find_side_question(method: str, path: str, headers: Mapping[str, str]) -> SideQuestion | None:
     """Find what a request asks; None for any other. `headers` have names in lower case."""
-    plain, query = f"/{plain_path(path)}", path.partition("?")[2]
+    plain, query = f"/{normalize_path(path)}", path.partition("?")[2]
     matches = [
         (question, SideQuestion(question.kind, api.name, (question.match_path(path.partition("?")[0]) or match).model))
         for api in APIS
@@ -70,7 +70,7 @@ def find_aside(method: str, path: str, headers: Mapping[str, str]) -> SideQuesti
     return next(signed, None) or next((aside for question, aside in matches if not question.sign), None)
 
 
-def answer(aside: SideQuestion, body: bytes, path: str = "") -> bytes | None:
+def answer_locally(aside: SideQuestion, body: bytes, path: str = "") -> bytes | None:
     """Answer what no server need be asked for; None if it must be. Raises `BadRequest`."""
     match aside.kind:
         case "alive":
@@ -78,19 +78,19 @@ def answer(aside: SideQuestion, body: bytes, path: str = "") -> bytes | None:
         case "models" | "model":
             return None
         case "count":
-            return aside.render_answer(_count(_read(aside, body, path)))
+            return aside.render_answer(_estimate_tokens(_read_conversation(aside, body, path)))
     return aside.render_answer()
 
 
-def question(aside: SideQuestion, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
+def render_tokenize_request(aside: SideQuestion, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
     """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
 
     vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
     """
-    canonical = _read(aside, body, path)
+    canonical = _read_conversation(aside, body, path)
     fields = openai_chat.API.ask(replace(canonical, model=model(canonical.model) or canonical.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
-    return encode({**kept, "content": _text(canonical), "add_special": True})
+    return encode({**kept, "content": _collect_text(canonical), "add_special": True})
 
 
 def convert_token_count(aside: SideQuestion, body: bytes) -> bytes | None:
@@ -105,17 +105,21 @@ def convert_token_count(aside: SideQuestion, body: bytes) -> bytes | None:
     return aside.render_answer(count) if isinstance(count, int) and count > 0 else None
 
 
-def _read(aside: SideQuestion, body: bytes, path: str) -> CanonicalRequest:
+def _read_conversation(aside: SideQuestion, body: bytes, path: str) -> CanonicalRequest:
     request = aside.api.request(body, path)
-    return crossing.read(request, request.messages, request.offer.tools, "auto")
+    return bridge.to_canonical(request, request.messages, request.offer.tools, "auto")
 
 
-def _count(canonical: CanonicalRequest) -> int:
+def _estimate_tokens(canonical: CanonicalRequest) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
-    return max(1, round(len(_text(canonical).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(canonical))
+    return max(
+        1,
+        round(len(_collect_text(canonical).encode(errors="replace")) / BYTES_PER_TOKEN)
+        + TOKENS_PER_IMAGE * _count_images(canonical),
+    )
 
 
-def _text(canonical: CanonicalRequest) -> str:
+def _collect_text(canonical: CanonicalRequest) -> str:
     texts = [
         part
         for message in canonical.messages
@@ -126,7 +130,7 @@ def _text(canonical: CanonicalRequest) -> str:
     return "\n".join([*texts, *called, json.dumps([tool.as_openai() for tool in canonical.tools])])
 
 
-def _images(canonical: CanonicalRequest) -> int:
+def _count_images(canonical: CanonicalRequest) -> int:
     return sum(
         isinstance(part, Opaque) and part.media is not None
         for message in canonical.messages
@@ -134,7 +138,7 @@ def _images(canonical: CanonicalRequest) -> int:
     )
 
 
-def named_in(body: bytes) -> str:
+def find_model(body: bytes) -> str:
     """Find the model that a body names; empty if none."""
     try:
         value = decode(body)

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.content import file_of, missing
+from vtc.apis.content import describe_omitted_part, get_file_name
 from vtc.apis.contract import Decoded, Decoder, TextChain, join_chain
 from vtc.apis.fields import at, object_of, part_of, text_at
-from vtc.apis.layout import UNSIGNED
+from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE
 from vtc.apis.request import Request
 from vtc.apis.seals import SealKey
 from vtc.events import (
@@ -42,17 +42,17 @@ from vtc.events import (
 from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
-FAILED = "Error:"
+FAILED_RESULT_PREFIX = "Error:"
 """Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-type Field = Literal["reasoning_content", "reasoning", "reasoning_text"]
+type ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_text"]
 """Where servers of chat completions want the reasoning of a past message."""
-FIELDS: tuple[Field, ...] = ("reasoning_content", "reasoning", "reasoning_text")
+REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning", "reasoning_text")
 
 
-def read(
+def to_canonical(
     request: Request,
     messages: Sequence[Message],
     tools: Sequence[Tool],
@@ -68,32 +68,32 @@ def read(
     offer, generation = request.offer, request.generation
     unknown: dict[str, None] = {}
     foreign: list[str] = []
-    canonical = tuple(_message(request, message, seals, unknown, foreign) for message in messages)
+    canonical = tuple(_convert_message(request, message, seals, unknown, foreign) for message in messages)
     functions = {tool.name for tool in offer.tools}
     return CanonicalRequest(
         model=request.model,
         messages=canonical,
         thoughts=thoughts,
         stream=request.stream,
-        tools=tuple(replace(tool, parameters=_parameters(tool)) for tool in tools),
+        tools=tuple(replace(tool, parameters=_complete_schema(tool)) for tool in tools),
         choice=choice if tools or choice not in ("none", "required") else "auto",
         parallel=offer.parallel,
         limits=generation.limits,
         effort=generation.effort,
         answer=generation.answer,
         left_out=(
-            *request.LAYOUT.untold(request.fields),
+            *request.LAYOUT.list_untranslated(request.fields),
             *(["more than one choice"] if generation.several else []),
             *(f"tool {name}" for name in offer.declared if name not in functions),
-            *_unsaid_of_tools(request),
+            *_list_untranslated_tool_fields(request),
             *unknown,
-            *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
+            *dict.fromkeys(name for message in messages for name in request.list_untranslated(message)),
         ),
         foreign_seals=len(foreign),
     )
 
 
-def _message(
+def _convert_message(
     request: Request, message: Message, seals: SealKey | None, unknown: dict[str, None], foreign: list[str]
 ) -> Message:
     """Write a message as every API can be told it.
@@ -103,10 +103,10 @@ def _message(
     content: list[str | Opaque] = []
     is_failed = message.role == "tool" and request.is_failed_result(message)
     if is_failed and "error" not in message.text.strip().partition("\n")[0].casefold():
-        content.append(FAILED)
-    brought = request.seals(message) if message.role == "assistant" else ()
+        content.append(FAILED_RESULT_PREFIX)
+    brought = request.list_seals(message) if message.role == "assistant" else ()
     sealed = {value: seals.unseal(value) if seals else None for value in brought}
-    foreign += [value for value, thought in sealed.items() if not thought and value != UNSIGNED]
+    foreign += [value for value, thought in sealed.items() if not thought and value != UNSIGNED_CALL_SIGNATURE]
     for part in message.content:
         if isinstance(part, Opaque) and part.thought:
             content.append(part)
@@ -115,23 +115,23 @@ def _message(
         if isinstance(meaning, Media):
             content.append(Opaque(media=meaning))
         elif isinstance(meaning, Seal):
-            content += _thoughts(sealed, [meaning.value])
+            content += _select_thoughts(sealed, [meaning.value])
         elif meaning:
             content.append(meaning)
         elif meaning is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
-            file_id = file_of(part.part)
+            file_id = get_file_name(part.part)
             unknown[f"{kind} by file_id" if file_id else kind] = None
-            content += [missing(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
+            content += [describe_omitted_part(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
     if declined := request.get_refusal(message):
         content.append(declined)
-    content += [Opaque(media=media) for media in request.beside(message)]
+    content += [Opaque(media=media) for media in request.get_attached_media(message)]
     calls: list[ToolCall] = []
     for call in message.calls:
-        on_call = _thoughts(sealed, request.on_call(call))
+        on_call = _select_thoughts(sealed, request.get_call_seals(call))
         if not calls:  # all that was sealed before it stands on the first call, of some APIs: a reply begins with that
-            content = [*_standing(on_call, ""), *content, *_standing(on_call, "text")]
-            on_call = _standing(on_call, "call")
-        calls.append(_call(request, call, on_call, sealed))
+            content = [*_select_placed(on_call, ""), *content, *_select_placed(on_call, "text")]
+            on_call = _select_placed(on_call, "call")
+        calls.append(_convert_call(request, call, on_call, sealed))
     return replace(
         message,
         content=tuple(content),
@@ -145,20 +145,20 @@ type _Sealed = Mapping[str, Thought | None]
 """The seals of a message, and what stands in them; None where that is not known to be from its server."""
 
 
-def _thoughts(sealed: _Sealed, values: Iterable[str]) -> list[Opaque]:
+def _select_thoughts(sealed: _Sealed, values: Iterable[str]) -> list[Opaque]:
     return [Opaque(thought=thought) for value in values if (thought := sealed.get(value))]
 
 
-def _standing(thoughts: Iterable[Opaque], on: SealPlace) -> list[Opaque]:
+def _select_placed(thoughts: Iterable[Opaque], on: SealPlace) -> list[Opaque]:
     return [part for part in thoughts if part.thought and part.thought.on == on]
 
 
-def _call(request: Request, call: ToolCall, on_call: Sequence[Opaque], sealed: _Sealed) -> ToolCall:
+def _convert_call(request: Request, call: ToolCall, on_call: Sequence[Opaque], sealed: _Sealed) -> ToolCall:
     """Write a call with the reasoning beside it, and on it."""
 
     def thoughts_in(parts: Iterable[Opaque]) -> list[Opaque]:
         seals = [seal for part in parts if part.part and isinstance(seal := request.meaning(part.part), Seal)]
-        brought = _thoughts(sealed, (seal.value for seal in seals))
+        brought = _select_thoughts(sealed, (seal.value for seal in seals))
         return [*(part for part in parts if part.thought), *brought]
 
     before, after = (*thoughts_in(call.before), *on_call), (*thoughts_in(call.after),)
@@ -172,7 +172,7 @@ _OF_TOOLS = (
 """Fields of tools that are told, or mean nothing to servers of other APIs."""
 
 
-def _unsaid_of_tools(request: Request) -> dict[str, None]:
+def _list_untranslated_tool_fields(request: Request) -> dict[str, None]:
     """Name the fields of tools that no other API is told."""
     names = {tool.name for tool in request.offer.tools}
     entries = [entry for entry in request.fields.get("tools") or () if isinstance(entry, Mapping)]
@@ -180,13 +180,13 @@ def _unsaid_of_tools(request: Request) -> dict[str, None]:
     return {f"{key} of tools": None for entry in own for key, value in entry.items() if key not in _OF_TOOLS and value}
 
 
-def strict_tools(request: Request) -> set[str]:
+def list_strict_tools(request: Request) -> set[str]:
     """Name the tools whose calls the server is to hold to their schema; what it is sent may be simpler than that."""
     entries = (part for entry in request.fields.get("tools") or () for part in (entry, part_of(entry, "function")))
     return {str(part.get("name")) for part in entries if isinstance(part, Mapping) and part.get("strict") is True}
 
 
-def _parameters(tool: Tool) -> Mapping[str, object]:
+def _complete_schema(tool: Tool) -> Mapping[str, object]:
     """Return the schema of a tool's parameters: one of an object, which servers demand."""
     return tool.parameters if tool.parameters.get("type") else {"type": "object", "properties": {}, **tool.parameters}
 
@@ -205,9 +205,9 @@ class WireNames:
         self._out: dict[str, str] = {}
         self._back: dict[str, str] = {}
         for name in sorted(names, key=lambda name: not _NAME.fullmatch(name)):
-            self.out(name)
+            self.to_wire(name)
 
-    def out(self, name: str) -> str:
+    def to_wire(self, name: str) -> str:
         """Return the name that the server is told."""
         if name not in self._out:
             wire = re.sub(r"[^A-Za-z0-9_-]", "_", name.replace(".", "__"))  # the flat name of a tool in a namespace
@@ -221,7 +221,7 @@ class WireNames:
         """Return the names that are others, each with the one that the server is told."""
         return {name: wire for name, wire in self._out.items() if name != wire}
 
-    def back(self, wire: str) -> str:
+    def to_client(self, wire: str) -> str:
         """Return the client's name of a tool that the server calls."""
         return self._back.get(wire, wire)
 
@@ -229,7 +229,7 @@ class WireNames:
 # Replies on their way to a client of another API: names and ids of calls are its own, signed thoughts are sealed.
 
 
-class ForeignDecoder(msgspec.Struct, eq=False):
+class BridgeDecoder(msgspec.Struct, eq=False):
     """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
 
     decoder: Decoder
@@ -252,7 +252,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
 
     def __eq__(self, other: object) -> bool:
         """True if another one will read frames alike; what was thought makes no difference to that."""
-        if not isinstance(other, ForeignDecoder):
+        if not isinstance(other, BridgeDecoder):
             return False
         return (self.decoder, self.calls, self.known) == (other.decoder, other.calls, other.known)
 
@@ -261,11 +261,11 @@ class ForeignDecoder(msgspec.Struct, eq=False):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def thought_more(self, data: bytes, texts: Sequence[bytes]) -> None:
+    def record_reasoning(self, data: bytes, texts: Sequence[bytes]) -> None:
         if self.thought:
             self.thought = self.thought, "".join(decode(b'["%b"]' % b'","'.join(texts)))
 
-    def __copy__(self) -> ForeignDecoder:
+    def __copy__(self) -> BridgeDecoder:
         return replace(self, decoder=copy.copy(self.decoder))
 
     @property
@@ -276,7 +276,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
         decoded = self.decoder.decode(frame)
         if decoded is None:
             return None
-        deltas, beside = decoded.deltas, decoded.beside
+        deltas, beside = decoded.deltas, decoded.metadata
         if self.signs and any(isinstance(part, BlockStart) and part.kind == "reasoning" for part in beside):
             self.thought = None, ""
         if self.thought:
@@ -284,7 +284,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
                 self.thought = (self.thought, delta.text) if isinstance(delta, ReasoningDelta) else self.thought
         if any(isinstance(delta, CallDelta) and (delta.name or delta.id) for delta in deltas):
             deltas = tuple(self._assign_call_id(delta) if isinstance(delta, CallDelta) else delta for delta in deltas)
-        return replace(decoded, deltas=deltas, beside=tuple(map(self._rewrite_metadata, beside)) if beside else ())
+        return replace(decoded, deltas=deltas, metadata=tuple(map(self._rewrite_metadata, beside)) if beside else ())
 
     def _rewrite_metadata(self, beside: FrameMetadata) -> FrameMetadata:
         match beside:
@@ -304,7 +304,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
             id_ = f"call_{self.id}{self.calls}"
         if id_ and key:
             self.known |= {key}
-        return replace(call, name=self.names.back(call.name) if call.name else "", id=id_)
+        return replace(call, name=self.names.to_client(call.name) if call.name else "", id=id_)
 
 
 class RenamedModel(msgspec.Struct):
@@ -363,4 +363,4 @@ class RenamedTools:
     def _restore_tool_name(self, delta: Delta) -> Delta:
         if not isinstance(delta, CallDelta) or not delta.name:
             return delta
-        return replace(delta, name=self._names.back(delta.name))
+        return replace(delta, name=self._names.to_client(delta.name))

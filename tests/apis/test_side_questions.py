@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat, messages
 from vtc.apis import BadRequest
-from vtc.apis.beside import SideQuestion, answer, convert_token_count, find_aside
+from vtc.apis.side_questions import SideQuestion, answer_locally, convert_token_count, find_side_question
 from vtc.events import ListedModel
 from vtc.exchange.model_list import find_model, list_model_names, read_models
 
@@ -40,12 +40,12 @@ CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 def test_a_question_and_whose_it_is(
     method: str, path: str, headers: dict[str, str], found: SideQuestion | None
 ) -> None:
-    assert find_aside(method, path, headers) == found
+    assert find_side_question(method, path, headers) == found
 
 
 def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
     def count(**fields: object) -> int:
-        made = answer(SideQuestion("count", "anthropic-messages"), chat.encoded(messages.request(**fields)))
+        made = answer_locally(SideQuestion("count", "anthropic-messages"), chat.encoded(messages.request(**fields)))
         return int(json.loads(made or b"{}")["input_tokens"])
 
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}}
@@ -67,7 +67,7 @@ def test_a_count_of_the_server_is_read(body: bytes, count: int | None) -> None:
 
 def test_a_body_that_is_no_request_is_not_counted() -> None:
     with pytest.raises(BadRequest):
-        answer(SideQuestion("count", "anthropic-messages"), b"{}")
+        answer_locally(SideQuestion("count", "anthropic-messages"), b"{}")
 
 
 # What servers tell of their models
