@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASON_OF, START, STOP
+from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, START, STOP, STOP_REASON_TABLE
 from vtc.apis.calls import format_arguments
 from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json
@@ -258,7 +258,7 @@ class Decoder(msgspec.Struct):
             metadata.append(_decode_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
         if not ends:
             return Decoded((), (*metadata,))
-        finish = Finish(REASON_OF[reason] if reason else "stop", said=reason)
+        finish = Finish(STOP_REASON_TABLE[reason] if reason else "stop", said=reason)
         # A call whose block has not ended and that received no arguments stays incomplete at the end of the message.
         untold = [
             number

@@ -102,8 +102,9 @@ class CallsInOrder(msgspec.Struct):
         if isinstance(event, Start | Usage | Finish | Failure) or (
             isinstance(event, Origin) and block_number_of(event) == NO_BLOCK
         ):
-            yield event
+            yield event  # outside of blocks, so never queued
         elif self.open and not self._continues(self.open, event):
+            # An event for another block arrives inside the call: only a complete call can end here.
             if not self.open.nesting.is_whole:
                 self.queue = self.queue, event
                 return
@@ -262,10 +263,11 @@ class SentEvents(msgspec.Struct):
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.native = True
+        # The client's numbers already differ from the server's, so the frame must be re-encoded.
         if not self._is_aligned and Failure not in map(type, events):
             self.in_step = False
             return True
-        tells, self.in_step = not events, True
+        has_content, self.in_step = not events, True
         for event in events:
             match event:
                 case BlockStart(number=number):
@@ -276,24 +278,24 @@ class SentEvents(msgspec.Struct):
                     is_begun = any(isinstance(noted, BlockStart) for noted in self.deferred)
                     self.in_step = self.in_step and (is_begun or self.open is not None)
                     self._defer(event)
-                case Origin(kind="within"):
-                    self.in_step, tells = False, True
+                case Origin(kind="within"):  # a delta of a block that is not the open one
+                    self.in_step, has_content = False, True
                 case Origin(kind="fields"):
                     pass
                 case Origin():
-                    tells = self._follow_event(event) or tells
+                    has_content = self._follow_event(event) or has_content
                 case Text(text) | ReasoningDelta(text) if not text:
                     pass
                 case Seal(encrypted=data) if data and "redacted_thinking" in self.drop:
                     self.in_step = False
                 case _:
-                    tells = True
+                    has_content = True
                     self._mark_deferred_sent()
                     self._follow(event)
         if not events:
             self._mark_deferred_sent()
-        self.started = self.started or tells
-        return tells or not self.in_step
+        self.started = self.started or has_content
+        return has_content or not self.in_step
 
     @property
     def _is_aligned(self) -> bool:
@@ -405,6 +407,7 @@ class Encoder(SentEvents):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if choice:
             return []  # a message has only one choice
+        # Step 1: encode the events, one call after the other, and ends of blocks after the other events.
         self.deferred, started = _drop_empty_blocks(self.deferred), self.started
         self.calls = copy.copy(self.calls)
         written = [
@@ -413,18 +416,21 @@ class Encoder(SentEvents):
             for part in self.calls.feed(item)
             for event in self._encode(part)
         ]
+        # Step 2: end the message. A server of another API may send its usage later, so that waits for `end`.
         if self.finish and self.native:
             written += self._finish_message()
+        # Step 3: start the message before its first event, if the server has not.
         if written and not started and not self.started and written[0]["type"] not in ("ping", "error"):
             written = [*self._start_message(Start()), *written]
         self.is_frame_deferred = False
-        more = [event.value for event in events if isinstance(event, Origin) and event.kind == "fields"]
-        last = next((place for place, event in enumerate(written) if event["type"] == DELTA), None)
-        if more and last is not None:
-            written[last] = {
-                **written[last],
-                **more[0],
-                "delta": {**written[last]["delta"], **more[0].get("delta", {})},
+        # Step 4: add the unknown fields of the frame to its first delta.
+        unknown = [event.value for event in events if isinstance(event, Origin) and event.kind == "fields"]
+        first = next((place for place, event in enumerate(written) if event["type"] == DELTA), None)
+        if unknown and first is not None:
+            written[first] = {
+                **written[first],
+                **unknown[0],
+                "delta": {**written[first]["delta"], **unknown[0].get("delta", {})},
             }
         return written
 
@@ -638,6 +644,7 @@ def _drop_empty_blocks(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, .
     kept: list[DeferredEvent] = []
     for event in noted:
         if isinstance(event, BlockStart | BlockEnd):
+            # No text followed the start before: drop it with its events. Keep one end, of a block that was sent.
             begun = any(isinstance(before, BlockStart) for before in kept)
             kept = [before for before in kept if isinstance(before, BlockEnd)]
             if isinstance(event, BlockEnd) and (begun or kept):

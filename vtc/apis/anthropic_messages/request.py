@@ -45,7 +45,7 @@ from vtc.wire.sse import EventStream
 
 NAME = "anthropic-messages"
 FRAMING = EventStream(named_by="type")
-REASONS: dict[str, Reason] = {
+STOP_REASONS: dict[str, Reason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -56,7 +56,7 @@ REASONS: dict[str, Reason] = {
     "compaction": "other",
 }
 """Stop reasons of this API, with their canonical ones."""
-REASON_OF = ReasonTable(REASONS)
+STOP_REASON_TABLE = ReasonTable(STOP_REASONS)
 START, DELTA, STOP = (f"content_block_{part}" for part in ("start", "delta", "stop"))
 NO_BLOCK = -2
 """The number for events that belong to no block."""
@@ -160,7 +160,7 @@ def render_call(call: ToolCall) -> dict[str, Any]:
 
 def render_stop(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
     """Render the stop reason; the server's own word if it is one of this API and matches the blocks that were sent."""
-    is_own = (REASON_OF[end.said] if native and end.said else REASONS.get(end.said)) == end.reason
+    is_own = (STOP_REASON_TABLE[end.said] if native and end.said else STOP_REASONS.get(end.said)) == end.reason
     is_own = is_own or (native and not end.said and end.reason == "stop")
     if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
         return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}
@@ -387,7 +387,7 @@ def _drop_blank_texts(blocks: Any) -> Any:
         elif moved := block.get("cache_control"):
             place = next((n for n in reversed(range(len(kept))) if kept[n].get("type") not in THINKING_TYPES), None)
             if place is None:
-                mark = moved
+                mark = moved  # for the next block that can hold it
             else:
                 kept[place] = {"cache_control": moved, **kept[place]}
     return kept
@@ -594,6 +594,7 @@ def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> 
 
     New text is appended to the text block before it. A cache mark whose block is gone moves to the last block.
     """
+    # Step 1: render the parts, and join new text to the text before it.
     blocks: list[Block] = []
     parts = (Opaque(_render_own_part(part)) if isinstance(part, Opaque) else part for part in parts)
     for block in content.render_parts(parts, originals, {"type": "text"}):
@@ -602,7 +603,9 @@ def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> 
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"] + block["text"]}
         else:
             blocks.append(block)
+    # Step 2: remove blank texts, because the server rejects them.
     blocks = [block for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
+    # Step 3: restore a lost cache mark.
     marks = [block["cache_control"] for block in originals if block.get("cache_control")]
     kept = [block for block in blocks if block.get("cache_control")]
     if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in THINKING_TYPES:

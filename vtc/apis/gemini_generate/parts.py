@@ -20,7 +20,7 @@ from vtc.wire.sse import EventStream
 
 NAME = "gemini-generate"
 FRAMING = EventStream()
-REASONS: Mapping[str, Reason] = {
+FINISH_REASONS: Mapping[str, Reason] = {
     "STOP": "other",
     "FINISH_REASON_UNSPECIFIED": "other",
     "MAX_TOKENS": "length",

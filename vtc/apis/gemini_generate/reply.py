@@ -21,9 +21,9 @@ from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_cle
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Decoded, Json, ReplyEvent
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import (
+    FINISH_REASONS,
     FRAMING,
     NAME,
-    REASONS,
     SIGNATURE,
     make_origin,
     read_call,
@@ -136,7 +136,7 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
         for key in content.keys() - {"parts", "role"}:
             yield make_origin(f"content.{key}", content[key], choice)
         if reason := candidate.get("finishReason"):
-            yield Finish(REASONS.get(str(reason), "failed"), choice, str(reason))
+            yield Finish(FINISH_REASONS.get(str(reason), "failed"), choice, str(reason))
 
 
 def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
@@ -196,11 +196,12 @@ class Encoder(msgspec.Struct):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
             return []
+        # Step 1: collect the parts, and the additional fields of the event, the candidate and its content.
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}
         end: Finish | None = None
         failed: Failure | None = None
-        signed = {_get_signature(event) for event in events}
+        signed = {_get_signature(event) for event in events}  # these seals are rendered with their calls
         for event in events:
             match event:
                 case Start():
@@ -234,6 +235,7 @@ class Encoder(msgspec.Struct):
                 case Failure():
                     failed = event
                     parts += self._render_collected_calls(choice)
+        # Step 2: render one event with them, and an error after it.
         out = self._render_event(parts, own, end, choice)
         if failed:
             self.ended = not self.native
@@ -338,7 +340,7 @@ def _render_candidate(
 
 def _render_reason(end: Finish) -> str:
     """Render the finish reason; the server's own word if it is one of this API with the same meaning."""
-    if end.said and REASONS.get(end.said, "failed") == end.reason:
+    if end.said and FINISH_REASONS.get(end.said, "failed") == end.reason:
         return end.said
     return {"length": "MAX_TOKENS", "halted": "SAFETY"}.get(end.reason, "STOP")
 

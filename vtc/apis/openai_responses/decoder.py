@@ -240,6 +240,7 @@ class Decoder(msgspec.Struct):
         return self._decode_any(frame, data)
 
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
+        # Step 1: handle values that are not events.
         value = object_of(data)
         if value is None or not isinstance(value.get("type"), str):
             if value and is_error(value):
@@ -247,14 +248,17 @@ class Decoder(msgspec.Struct):
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
         received, (frame, value) = frame, drop_frame_fields(frame, value, self.drop - _REQUIRED_FIELDS, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
+        # Step 2: decode items that had no start event.
         if events := self._decode_unannounced_items(value, type_):
             return _make_decoded(events, frame, received)
+        # Step 3: register a new item; text outside of a message starts one as well.
         if type_ == ITEM_ADDED or (type_ == TEXT_DELTA and not (about and self._get_item_type(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
             self.number_of_key = {**self.number_of_key, **dict.fromkeys(_list_item_keys(value), len(self.items))}
             self.items = (*self.items, of)
         if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURE_EVENTS):
             return None
+        # Step 4: decode the event.
         events = [*self._decode_event(value, self._find_item(value), self._get_item_type(value) if about else "")]
         return _make_decoded(events, frame, received, clean=type_ not in END_EVENTS or _is_clean(value))
 
@@ -386,6 +390,7 @@ class Decoder(msgspec.Struct):
         elif type_ == f"response.{events}.delta":
             yield self._add_piece(number, _require_string(value.get("delta")), in_order, raw)
         elif type_ in (f"response.{events}.done", ITEM_DONE):
+            # The event repeats all arguments: send the rest of them, and re-encode the frame if they differ.
             so_far, whole = join_chain(self.pieces.get(number)), _require_string(value.get(field) or item.get(field))
             rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
             clean = in_order and (not whole or so_far + rest == whole or _is_same_json(so_far, whole))

@@ -17,13 +17,13 @@ from vtc.apis.calls import JsonNesting, RawInput, parse_raw_input
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, ReplyEvent, TextChain, join_chain
 from vtc.apis.fields import text_at
 from vtc.apis.openai_responses.items import (
-    CALL_FIELDS,
     CALL_KINDS,
     FRAMING,
     ID_PREFIXES,
     ITEM_ADDED,
     ITEM_DONE,
     NAME,
+    SAFE_CALL_FIELDS,
     ResponseForm,
     clear_part,
     compared_fields,
@@ -359,6 +359,7 @@ class EventCounter(OpenItems):
             self.deferred = (*self.deferred, events)
             return False
         noted, self.deferred = self.deferred, ()
+        # Count the forwarded frames; the first event of the reply sets the number itself.
         self._number_events((), len(noted) + 1 if self.head or self.next_number else 0)
         for event in (event for frame in (*noted, events) for event in frame):
             self.in_step = self._track(event) and self.in_step
@@ -500,7 +501,7 @@ class Encoder(EventCounter):
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = True
-    call_fields: ClassVar[frozenset[str]] = CALL_FIELDS
+    call_fields: ClassVar[frozenset[str]] = SAFE_CALL_FIELDS
 
     deferred_start: BlockStart | None = None
     """Start of an item that is sent with its first text."""
@@ -546,6 +547,7 @@ class Encoder(EventCounter):
         return self._number_events([*begun, *out])
 
     def _encode(self, event: ReplyEvent, logprobs: Any = ()) -> Iterator[Json]:
+        # Buffer other events inside a call. A `text_done` is the call's, whose end sends its own.
         if self._is_in_call and not isinstance(event, CallDelta | Finish | Usage | Failure | Start | BlockEnd):
             if not (isinstance(event, Origin) and event.kind == "text_done"):
                 self.queue = (*self.queue, event)
@@ -685,17 +687,21 @@ class Encoder(EventCounter):
 
     def _encode_piece(self, piece: CallDelta) -> Iterator[Json]:
         """Send a piece of a call, or buffer it: calls are sent one after the other, the first one at once."""
+        # Step 1: find the call, which is the last one if the piece has no index.
         number = piece.index if piece.index is not None else max(self.calls, default=self.item_count - 1)
         known = self.calls.get(number)
         is_open = self.open is not None and known is not None and self.open.number == number
+        # Step 2: another name starts another call, if the piece has no index or the known call is complete.
         if piece.name and known and known.name and (piece.index is None or known.is_whole):
             if is_open:
                 yield from self._end_item()
             number, known, is_open = (number, None, False) if is_open else (max(self.calls) + 1, None, False)
+        # Step 3: ignore an empty piece of an unknown call, and arguments after the end.
         if known is None and not (piece.name or piece.arguments or piece.id):
             return
         if known is not None and known.is_whole and piece.arguments:
             piece = replace(piece, arguments="")
+        # Step 4: add the piece; send it if its call is open, and start the calls that can start now.
         self.calls = {**self.calls, number: (known or CallProgress(number)).add_piece(piece)}
         if is_open and piece.arguments:
             yield from self._add_arguments(piece.arguments)
@@ -714,8 +720,8 @@ class Encoder(EventCounter):
             for call in [*self.calls.values()]:  # calls without a name
                 yield from self._encode(Text(join_chain(self._pop_call(call.number).pieces)))
         if self.queue and not self._is_in_call:
-            later, self.queue = self.queue, ()
-            for event in later:
+            queued, self.queue = self.queue, ()
+            for event in queued:
                 yield from self._encode(event)
 
     def _is_open_call(self, number: int) -> bool:
@@ -723,6 +729,7 @@ class Encoder(EventCounter):
 
     def _end_response(self) -> Iterator[Json]:
         """End the reply. Without an end from the server it was cut off; if it is also empty, it failed."""
+        # Step 1: end all calls and the open item.
         end, closing = self.finish, self.closing or {}
         cut = end is None or end.reason == "length"
         yield from self._begin_calls(all_=True)
@@ -730,12 +737,14 @@ class Encoder(EventCounter):
         if end is None and not self.done:
             yield from self._render_failure(Failure("The server ended the reply before it said anything."))
             return
+        # Step 2: find the status. A cut-off reply is incomplete even if the server says `completed`.
         self.ended = True
         filtered = end is not None and end.reason == "halted"
         status = closing.get("status")
         if not status or (cut and status == "completed"):
             status = "incomplete" if cut or filtered else "completed"
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
+        # Step 3: repeat the items that the client was sent, which can differ from the server's.
         final = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
         final |= {"id": self.id, "output": self._output, "usage": render_usage(self.usage or Usage())}
         if "output_text" in closing:

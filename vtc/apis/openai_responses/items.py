@@ -54,7 +54,7 @@ CLIENT_KINDS = (*CALL_KINDS, "shell_call", "local_shell_call", "apply_patch_call
 """Kinds of items that ask the client to run something. Under a strict policy no unknown kind is sent."""
 _ACTION_FIELDS = ("action", "operation", "arguments", "input")
 _IDENTITY_FIELDS = ("id", "call_id", "type", "status")
-CALL_FIELDS = frozenset(
+SAFE_CALL_FIELDS = frozenset(
     (
         *(
             *_IDENTITY_FIELDS,
@@ -125,7 +125,7 @@ def read_call(item: Json, form: ResponseForm) -> ToolCall:
 def render_action(item: Json) -> str:
     """Serialize the arguments of a call that has a dedicated kind (`shell_call`) as JSON."""
     action = next((item[key] for key in _ACTION_FIELDS if isinstance(item.get(key), dict)), None)
-    rest = {key: value for key, value in item.items() if key in CALL_FIELDS and key not in _IDENTITY_FIELDS}
+    rest = {key: value for key, value in item.items() if key in SAFE_CALL_FIELDS and key not in _IDENTITY_FIELDS}
     return json.dumps(rest if action is None else action, ensure_ascii=False)
 
 
