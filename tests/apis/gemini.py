@@ -1,7 +1,7 @@
-"""Gemini's API written by hand, and read as the strictest clients read it.
+"""Requests and replies of Gemini's API made by hand, and a reader as strict as the strictest clients.
 
-Nothing here uses VTC: the tests need a witness of their own for what a request, a reply and a call look like.
-What the reader demands is what Google's SDK or Gemini CLI fail at, or lose something at.
+Nothing here uses VTC, because the tests need an independent witness of the format of requests, replies and calls.
+The reader fails if Google's SDK or Gemini CLI would fail or lose something.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ HEAD = {"modelVersion": MODEL, "responseId": "r1"}
 USAGE = {"promptTokenCount": 3, "candidatesTokenCount": 5, "totalTokenCount": 8}
 REASONS = ("STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "MALFORMED_FUNCTION_CALL")
 
-# Requests
-
 
 def tool(name: str, required: Sequence[str] = (), **properties: str | Json) -> Json:
-    """A declaration; a property is a type's name or a schema."""
+    """Make a declaration; a property is the name of a type or a schema."""
     function = chat.tool(name, required, **properties)["function"]
     return {"name": name, "description": function["description"], "parametersJsonSchema": function["parameters"]}
 
@@ -50,7 +48,7 @@ def thought(said: str) -> Json:
 
 
 def call(name: str, id: str | None = None, **arguments: Any) -> Json:
-    """A call; without an id, as Google's own servers write it."""
+    """Make a call, without an id, as Google's servers send it."""
     function = {"name": name, "args": arguments}
     return {"functionCall": {"id": id, **function} if id else function}
 
@@ -69,16 +67,16 @@ def model(*parts: Json) -> Json:
 
 
 def request(content: str = "hello", *, stream: bool = False, **fields: Any) -> Json:
-    """A request with one entry of the user's and, unless `tools` says otherwise, `TOOLS`; None leaves a field out.
+    """Make a request with one user entry and, by default, `TOOLS`; None removes a field.
 
-    The path says whether the reply is streamed, and which model is asked.
+    The path contains the model, and whether the reply is streamed.
     """
     body = {"contents": [user(content)], "tools": TOOLS}
     return {key: value for key, value in {**body, **fields}.items() if value is not None and key != "model"}
 
 
 def check_request(body: Json) -> None:
-    """Fail on a conversation that Google's servers refuse with status 400.
+    """Fail on a conversation that Google's servers reject with status 400.
 
     Each entry of calls is followed by one with as many results, and of the same tools; no entry is empty.
     """
@@ -95,11 +93,8 @@ def check_request(body: Json) -> None:
     assert not waiting, f"no result for {waiting}"
 
 
-# Replies
-
-
 def event(*parts: Json, reason: str | None = None, **fields: Any) -> Json:
-    """A reply, or an event of one."""
+    """Make a reply, or an event of a stream."""
     candidate = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
     return {"candidates": [{**candidate, **({"finishReason": reason} if reason else {})}], **fields, **HEAD}
 
@@ -109,48 +104,45 @@ def frame(value: Json) -> bytes:
 
 
 def said(*pieces: str) -> list[bytes]:
-    """An event for each piece of text."""
+    """Make an event for each piece of text."""
     return [frame(event(text(piece))) for piece in pieces]
 
 
 def streamed(*frames: bytes, reason: str = "STOP") -> list[bytes]:
-    """A whole streamed reply."""
+    """Make a whole streamed reply."""
     return [*frames, frame(event(text(""), reason=reason, usageMetadata=USAGE))]
 
 
 def streamed_text(*pieces: str, reason: str = "STOP") -> list[bytes]:
-    """A streamed reply of text."""
+    """Make a streamed reply of text."""
     return streamed(*said(*pieces), reason=reason)
 
 
 def reply(*parts: Json, reason: str = "STOP") -> Json:
-    """A whole reply."""
+    """Make a whole reply."""
     return event(*parts, reason=reason, usageMetadata=USAGE)
-
-
-# Reading
 
 
 @dataclass(slots=True)
 class Read:
-    """One reply as a client understood it; calls as name and arguments."""
+    """A reply as a client understands it; calls as name and arguments."""
 
     content: str = ""
     reasoning: str = ""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     ids: list[Any] = field(default_factory=list, compare=False)
-    """They differ from exchange to exchange."""
+    """Ids, which differ in each exchange."""
     reason: str | None = None
 
 
 def read(body: bytes) -> Read:
-    """A reply, a stream or a whole one, as the strictest clients take it; fails if they would.
+    """Parse a streamed or whole reply as the strictest clients do, and fail if they would.
 
-    Raises `StreamError` where the server says that it failed.
+    Raises `StreamError` if the server reports an error.
     """
     whole = body.startswith(b"{")
     frames = [body] if whole else [one for one in body.replace(b"\r\n", b"\n").split(b"\n\n") if one.strip()]
-    # google-genai takes whatever follows the last event for JSON: a comment is an error.
+    # google-genai parses everything after the last event as JSON, so a comment is an error.
     data = [one if whole else one.removeprefix(b"data: ") for one in frames]
     found = Read()
     for one in map(json.loads, data):

@@ -1,8 +1,8 @@
-"""Anthropic Messages written by hand, and read as the strictest clients read it.
+"""Requests and replies of Anthropic Messages made by hand, and a reader as strict as the strictest clients.
 
-Nothing here uses VTC: the tests need a witness of their own for what a request, a reply and a call look like.
-What the reader demands is what anthropic-python, the AI SDK or Claude Code fail at, or lose something at; a comment
-beside each check names who.
+Nothing here uses VTC, because the tests need an independent witness of the format of requests, replies and calls.
+The reader fails if anthropic-python, the AI SDK or Claude Code would fail or lose something; a comment at each check
+names the client.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ PATH = "/v1/messages"
 USAGE = {"input_tokens": 3, "output_tokens": 5}
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-none"}
 
-# Requests
-
 
 def tool(name: str, required: Sequence[str] = (), **properties: str | Json) -> Json:
-    """A tool; a property is a type's name or a schema."""
+    """Make a tool; a property is the name of a type or a schema."""
     function = chat.tool(name, required, **properties)["function"]
     return {"name": name, "description": function["description"], "input_schema": function["parameters"]}
 
@@ -52,26 +50,26 @@ def thinking(thinking: str, signature: str = "") -> Json:
 
 
 def call(name: str, id: str = "toolu_1", **arguments: Any) -> Json:
-    """A call as an assistant message and a whole reply hold it."""
+    """Make a call, as in an assistant message or a whole reply."""
     return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
 
 def result(content: Any, id: str = "toolu_1", **fields: Any) -> Json:
-    """A call's result; it goes into a user message, ahead of its text."""
+    """Make a tool result, which belongs into a user message, before its text."""
     return {"type": "tool_result", "tool_use_id": id, "content": content, **fields}
 
 
 def request(content: Any = "hello", *, stream: bool = False, **fields: Any) -> Json:
-    """A request with one user message and, unless `tools` says otherwise, `TOOLS`; None leaves a field out."""
+    """Make a request with one user message and, by default, `TOOLS`; None removes a field."""
     body = {"model": MODEL, "max_tokens": 1024, "messages": [user(content)], "stream": stream, "tools": TOOLS}
     return {key: value for key, value in {**body, **fields}.items() if value is not None}
 
 
 def check_request(body: Json) -> None:
-    """Fail on a history that Anthropic's own server refuses with status 400.
+    """Fail on a history that Anthropic's server rejects with status 400.
 
-    Every call needs its result in the very next message, results stand ahead of any text there, and no text block
-    is empty or blank: clients send back what they were given, so a bad reply breaks the next request.
+    Every call needs its result in the next message, results precede any text there, and no text block is empty or
+    blank. Clients send replies back, so a bad reply breaks the next request.
     """
     waiting: list[str] = []
     for message in body["messages"]:
@@ -91,11 +89,8 @@ def check_request(body: Json) -> None:
     assert not waiting, f"no result for {waiting}"
 
 
-# Replies
-
-
 def message(*content: Json, stop_reason: str | None = "end_turn", **fields: Any) -> Json:
-    """A whole reply."""
+    """Make a whole reply."""
     head = {"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL}
     return {
         **head,
@@ -108,7 +103,7 @@ def message(*content: Json, stop_reason: str | None = "end_turn", **fields: Any)
 
 
 def error(message: str = "Overloaded", type: str = "overloaded_error") -> Json:
-    """The body of an error, with a status of its own or as an event within a stream."""
+    """Make the body of an error, for an HTTP status or as an event inside a stream."""
     return {"type": "error", "error": {"type": type, "message": message}}
 
 
@@ -125,7 +120,7 @@ def stopped(index: int) -> bytes:
 
 
 def said(index: int, *pieces: str) -> list[bytes]:
-    """A delta for each piece of text."""
+    """Make a delta for each piece of text."""
     return [delta(index, "text_delta", text=piece) for piece in pieces]
 
 
@@ -141,7 +136,7 @@ def thinking_block(index: int, *pieces: str, signature: str = "sig") -> list[byt
 
 
 def call_block(index: int, name: str, *pieces: str, id: str = "toolu_1") -> list[bytes]:
-    """A call; `pieces` are its arguments as JSON, cut anywhere."""
+    """Make the events of a call; `pieces` are its arguments as JSON, cut anywhere."""
     deltas = [delta(index, "input_json_delta", partial_json=piece) for piece in ("", *pieces)]
     return [started(index, call(name, id)), *deltas, stopped(index)]
 
@@ -157,16 +152,14 @@ def end(stop_reason: str = "end_turn", stop_sequence: str | None = None) -> list
 
 
 def streamed(*blocks: Iterable[bytes], stop_reason: str = "end_turn") -> list[bytes]:
-    """A whole streamed reply as Anthropic sends it: start, ping, blocks, reason, stop."""
+    """Make a whole streamed reply as Anthropic sends it: start, ping, blocks, reason, stop."""
     return [START, PING, *(frame for block in blocks for frame in block), *end(stop_reason)]
 
 
 def streamed_text(*pieces: str, stop_reason: str = "end_turn") -> list[bytes]:
-    """A streamed reply of one text block."""
+    """Make a streamed reply of one text block."""
     return streamed(text_block(0, *pieces), stop_reason=stop_reason)
 
-
-# Reading
 
 STOP_REASONS = {
     "end_turn",
@@ -186,14 +179,14 @@ DELTAS = {
     "mcp_tool_use": {"input_json_delta"},
     "compaction": {"compaction_delta"},
 }
-"""Which deltas a block takes; every other kind of block comes whole in its start."""
+"""The deltas of each type of block; a block of any other type is complete in its start."""
 WHOLE = {"redacted_thinking", "container_upload", "mcp_tool_result", "fallback", "advisor_tool_result"}
 """Blocks without deltas whose name does not end in `_tool_result`."""
 
 
 @dataclass(slots=True)
 class Read:
-    """One reply as a client understood it: its blocks in order, each with all that its deltas added."""
+    """A reply as a client understands it: its blocks in order, with their deltas added."""
 
     blocks: list[Json] = field(default_factory=list)
     stop_reason: str | None = None
@@ -201,7 +194,7 @@ class Read:
     usage: Json = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
-        """Ids and signatures differ from exchange to exchange; usage is no part of what was said."""
+        """Compare without usage, and without ids and signatures, which differ in each exchange."""
         return isinstance(other, Read) and self._said == other._said
 
     @property
@@ -232,10 +225,10 @@ class Read:
 
 
 def read(body: bytes, *, overlapping: bool = False) -> Read:
-    """A reply, JSON or server-sent events, as the strictest clients take it; fails if they would.
+    """Parse a reply, JSON or server-sent events, as the strictest clients do, and fail if they would.
 
-    `overlapping` lets blocks stay open while others begin, as llama.cpp writes them. Raises `StreamError` where the
-    server says that it failed.
+    `overlapping` allows blocks to stay open while others start, as in llama.cpp. Raises `StreamError` if the server
+    reports an error.
     """
     if body.lstrip().startswith(b"{"):
         return _read_message(json.loads(body))
@@ -263,7 +256,7 @@ class _StreamReader:
 
     def read(self, body: bytes) -> Read:
         for event in events(body):
-            # Both of Anthropic's SDKs ignore an event without a name, so "[DONE]" has no business here.
+            # Both of Anthropic's SDKs ignore an event without a name, so "[DONE]" must not appear.
             assert event.data != DONE, "[DONE] is not of this API"
             assert event.name == event.data["type"], f"event: {event.name} with {event.data}"
             assert not self.ended, f"something comes behind message_stop: {event.data}"
@@ -311,7 +304,7 @@ class _StreamReader:
         assert self.found.stop_reason is None, f"a block begins behind message_delta: {block}"
         # anthropic-python: IndexError; an older Claude Code: "Content block not found".
         assert index == len(self.found.blocks), f"block {index} follows {len(self.found.blocks)} blocks"
-        # The TypeScript SDK tells of the last block only, and the AI SDK drops a signature that comes late.
+        # The TypeScript SDK reports the last block only, and the AI SDK drops a late signature.
         assert self.overlapping or not self.open, f"block {index} begins while {self.open} is open"
         kind = block["type"]
         assert kind in DELTAS or kind in WHOLE or kind.endswith("_tool_result"), f"the AI SDK takes no block {kind}"
@@ -324,7 +317,7 @@ class _StreamReader:
             assert block["id"]
             assert isinstance(block["name"], str)
             assert block["name"]
-            # Claude Code ignores arguments that stand here, the AI SDK joins them with those of deltas.
+            # Claude Code ignores arguments in the start, the AI SDK joins them with those of deltas.
             assert kind != "tool_use" or block.get("input", {}) == {}, f"arguments in the start of block {index}"
         self.found.blocks.append(dict(block))
         self.open.append(index)
@@ -332,7 +325,7 @@ class _StreamReader:
     def _delta(self, index: int, delta: Json) -> None:
         assert index in self.open, f"a delta for block {index}; open are {self.open}"
         block, kind = self.found.blocks[index], delta["type"]
-        # anthropic-python drops it; Claude Code gives the stream up and asks again without `stream`.
+        # anthropic-python drops it; Claude Code abandons the stream and retries without `stream`.
         assert kind in DELTAS.get(block["type"], ()), f"{kind} for a block {block['type']}"
         match kind:
             case "text_delta":
@@ -376,7 +369,7 @@ def _checked(found: Read) -> Read:
             assert block["id"]
             assert isinstance(block["input"], dict), f"arguments are no object: {block}"
         elif block["type"] == "text" and not block.get("citations"):
-            # It comes back as history, which Anthropic's server refuses.
+            # The client sends it back as history, which Anthropic's server rejects.
             assert block["text"].strip(), "a text block that is empty or blank"
     assert len(set(found.ids)) == len(found.ids), f"two calls of one id: {found.ids}"
     assert found.stop_reason != "tool_use" or found.calls, "tool_use is the reason, and there are no calls"

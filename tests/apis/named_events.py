@@ -1,6 +1,6 @@
-"""Server-sent events that carry their type twice, as `event:` and in the data: Messages and Responses share them.
+"""Server-sent events of Messages and Responses, which contain their type twice: as `event:` and in the data.
 
-Nothing here uses VTC: the tests need a witness of their own.
+Nothing here uses VTC, because the tests need an independent witness.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DONE = "[DONE]"
 
 
 class StreamError(AssertionError):
-    """The stream says that the server failed; every SDK raises there. `error` is what the server said."""
+    """The server reported an error in the stream, at which every SDK raises; `error` is the server's error."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(f"the stream ends in an error: {error}")
@@ -24,14 +24,14 @@ class StreamError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as it arrived: its `event:` line, if it had one, and its data."""
+    """A received event: its `event:` line, if it has one, and its data."""
 
     name: str | None
     data: Any
 
 
 def frame(data: Any, name: str | None = None) -> bytes:
-    """Write one event; its name is the type in its data unless another is given."""
+    """Serialize an event; its name is the type in its data by default."""
     return f"event: {name or data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
@@ -40,7 +40,7 @@ def frames(*events: Json) -> list[bytes]:
 
 
 def events(body: bytes) -> list[Event]:
-    """Read all events of a body; fails on bytes that an SDK would drop: an event that no blank line ends."""
+    """Parse all events of a body; fail on an event without a final blank line, which an SDK would drop."""
     text = body.replace(b"\r\n", b"\n").decode()
     *blocks, rest = text.split("\n\n")
     assert not rest.strip(), f"no blank line ends this event: {rest}"
@@ -49,7 +49,7 @@ def events(body: bytes) -> list[Event]:
 
 
 def _event(block: str) -> Event | None:
-    """Read one event; None if it holds comments only."""
+    """Parse one event; None if it contains only comments."""
     name, data = None, []
     for line in block.split("\n"):
         field, _, value = line.partition(":")
@@ -68,5 +68,5 @@ def _event(block: str) -> Event | None:
 
 
 def number(value: Any) -> bool:
-    """True if `value` is a whole number, which a bool is not."""
+    """True if `value` is an integer and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,10 +1,10 @@
-"""OpenAI Responses written by hand, and read as the strictest clients read them.
+"""Requests and replies of OpenAI Responses made by hand, and a reader as strict as the strictest clients.
 
-Nothing here uses VTC: the tests need a witness of their own for what a request, a reply and a call look like.
-What the reader demands is what openai-python's `.stream()`, the AI SDK or Codex fail at, or lose something at; a
-comment beside each check names who.
+Nothing here uses VTC, because the tests need an independent witness of the format of requests, replies and calls.
+The reader fails if openai-python's `.stream()`, the AI SDK or Codex would fail or lose something; a comment at each
+check names the client.
 
-A builder of an item makes its events without the numbers that depend on the place in the stream: `numbered` adds
+The builders of items omit the numbers that depend on the place in the stream: `numbered` adds
 `output_index` and `sequence_number`.
 """
 
@@ -28,21 +28,19 @@ USAGE = {
     "total_tokens": 8,
 }
 
-# Requests
-
 
 def tool(name: str, required: Sequence[str] = (), **properties: str | Json) -> Json:
-    """A function; a property is a type's name or a schema."""
+    """Declare a function; a property is the name of a type or a schema."""
     return {"type": "function", **chat.tool(name, required, **properties)["function"], "strict": False}
 
 
 def namespace(name: str, *tools: Json) -> Json:
-    """Several functions under one name, as Codex sends the tools of an MCP server."""
+    """Declare multiple functions under one name, as Codex sends the tools of an MCP server."""
     return {"type": "namespace", "name": name, "description": f"Tools of {name}.", "tools": list(tools)}
 
 
 def custom(name: str) -> Json:
-    """A tool that takes raw text, as Codex's `apply_patch`."""
+    """Declare a tool that accepts raw text, like Codex's `apply_patch`."""
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /(.|\\n)+/"}
     return {"type": "custom", "name": name, "description": f"Does {name}.", "format": grammar}
 
@@ -54,21 +52,21 @@ TOOLS = [READ, LIST, WRITE]
 
 
 def said(role: str, text: str) -> Json:
-    """A message of `input`: user, system, developer, or an earlier one of the assistant."""
+    """Make a message of `input`: user, system, developer, or an earlier one of the assistant."""
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
 
 def output(text: Any, call_id: str = "call_1", *, custom: bool = False) -> Json:
-    """The result of a call."""
+    """Make the result of a call."""
     kind = "custom_tool_call_output" if custom else "function_call_output"
     return {"type": kind, "call_id": call_id, "output": text}
 
 
 def request(content: Any = "hello", *, stream: bool = False, **fields: Any) -> Json:
-    """A request with one user message and, unless `tools` says otherwise, `TOOLS`; None leaves a field out.
+    """Make a request with one user message and, by default, `TOOLS`; None removes a field.
 
-    `store` is off, as with Codex: nothing is kept by the server, the whole history comes each time.
+    `store` is off, as in Codex: the server stores nothing, and each request contains the whole history.
     """
     body = {"model": MODEL, "input": [said("user", content)], "stream": stream, "store": False, "tools": TOOLS}
     return {key: value for key, value in {**body, **fields}.items() if value is not None}
@@ -78,7 +76,7 @@ CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_to
 
 
 def check_request(body: Json) -> None:
-    """Fail on a history whose calls and outputs do not belong together: OpenAI's server refuses it with status 400."""
+    """Fail on a history whose calls and outputs do not match: OpenAI's server rejects it with status 400."""
     if isinstance(body["input"], str):
         return
     waiting: dict[str, str] = {}
@@ -99,15 +97,12 @@ def check_request(body: Json) -> None:
     assert not open_calls, f"no output for {open_calls}"
 
 
-# Items as a whole reply and a history hold them
-
-
 def message(text: str, id: str = "msg_1") -> Json:
     return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [_part(text)]}
 
 
 def call(name: str, id: str = "fc_1", call_id: str = "call_1", *, namespace: str = "", **arguments: Any) -> Json:
-    """A call of a function; `namespace` is the name of the group it was offered in."""
+    """Make a function call; `namespace` is the name of the group that declares the function."""
     said = json.dumps(arguments)
     item = {"type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": said}
     return {**item, "status": "completed", **({"namespace": namespace} if namespace else {})}
@@ -119,12 +114,12 @@ def custom_call(name: str, input: str, id: str = "ctc_1", call_id: str = "call_1
 
 
 def reasoning(text: str, id: str = "rs_1") -> Json:
-    """A summary of reasoning, as OpenAI gives it."""
+    """Make a reasoning summary, as OpenAI sends it."""
     return {"type": "reasoning", "id": id, "summary": [{"type": "summary_text", "text": text}]}
 
 
 def open_reasoning(text: str, id: str = "rs_1") -> Json:
-    """Reasoning itself, as servers of open models give it."""
+    """Make plain reasoning, as servers of open models send it."""
     return {"type": "reasoning", "id": id, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
 
 
@@ -132,23 +127,20 @@ def _part(text: str) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-# Replies
-
-
 def response(*output: Json, status: str = "completed", **fields: Any) -> Json:
-    """A whole reply."""
+    """Make a whole reply."""
     head = {"id": "resp_1", "object": "response", "created_at": 1, "model": MODEL, "status": status, "error": None}
     settings = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "incomplete_details": None}
     return {**head, **settings, "output": list(output), "usage": USAGE, **fields}
 
 
 def cut(*output: Json) -> Json:
-    """A whole reply that ran into its limit of tokens."""
+    """Make a whole reply that reached its token limit."""
     return response(*output, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
 
 
 def text_events(*pieces: str, id: str = "msg_1") -> list[Json]:
-    """The events of a message, its text in pieces."""
+    """Make the events of a message, its text in pieces."""
     done = message("".join(pieces), id)
     at = {"item_id": id, "content_index": 0}
     return [
@@ -162,7 +154,7 @@ def text_events(*pieces: str, id: str = "msg_1") -> list[Json]:
 
 
 def call_events(name: str, *pieces: str, id: str = "fc_1", call_id: str = "call_1", namespace: str = "") -> list[Json]:
-    """The events of a function call; `pieces` are its arguments as JSON, cut anywhere."""
+    """Make the events of a function call; `pieces` are its arguments as JSON, cut anywhere."""
     done = {**call(name, id, call_id, namespace=namespace), "arguments": "".join(pieces)}
     return [
         {"type": "response.output_item.added", "item": {**done, "status": "in_progress", "arguments": ""}},
@@ -178,7 +170,7 @@ def call_events(name: str, *pieces: str, id: str = "fc_1", call_id: str = "call_
 
 
 def custom_call_events(name: str, *pieces: str, id: str = "ctc_1", call_id: str = "call_1") -> list[Json]:
-    """The events of a call of a custom tool; `pieces` are its raw input."""
+    """Make the events of a custom tool call; `pieces` are its raw input."""
     done = custom_call(name, "".join(pieces), id, call_id)
     return [
         {"type": "response.output_item.added", "item": {**done, "status": "in_progress", "input": ""}},
@@ -189,7 +181,7 @@ def custom_call_events(name: str, *pieces: str, id: str = "ctc_1", call_id: str 
 
 
 def reasoning_events(*pieces: str, id: str = "rs_1") -> list[Json]:
-    """The events of a summary of reasoning."""
+    """Make the events of a reasoning summary."""
     done = reasoning("".join(pieces), id)
     at, part = {"item_id": id, "summary_index": 0}, done["summary"][0]
     return [
@@ -203,7 +195,7 @@ def reasoning_events(*pieces: str, id: str = "rs_1") -> list[Json]:
 
 
 def open_reasoning_events(*pieces: str, id: str = "rs_1") -> list[Json]:
-    """The events of reasoning itself."""
+    """Make the events of plain reasoning."""
     done = open_reasoning("".join(pieces), id)
     at, part = {"item_id": id, "content_index": 0}, done["content"][0]
     return [
@@ -217,7 +209,7 @@ def open_reasoning_events(*pieces: str, id: str = "rs_1") -> list[Json]:
 
 
 def all_events(*items: list[Json], status: str = "completed") -> list[Json]:
-    """The events of a whole reply, with `output_index` and without `sequence_number`."""
+    """Make the events of a whole reply, with `output_index` and without `sequence_number`."""
     output = [item[-1]["item"] for item in items]
     begun = response(status="in_progress", usage=None)
     last = cut(*output) if status == "incomplete" else response(*output, status=status)
@@ -230,39 +222,36 @@ def all_events(*items: list[Json], status: str = "completed") -> list[Json]:
 
 
 def numbered(events: Iterable[Json]) -> list[bytes]:
-    """Count the events from 0 and write each as one frame."""
+    """Number the events from 0 and serialize each as one frame."""
     return [frame({**event, "sequence_number": place}) for place, event in enumerate(events)]
 
 
 def streamed(*items: list[Json], status: str = "completed") -> list[bytes]:
-    """A whole streamed reply as OpenAI sends it."""
+    """Make a whole streamed reply as OpenAI sends it."""
     return numbered(all_events(*items, status=status))
 
 
 def streamed_text(*pieces: str, status: str = "completed") -> list[bytes]:
-    """A streamed reply of one message."""
+    """Make a streamed reply of one message."""
     return streamed(text_events(*pieces), status=status)
 
 
 def error(message: str = "The server had an error.", code: str = "server_error") -> Json:
-    """The event of an error, without its number."""
+    """Make the event of an error, without its number."""
     return {"type": "error", "code": code, "message": message, "param": None}
-
-
-# Reading
 
 
 @dataclass(slots=True)
 class Read:
-    """One reply as a client understood it: its items in order, as they stood when they were done."""
+    """A reply as a client understands it: its finished items in order."""
 
     items: list[Json] = field(default_factory=list)
     status: str | None = None
     reason: str | None = None
-    """Why it is incomplete."""
+    """Reason of an incomplete reply."""
 
     def __eq__(self, other: object) -> bool:
-        """Ids differ from exchange to exchange."""
+        """Compare without ids, which differ in each exchange."""
         return isinstance(other, Read) and self._said == other._said
 
     @property
@@ -288,7 +277,7 @@ class Read:
 
     @property
     def ids(self) -> list[str]:
-        """What results refer to, for functions and custom tools."""
+        """The ids that tool results refer to, for functions and custom tools."""
         return [item["call_id"] for item in self.items if item["type"] in CALLS]
 
     @property
@@ -320,7 +309,7 @@ def _essence(item: Json) -> tuple[Any, ...]:
 
 
 def _decoded(arguments: str) -> Any:
-    """The arguments as an object; what a cut left of them stays text."""
+    """Parse the arguments to an object; cut-off arguments remain text."""
     try:
         return json.loads(arguments)
     except ValueError:
@@ -328,9 +317,9 @@ def _decoded(arguments: str) -> Any:
 
 
 def read(body: bytes) -> Read:
-    """A reply, JSON or server-sent events, as the strictest clients take it; fails if they would.
+    """Parse a reply, JSON or server-sent events, as the strictest clients do, and fail if they would.
 
-    Raises `StreamError` where the server says that it failed.
+    Raises `StreamError` if the server reports an error.
     """
     if body.lstrip().startswith(b"{"):
         return _read_response(json.loads(body))
@@ -355,7 +344,7 @@ def _read_response(body: Json) -> Read:
 
 @dataclass(slots=True)
 class _Item:
-    """An item that is being written; its ids, and what its deltas said by now."""
+    """An open item: its ids, and the content of its deltas so far."""
 
     index: int
     added: Json
@@ -363,9 +352,9 @@ class _Item:
     """Text by part of the content or summary."""
     closed: set[tuple[str, int]] = field(default_factory=set)
     written: str | None = None
-    """Arguments or raw input; None if no delta came."""
+    """Arguments or raw input; None before the first delta."""
     settled: str | None = None
-    """What the event behind the deltas says."""
+    """Content of the event after the deltas."""
 
 
 PLACES = {"content_part": "content_index", "reasoning_summary_part": "summary_index"}
@@ -375,7 +364,7 @@ TEXTS = {
     "reasoning_text": ("content_index", "reasoning_text"),
     "reasoning_summary_text": ("summary_index", "summary_text"),
 }
-"""The events of text: which number they have, and the type of the part that they write."""
+"""Text events: the name of their index, and the type of their part."""
 INPUTS = {
     "function_call_arguments": ("function_call", "arguments"),
     "custom_tool_call_input": ("custom_tool_call", "input"),
@@ -399,18 +388,18 @@ class _StreamReader:
                 assert self.found.status, "SDKs stop reading at [DONE]"
                 self.done = True
                 continue
-            # Each client does without the line; one that says otherwise is a bug.
+            # No client requires the line, but a wrong one is a bug.
             assert event.name in (None, event.data["type"]), f"event: {event.name} with {event.data}"
             assert not self.found.status, f"something comes behind the end: {event.data}"
             assert not self.done, f"something comes behind [DONE]: {event.data}"
             self._count(event.data)
             self._take(event.data)
-        # openai-python: RuntimeError; Codex: "stream closed before response.completed", and five more tries.
+        # openai-python: RuntimeError; Codex: "stream closed before response.completed", and five retries.
         assert self.found.status, "the stream ends without response.completed"
         return _checked(self.found)
 
     def _count(self, event: Json) -> None:
-        """All events are counted from 0, or none is."""
+        """Check that all events are numbered from 0, or none is."""
         if "sequence_number" in event:
             assert event["sequence_number"] == self.taken, f"event {self.taken} has another number: {event}"
             assert len(self.numbers) == self.taken, "the first events have no number"
@@ -472,7 +461,7 @@ class _StreamReader:
         self.open = _Item(index, item)
 
     def _item(self, event: Json, of: Json | None = None) -> _Item:
-        """The open item, which the event must be about."""
+        """Return the open item; fail if the event belongs to another one."""
         # openai-python: RuntimeError; Codex: "OutputTextDelta without active item", and the text is lost.
         assert self.open, f"comes for no open item: {event}"
         assert event["output_index"] == self.open.index, f"comes for another item than {self.open.index}: {event}"
@@ -556,7 +545,7 @@ class _StreamReader:
 
 
 def _check_item(item: Json, *, done: bool) -> None:
-    """Fail where the AI SDK finds a field missing, or Codex drops the item without a word."""
+    """Fail if the AI SDK would miss a field, or Codex would drop the item silently."""
     assert isinstance(item["id"], str), f"an item without id: {item}"
     assert item["id"]
     match item["type"]:
@@ -578,7 +567,7 @@ def _check_item(item: Json, *, done: bool) -> None:
 
 
 def _check_usage(response: Mapping[str, Any]) -> None:
-    """Fail where Codex cannot read the counts; none at all is fine."""
+    """Fail if Codex cannot parse the counts; they may be absent."""
     if usage := response.get("usage"):
         assert all(number(usage[count]) for count in ("input_tokens", "output_tokens", "total_tokens"))
 

@@ -1,5 +1,7 @@
-"""What only Gemini's API has: two spellings, thoughts that are signed in parts, a model in the path, prompts that a
-server blocks. What all APIs have in common is held by the tests of all of them."""
+"""Features of Gemini's API alone: two spellings, signed reasoning in parts, a model in the path, blocked prompts.
+
+The features that all APIs share are tested for all of them together.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,6 @@ def parts(body: bytes) -> list[Json]:
     frames = [one.removeprefix(b"data: ") for one in body.replace(b"\r\n", b"\n").split(b"\n\n") if one]
     found = [json.loads(one) for one in frames]
     return [part for one in found for candidate in one["candidates"] for part in candidate["content"]["parts"]]
-
-
-# Requests
 
 
 def test_both_spellings_are_read_alike() -> None:
@@ -166,9 +165,6 @@ def test_googles_clients_are_known_where_they_ask_for_models(header: str) -> Non
         assert aside.path_at(f"/x{version}/models?pageSize=9", "/v1/models") == "/x/v1/models"
 
 
-# Replies
-
-
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 def test_a_reply_without_calls_keeps_its_bytes(end: bytes) -> None:
     body = b"".join(gemini.streamed_text("I look", ".", " Done.")).replace(b"\n\n", end)
@@ -185,7 +181,7 @@ def test_signed_parts_pass_as_they_came() -> None:
 
 
 def test_a_signature_stays_with_its_call_where_the_reply_is_written_anew() -> None:
-    """Google's servers refuse the next turn without it."""
+    """Google's servers reject the next turn without it."""
     frames = [*gemini.said(f"I look.\n{IN_TEXT.replace('/a', '/b')}\n"), gemini.frame(gemini.event(SIGNED))]
     found = parts(fed(opened().stream(), *gemini.streamed(*frames)))
     assert [part.get("thoughtSignature") for part in found if "functionCall" in part] == [None, "sig"]
@@ -239,11 +235,8 @@ def test_a_denied_call_leaves_in_no_form(tmp_path: Any) -> None:
             assert not re.search(b"function_?[cC]all|toolCall", out), part
 
 
-# What Google's own client reads
-
-
 async def read_by_sdk(pieces: Iterable[bytes], *, stream: bool) -> gemini.Read:
-    """Read with google-genai, which has no accumulator: its events are added up here."""
+    """Parse the reply with google-genai, which has no accumulator, so its events are added up here."""
     reply = Reply(pieces, SSE if stream else JSON)
     async with serving(lambda _: reply) as upstream:
         options: Any = {"base_url": upstream.url, "async_client_args": {"trust_env": False, "verify": False}}

@@ -45,13 +45,13 @@ ALL_KINDS = [
 
 
 def but(events: list[Json], *leave_out: str, **change: Any) -> list[Json]:
-    """The events without those whose type ends so; `change` goes to the top of those that have the field."""
+    """Return the events except those whose type has the suffix; `change` updates events that have the field."""
     left = [event for event in events if not event["type"].endswith(leave_out or ("-",))]
     return [{**event, **{key: value for key, value in change.items() if key in event}} for event in left]
 
 
 def with_parts(done: Json, *texts: str) -> Json:
-    """The last event of a message that has several parts."""
+    """Return the last event of a message with multiple parts."""
     return {**done, "item": {**done["item"], "content": [message(text)["content"][0] for text in texts]}}
 
 
@@ -123,14 +123,14 @@ CREATED, BEGUN, END = TEXT[0], TEXT[1], TEXT[-1]
 
 
 def changed(event: Json, **fields: Any) -> Json:
-    """The event with other fields in its response or item."""
+    """Return the event with other fields in its response or item."""
     key = "item" if "item" in event else "response"
     inner = {**event[key], **fields}
     return {**event, key: {name: value for name, value in inner.items() if value is not Ellipsis}}
 
 
 def with_last(item: list[Json], **fields: Any) -> list[Json]:
-    """The events of an item whose last one says otherwise."""
+    """Return the events of an item whose last event differs."""
     return [*item[:-1], changed(item[-1], **fields)]
 
 

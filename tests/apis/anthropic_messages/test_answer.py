@@ -1,4 +1,4 @@
-"""Whole replies as streams, and replies that no model wrote."""
+"""Whole replies unfolded to streams, and replies that VTC makes without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole replies of Anthropic Messages: read and written as the stream that says the same."""
+"""Whole replies of Anthropic Messages: decoded and encoded as equivalent streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies of servers of other APIs as Messages, and of Messages under a strict policy: all of it is written anew."""
+"""Replies of other APIs, and strict replies of Messages: every frame is re-encoded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHAT, OLLAMA = BY_NAME["openai-chat"], BY_NAME["ollama-chat"]
 
 
 def relayed(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **toy: Any) -> bytes:
-    """What a client of Messages is told of a reply of some API."""
+    """Return the reply as a client of Messages reads it; the server may speak any API."""
     encoder = API.encoder(form)
     relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), passes=api is API, strict=strict)
     reader = relay.decoder.framing.make_reader()
@@ -49,7 +49,7 @@ def relayed(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **
 
 
 def blocks(body: bytes) -> list[Any]:
-    """Text as such, calls by name, the types of all else in brackets."""
+    """Summarize the blocks: text as such, calls by name, other types in brackets."""
     return [
         one["text"] if "text" in one else {one["name"]: one["input"]} if one["type"] == "tool_use" else [one["type"]]
         for one in read(body).blocks
@@ -57,7 +57,7 @@ def blocks(body: bytes) -> list[Any]:
 
 
 def begun(index: int | None, name: str | None, arguments: str = "", id_: str | None = "") -> Json:
-    """The first piece of a call, or any that has a name."""
+    """Make the first piece of a call, or another one with a name."""
     id_ = f"c{index}" if id_ == "" else id_
     function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
     fields = {"index": index, "id": id_, "type": "function", "function": function}
@@ -69,11 +69,8 @@ def more(index: int, arguments: str) -> Json:
 
 
 def calling(*pieces: Json, reason: str = "tool_calls") -> list[bytes]:
-    """A streamed chat completion of pieces of calls, one a chunk."""
+    """Make a streamed chat completion with one piece of a call in each chunk."""
     return [chat.ROLE, *(chat.chunk({"tool_calls": [piece]}) for piece in pieces), chat.chunk({}, reason), chat.DONE]
-
-
-# Chat completions
 
 
 def test_text_is_one_block_after_one_start() -> None:
@@ -219,9 +216,6 @@ async def test_reply_of_chat_completions_is_read_by_the_sdk() -> None:
     assert read(body) == await sdks.read_messages([body])
 
 
-# Ollama
-
-
 def test_reply_of_ollama_is_told() -> None:
     for name in ("calls-with-ids", "cut", "parser-error", "thinking-and-calls"):
         body = REPLIES[name := f"ollama/{name}.ndjson"]
@@ -233,9 +227,6 @@ def test_reply_of_ollama_is_told() -> None:
         assert (found.content, found.reasoning, found.calls) == (was.content, was.reasoning, was.calls), name
         cut = was.done_reason == "length"
         assert found.stop_reason == ("max_tokens" if cut else "tool_use" if was.calls else "end_turn"), name
-
-
-# Messages, strict
 
 
 def test_strict_reply_is_written_anew_and_says_the_same() -> None:
@@ -303,7 +294,7 @@ def test_fields_of_the_start_and_the_end_that_are_unknown_do_not_leave_where_a_p
 
 
 def test_record_of_what_the_server_called_leaves_where_a_policy_is_strict() -> None:
-    """The client makes none of these calls, and the next request is refused if one of the two is missing."""
+    """The client runs none of these calls, and the next request is rejected if either block is missing."""
     found = read(relayed(API, REPLIES["messages/anthropic-web-search.sse"], strict=True))
     assert found.kinds == ["text", "server_tool_use", "web_search_tool_result", "text", "text", "text"]
 
@@ -312,9 +303,6 @@ def test_call_beside_unknown_blocks_is_written_with_the_next_number() -> None:
     odd = [started(0, {"type": "odd"}), stopped(0)]
     body = relayed(API, *streamed(odd, call_block(1, "read", "{}"), stop_reason="tool_use"), strict=True)
     assert blocks(body) == [{"read": {}}]
-
-
-# To other APIs
 
 
 def test_reply_of_messages_is_told_to_a_client_of_chat_completions() -> None:
@@ -338,8 +326,6 @@ def test_thinking_comes_back_with_what_seals_it() -> None:
     assert empty.blocks[0] == messages.thinking("", "sig")
 
 
-# Every order
-
 PIECES = st.sampled_from(["a", " b", "é", "{"])
 SAID = st.one_of(
     st.builds(Text, PIECES),
@@ -360,7 +346,7 @@ ARGUMENTS = ['{"a": "', "}\\", '"', '"', "}"]
 
 @given(st.lists(SAID, max_size=20), st.sampled_from(["stop", "length", "tool_calls", "other"]), st.booleans())
 def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thinks: bool) -> None:
-    """Calls are whole at the end, however their pieces are mixed."""
+    """Calls are complete at the end, in any order of their pieces."""
     encoder, made = API.encoder(thinks), 0
     left: dict[int, list[str]] = {}
     given: list[Any] = [Start("m", "model")]
@@ -387,7 +373,7 @@ def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thin
     assert encoder.end() == []
     body = b"".join(framing.encode(told))
     if any(isinstance(one, Text | RefusalDelta | Rewritten) for one in given):
-        body = body.replace(b'" b"', b'"b"')  # a reply that is blank is no matter of the encoder's
+        body = body.replace(b'" b"', b'"b"')  # blank replies are not handled by the encoder
     found = read(body)
     assert len(found.calls) == expected
     assert [made for name, made in found.calls if name == "read"] == [{"a": '}"'}] * len(left)

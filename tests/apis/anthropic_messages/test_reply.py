@@ -1,4 +1,4 @@
-"""Streamed replies of Anthropic Messages: which frames leave for which, with a toy in place of the reader."""
+"""Streamed replies of Anthropic Messages: the frames sent for each frame received, with a toy reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vtc.wire import EventReader
 
 
 class Repairing(Toy):
-    """Completes, at the end of a block, a call that was begun; as a reader does that repairs."""
+    """A reader that repairs: it completes an open call at the end of its block."""
 
     def pause(self) -> list[Event]:
         if not self.held.startswith("["):
@@ -49,7 +49,7 @@ def run(*frames: bytes, toy: type[Toy] = Toy, **how: Any) -> bytes:
 
 
 def blocks(body: bytes) -> list[Any]:
-    """The blocks as the strictest client reads them: text as such, calls by name, thoughts in brackets."""
+    """Summarize the blocks as the strictest client reads them: text as such, calls by name, reasoning in brackets."""
     of = {"text": lambda one: one["text"], "tool_use": lambda one: {one["name"]: one["input"]}}
     return [of.get(one["type"], lambda one: [one["type"]])(one) for one in read(body).blocks]
 
@@ -93,7 +93,7 @@ def test_recorded_replies_leave_as_they_came(name: str, guarded: bool) -> None:
 
 
 def test_frames_leave_as_soon_as_they_may() -> None:
-    """A block's start leaves with its first text, and its stop when it shows what follows."""
+    """A block's start is sent with its first text, and its stop once the next event is known."""
     one = relay()
     assert feed(one, START) == [START]
     first = text_block(0, "a", "b")
@@ -136,7 +136,7 @@ def test_a_call_is_a_block_of_its_own() -> None:
 
 
 def test_blocks_after_a_call_have_other_indexes() -> None:
-    """Or the same again, where a block never began; then they leave as they came."""
+    """Or the same frames, if a block never started; then they are forwarded unchanged."""
     search = [started(1, {"type": "web_search_tool_result", "content": []}), stopped(1)]
     assert blocks(run(*streamed(text_block(0, "a[x]"), search, text_block(2, "b")))) == [
         "a",
@@ -164,7 +164,7 @@ def test_frames_are_out_of_step_from_the_first_shift() -> None:
 
 def test_call_at_the_end_of_a_block_is_completed_with_it() -> None:
     body = run(*streamed(text_block(0, "a[x"), text_block(1, "b[y")), toy=Repairing)
-    assert blocks(body) == ["a", {"x": {}}, "b[y"]  # how it ends is up to `finish`
+    assert blocks(body) == ["a", {"x": {}}, "b[y"]  # `finish` tests the end
 
 
 def test_white_space_that_waits_at_the_end_of_a_block_leaves_as_it_came() -> None:
@@ -189,17 +189,14 @@ def test_the_stop_reason(reason: str, told: str) -> None:
     found = read(run(START, *text_block(0, "a[x]"), *end(reason, sequence)))
     assert (found.stop_reason, found.stop_sequence, found.usage) == (told, None, messages.USAGE)
     plain = run(START, *text_block(0, "a"), *end(reason, sequence))
-    if reason == "tool_use":  # it says so, and calls nothing
+    if reason == "tool_use":  # the reply states a call and has none
         assert read(plain).stop_reason == "end_turn"
     else:
         assert plain.endswith(b"".join(end(reason, sequence)))
 
 
-# Reasoning
-
-
 def test_thoughts_parted_from_the_text_have_a_block_ahead_of_it() -> None:
-    """As chat models write them, if the request asked for thinking; else they are left out."""
+    """Reasoning in text, as chat models write it, is sent if the request asked for thinking, otherwise removed."""
     frames = streamed(text_block(0, "(b", "c)", "(d)a[x]"))
     body = run(*frames, thinks=True)
     assert blocks(body) == [["thinking"], "a", {"x": {}}]
@@ -222,9 +219,6 @@ def test_fields_are_dropped() -> None:
     out = run(start, *text_block(0, "a[y]"), used, *end()[1:], drop=frozenset({"x", "type", "message"}))
     assert b'"x"' not in out
     assert blocks(out) == ["a", {"y": {}}]
-
-
-# Clients of text, and calls of upstream's own
 
 
 def test_a_client_of_text_is_given_calls_in_the_same_block() -> None:
@@ -274,7 +268,7 @@ def test_own_call_that_a_policy_refuses_leaves_its_message_in_the_text() -> None
 def test_text_in_a_call_that_does_not_leave_as_it_came_stands_in_a_block_of_text(
     text: list[bytes], name: str, left: list[Any]
 ) -> None:
-    """SGLang writes what follows a call into its block."""
+    """SGLang writes text after a call into the block of the call."""
     at = int(bool(text))
     *call, stop = call_block(at, name, "{}")
     found = blocks(run(*streamed(text, [*call, *said(at, "b"), stop], stop_reason="tool_use"), guarded=True))
@@ -288,11 +282,8 @@ def test_arguments_in_the_start_of_a_call_are_read() -> None:
     assert blocks(run(*streamed(twice, stop_reason="tool_use"), guarded=True)) == [{"new": {"p": 2}}]
 
 
-# What servers do
-
-
 def test_events_without_a_name_and_a_last_done_are_read() -> None:
-    """What is written has names."""
+    """Encoded events have names."""
     frames = [b"data: " + one.partition(b"data: ")[2] for one in streamed(text_block(0, "a[x]"))]
     out = run(*frames, b"data: [DONE]\n\n")
     assert b"event: content_block_start\ndata:" in out
@@ -302,7 +293,7 @@ def test_events_without_a_name_and_a_last_done_are_read() -> None:
 
 
 def test_blocks_that_stay_open_to_the_end() -> None:
-    """As llama.cpp writes them."""
+    """llama.cpp writes such blocks."""
     frames = [
         START,
         started(0, messages.thinking("")),
@@ -370,9 +361,6 @@ def test_other_lines_of_a_frame_leave_with_what_stands_in_its_place() -> None:
     out = run(START, started(0, messages.text("")), raw, stopped(0), *end())
     assert out.count(b"id: 7\n") == 1
     assert blocks(out) == ["a", {"x": {}}]
-
-
-# Every cut
 
 
 PIECES = st.lists(st.sampled_from(["a", " b", "[x]", "[", "x", "]", "(t)", "(", "~", "{u}", "é"]), max_size=6)

@@ -1,4 +1,4 @@
-"""Anthropic Messages: requests as messages and tools and back."""
+"""Anthropic Messages: requests parsed to messages and tools, and rendered again."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def encoded(*said: Json, **fields: Any) -> bytes:
 
 
 def canonical(*said: Json, **fields: Any) -> list[tuple[Any, ...]]:
-    """The messages without their sources."""
+    """Return the messages without their sources."""
     return [(one.role, one.content, one.calls, one.call_id, one.name) for one in request(*said, **fields).messages]
 
 
 def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
-    """The body of a request with other messages, which Anthropic's own server would take."""
+    """Render the request with other messages; fail if Anthropic's server would reject it."""
     body = json.loads(encode(one.apply_changes(Changes(messages=changed, **how))))
     check_request(body)
     return body
@@ -170,9 +170,6 @@ def test_what_is_no_request(body: bytes) -> None:
         Request(body)
 
 
-# Writing
-
-
 def test_what_is_not_changed_keeps_its_bytes() -> None:
     body = encoded(user("a"), CALLING, ANSWERED, system=[BILLING, text("s")], tools=[messages.READ], metadata={"x": 1})
     one = Request(body)
@@ -206,7 +203,7 @@ def test_system_message_among_the_others_stays_there() -> None:
 
 
 def test_calls_and_results_as_text() -> None:
-    """As the model is shown them that knows no tools; blocks of unknown types stay in place."""
+    """Results and calls become text for a model without tools; blocks of unknown types stay in place."""
     one = request(
         user("a"),
         {**CALLING, "content": [*CALLING["content"], {**call("read", "toolu_2"), **CACHE}]},
@@ -232,7 +229,7 @@ def test_calls_and_results_as_text() -> None:
 
 
 def test_tool_message_without_its_call_is_text() -> None:
-    """The dialect of the model wants results in a message of their own, which this API does not have."""
+    """The dialect requires tool results in a separate message, which this API does not have."""
     one = request(user("a"), CALLING, ANSWERED)
     asked, calling, answer, rest = one.messages
     changed = [asked, replace(calling, content=("<call>",), calls=()), replace(answer, content=("<r>",)), rest]
@@ -267,7 +264,7 @@ def test_no_blank_text_and_no_empty_message_is_written() -> None:
 
 
 def test_calls_and_results_of_a_client_of_text_are_promoted() -> None:
-    """Several results are one message, ahead of its text."""
+    """Multiple results are merged into one message, before its text."""
     one = request(user("a"), assistant(text("<read>")), user([text("[read] Result"), text("r"), text("Go on.")]))
     asked, said, answer = one.messages
     calls = (ToolCall("read", '{"x": 1}', "c1"), ToolCall("list_files", "{}", "c2"))

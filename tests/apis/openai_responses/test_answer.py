@@ -1,4 +1,4 @@
-"""Whole replies of Responses: they say the same as the stream of them would, however they are made."""
+"""Whole replies of Responses are equivalent to their streams, in every way to make them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vtc.apis.openai_responses import ResponseForm
 
 
 def rewritten(reply: Json | bytes, form: ResponseForm | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
-    """What leaves of a whole reply whose text the toy reads."""
+    """Return the whole reply that is sent, with the toy reader."""
     body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
     return through(API, body, lambda: Toy(**toy), form, drop)
 
@@ -30,7 +30,7 @@ def read(*items: Json, **how: Any) -> responses.Read:
 
 
 def joined(found: responses.Read) -> list[Any]:
-    """What is said, texts that follow each other as one: how a stream parts them is another matter."""
+    """Return the content with consecutive texts joined, because a stream may split them anywhere."""
     out: list[Any] = []
     for one in map(responses._essence, found.items):
         if out and one[0] == out[-1][0] and one[0] in ("message", "reasoning"):
@@ -99,7 +99,7 @@ def test_a_message_keeps_its_id_and_its_other_parts() -> None:
 
 
 def in_parts(*parts: str) -> Json:
-    """A message with a part for each text; `!` begins a refusal, `?` is a part of an unknown type."""
+    """Make a message with a part for each text; the prefix `!` makes a refusal, `?` a part of an unknown type."""
     of = {"!": lambda said: {"type": "refusal", "refusal": said[1:]}, "?": lambda _: {"type": "odd", "x": 1}}
     return {**message(""), "content": [of.get(one[:1], lambda said: message(said)["content"][0])(one) for one in parts]}
 

@@ -1,4 +1,4 @@
-"""The encoder of Responses: whatever it is told, in whatever order, is a stream that the strictest clients read."""
+"""The encoder of Responses: any events in any order make a stream that the strictest clients accept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from vtc.events import (
 
 
 def written(*told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None = None, ends: bool = True) -> bytes:
-    """What the encoder makes of what it is told, one frame after the other."""
+    """Encode the events of each frame in order."""
     encoder = API.encoder(form)
     values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
     values += encoder.end() if ends else []
@@ -73,7 +73,7 @@ SAID = st.one_of(
 
 
 def _in_order(numbers: Sequence[int]) -> list[tuple[int, str]]:
-    """Interleave the pieces of several calls as drawn, those of one call in order."""
+    """Interleave the pieces of multiple calls as drawn; the pieces of one call stay in order."""
     left = {number: ["{", '"a": "\\', '"b"}'] if not number else ['{"c":', " [1]", "}"] for number in (0, 1)}
     left[2] = ["{}"]
     return [(number, left[number].pop(0)) for number in numbers]
@@ -251,11 +251,8 @@ def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int])
     assert read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=form).custom_calls == [("patch", text)]
 
 
-# From other servers
-
-
 def bridged(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
-    """What a client of Responses gets from a server of another API."""
+    """Return the reply of a server of another API as a client of Responses reads it."""
     relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
     reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
@@ -263,7 +260,7 @@ def bridged(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: A
 
 
 def native(*pieces: str, index: int = 0) -> list[bytes]:
-    """A call of a server of chat completions, in pieces."""
+    """A native tool call of chat completions, in pieces."""
     head = chat.native(index, id=f"call_{index}", type="function", name=f"tool{index}", arguments="")
     return [chat.chunk({"tool_calls": [one]}) for one in (head, *(chat.native(index, arguments=one) for one in pieces))]
 

@@ -7,6 +7,6 @@ from vtc.events import ListedModel
 
 
 def test_codex_finds_the_list_that_it_demands_and_nothing_in_it() -> None:
-    """An entry would need Codex's own prompt, and replace it."""
+    """An entry would have to contain Codex's prompt, and would replace it."""
     found = render_model_list([ListedModel(name="a")])
     assert (found["models"], [one["id"] for one in found["data"]]) == ([], ["a"])

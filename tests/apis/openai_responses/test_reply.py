@@ -1,4 +1,4 @@
-"""Streamed replies of Responses: what is put in order, what passes as it came, and what the strictest clients read."""
+"""Streamed replies of Responses: reordering, frames forwarded unchanged, and strict clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CALL = call_events("read", '{"filePath"', ': "a"}')
 
 
 def run(*frames: bytes, form: ResponseForm | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
-    """What leaves of a reply whose text the toy reads."""
+    """Return the reply that is sent, with the toy reader."""
     relay = Relay(API.decoder(form, drop), API.encoder(form, drop), lambda: Toy(**toy))
     reader = EventReader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
@@ -51,14 +51,11 @@ def read(*frames: bytes, **how: Any) -> responses.Read:
 
 
 def said(found: responses.Read) -> list[Any]:
-    """The items in short."""
+    """Summarize the items."""
     return [
         responses._said(item) if item["type"] in ("message", "reasoning") else (item["name"], item["type"])
         for item in found.items
     ]
-
-
-# As it came
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name not in DEVIATIONS])
@@ -124,9 +121,6 @@ def test_kept_frames_are_given_back_after_a_failure() -> None:
     for one in frames[:4]:
         relay.feed(Frame(one, one.partition(b"data: ")[2].strip()))
     assert relay.release() == frames[2:4]
-
-
-# Lifting
 
 
 def test_a_call_closes_the_message_and_text_after_it_begins_another() -> None:
@@ -198,16 +192,13 @@ def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
 
 @pytest.mark.parametrize(("most", "reason"), [(5, "length"), (6, "other"), (None, "other")])
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
-    """llama.cpp and Ollama say `completed` all the same."""
+    """llama.cpp and Ollama report `completed` nevertheless."""
     last = streamed(text_events("Hi"))[-1]
     decoded = API.decoder(ResponseForm(max_tokens=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
-    # No event began its text, so it is told at the end.
+    # No event started its text, so it is sent at the end.
     finish = Finish(reason, said="completed")  # type: ignore[arg-type]
     assert decoded.deltas == (TextDelta("Hi"), BlockEnd(), finish)
-
-
-# Upstream's own calls
 
 
 def test_unchanged_calls_that_a_policy_looks_at_pass_byte_for_byte() -> None:
@@ -264,7 +255,7 @@ def test_an_event_about_a_call_that_is_not_known_passes() -> None:
 
 
 def test_a_message_that_is_ended_in_its_server_s_place_has_all_fields() -> None:
-    """llama.cpp begins a part without them, and ends it only at the end of the reply."""
+    """llama.cpp starts a part without these fields, and ends it only at the end of the reply."""
     begun, part, piece, *_ = text_events("Hi")
     bare = {**part, "part": {"type": "output_text", "text": ""}}
     found = read(*streamed([begun, bare, piece, {"type": "response.news", "item": {}}], CALL))
@@ -283,9 +274,6 @@ def test_interleaved_calls_are_written_one_after_the_other() -> None:
     end = all_events(CALL, call_events("b", "{", "}", id="fc_2", call_id="call_2"))[-1]
     found = read(*numbered([*frames, end]))
     assert (found.calls, found.ids) == ([("read", {"filePath": "a"}), ("b", {})], ["call_1", "call_2"])
-
-
-# Deltas
 
 
 def test_events_are_decoded_into_deltas() -> None:
@@ -354,7 +342,7 @@ def test_a_reply_with_a_lifted_call_has_an_end_even_if_upstream_has_none(end: li
     ids=["call", "reasoning", "custom"],
 )
 def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int) -> None:
-    """Each event after it has another number, and is told once."""
+    """Each event after it has another number, and is sent once."""
     relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(*items)]
     out = [piece for one in frames[:after] for piece in relay.feed(one)]
@@ -365,9 +353,6 @@ def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int)
     assert types == [event["type"] for event in all_events(*items)]
 
 
-# The whole way
-
-
 def exchange(settings: dict[str, Any] | None = None, **fields: Any) -> Session:
     body = json.dumps(responses.request(stream=True, **fields)).encode()
     facts = Facts(user_agent="codex", host="127.0.0.1", path=responses.PATH)
@@ -375,7 +360,7 @@ def exchange(settings: dict[str, Any] | None = None, **fields: Any) -> Session:
 
 
 def with_calls_as_text(body: bytes) -> bytes:
-    """A recorded stream whose calls stand as text at the end of the message before them."""
+    """Return a recorded stream whose calls are moved, as text, to the end of the message before them."""
     came = [event.data for event in events(body)]
     calls = [e["item"] for e in came if e["type"].endswith("item.done") and e["item"]["type"] == "function_call"]
     text = "".join("\n" + chat.DIALECTS["hermes"](one["name"], json.loads(one["arguments"])) for one in calls)
@@ -437,7 +422,7 @@ def FRAMES(body: bytes) -> list[bytes]:
 
 
 def test_text_that_left_unread_is_in_the_events_that_repeat_it() -> None:
-    """The fast path forwards most frames of this reply, and the codec must tell their text again."""
+    """The fast path forwards most frames of this reply, and the encoder must repeat their text."""
     one = exchange()
     stream = one.stream()
     out = [piece for part in FRAMES(LIFTED) for piece in stream.feed(part)]
@@ -472,7 +457,7 @@ def test_an_error_of_the_server_ends_the_reply() -> None:
 
 
 class Broken(Encoder):
-    """Fails when it writes a call of `b`."""
+    """An encoder that fails at a call of `b`."""
 
     def write(self, said: Any, choice: int) -> Any:
         if any(isinstance(one, Call) and one.call.name == "b" for one in said):
@@ -481,10 +466,10 @@ class Broken(Encoder):
 
 
 def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None:
-    """One call was lifted before, so that all after it have moved."""
+    """An earlier text tool call was converted, so all later numbers have moved."""
     report = Report()
     pipeline: Any = Toy
-    own: Any = None  # is not asked for
+    own: Any = None  # not called
     stream = Stream(Relay(API.decoder(), Broken(), pipeline), report, Fate(strict=False, bridged=False, own=own))
     frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
     found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))

@@ -1,4 +1,4 @@
-"""Requests of Responses: what is read of them, what is written anew, and what keeps its bytes."""
+"""Requests of Responses: parsing, rendering, and fields that keep their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies of Responses with more than text and calls: where a policy is strict, and where all is written anew."""
+"""Replies of Responses with other items than text and calls: under a strict policy, and re-encoded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.apis.toy import Toy
 from vtc.apis import convert_to_stream
 from vtc.apis.openai_responses import API, ResponseForm
 from vtc.apis.relay import Relay
-
-# Where a policy is strict
 
 
 def strict(*frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
@@ -39,7 +37,7 @@ MARK = "evil"
 
 
 def stained(events_: list[Json]) -> list[Json]:
-    """Events with a field that is not known wherever one may stand, but in calls."""
+    """Make events with an unknown field in each possible place, except in calls."""
     out: list[Json] = []
     for event in events_:
         event = {**event, MARK: {"name": "bash"}}
@@ -105,7 +103,7 @@ def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_stri
 
 
 def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_under_strict() -> None:
-    """As one that was told by events of its own: it leaves by such, or not at all."""
+    """Like an item with its own events: it is sent by such events, or not at all."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].append(responses.call("evil"))
     found = responses.read(strict(*responses.numbered(events_)))
@@ -118,15 +116,12 @@ def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_unde
 
 
 def test_a_call_that_another_end_hides_does_not_leave_under_strict() -> None:
-    """Where the items that were told are others than those that the last event repeats."""
+    """The items that were sent differ from those that the last event repeats."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].insert(0, responses.call("evil"))
     left = strict(*responses.numbered(events_))
     found = responses.read(left)
     assert (found.content, found.calls, b"evil" in left) == ("Hi", [], False)
-
-
-# Calls of tools that have a kind of their own
 
 
 def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
@@ -169,7 +164,7 @@ SERVERS = [
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
     *("mcp_call", "mcp_list_tools", "compaction"),
 ]
-"""The kinds of items that the server carries out itself."""
+"""Kinds of items that the server runs itself."""
 
 
 @pytest.mark.parametrize("kind", SERVERS)
