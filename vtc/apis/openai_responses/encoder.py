@@ -340,7 +340,8 @@ class EventCounter(OpenItems):
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Record frames that the fast path forwarded (`contract.FrameFollower`)."""
-        self.passed_data = data
+        if self.head or self.next_number:  # as in `follow`: without a beginning, numbers do not count
+            self.passed_data = data
         if self.open is not None and self.open.part is not None:
             self.sent_text = (self.sent_text, decode(b'"%b"' % b"".join(texts), "replace"))
 
