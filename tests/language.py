@@ -76,7 +76,7 @@ FACTORS = {
     "vtc/apis": 18.6,
     "vtc/cli": 15.0,
     "vtc/demo": 12.0,
-    "vtc/dialects": 5.6,
+    "vtc/dialects": 1.0,
     "vtc/exchange": 1.0,
     "vtc/guards": 16.0,
     "vtc/profiles": 11.0,

@@ -1,11 +1,11 @@
-"""Ways of writing tool calls in text: a dialect is described in YAML, and read and written by what that compiles to.
+"""Dialects: text formats of tool calls. A YAML file describes each, and is compiled to a reader and a writer.
 
-Description            a dialect, from its YAML
-compiled(dialects)     the grammar of the dialects that a reply may be written in
-Reader(grammar, tools) text -> events, in pieces as they arrive
-writing                calls, results and histories -> text
-text_client            clients that read calls out of the text
-constrain              what a server decodes by
+Description                a dialect, from its YAML
+compile_grammar(dialects)  the grammar of the dialects that a reply may use
+Reader(grammar, tools)     text -> events, incrementally
+writing                    calls, results and histories -> text
+text_client                clients that parse calls from the text
+constrain                  grammars that constrain a server's decoding
 """
 
 from vtc.dialects.reading.reader import ModelFacts, Reader

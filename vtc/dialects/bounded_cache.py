@@ -1,6 +1,7 @@
-"""A cache that is bounded in bytes, and the one that all exchanges share: what is made of dialects and of tools.
+"""A cache with a limit in bytes, and the instance for patterns and schemas that all exchanges share.
 
-A number of entries would bound nothing: a model chooses how many names it writes and how long they are.
+A limit on the number of entries would not bound memory, because a model chooses how many names it writes and how long
+they are.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from threading import Lock
 from typing import NamedTuple
 
 MAX_COMPILED_BYTES = 32 << 20
-"""Bytes of compiled patterns that are kept."""
+"""Bytes of compiled patterns that are cached."""
 ENTRY_OVERHEAD_BYTES = 512
-"""Bytes that an entry takes besides its value."""
+"""Bytes of an entry in addition to its value."""
 
 
 class _CacheEntry(NamedTuple):
@@ -24,9 +25,9 @@ class _CacheEntry(NamedTuple):
 
 
 class BoundedCache:
-    """Keeps values by key, up to a number of bytes. The entry that was not asked for longest is evicted first.
+    """A thread-safe least-recently-used cache with a limit in bytes.
 
-    Threads may share one: large replies are read beside the event loop.
+    Large replies are parsed in threads outside the event loop, so threads share an instance.
     """
 
     def __init__(self, most_bytes: int, on_evict: Callable[[], object] = lambda: None) -> None:
@@ -40,17 +41,17 @@ class BoundedCache:
     def get_or_make[T](
         self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int], *, lasting: bool = False
     ) -> T:
-        """Get the value for `key`, or make and keep it. It is shared and must not be changed.
+        """Return the cached value for `key`, or make and store it. The value is shared: callers must not change it.
 
-        `size_of` gives its bytes. A value that is larger than the cache is made each time. A `lasting` one holds
-        nothing that a client or a model said: `forget` leaves it.
+        `size_of` returns its bytes. A value larger than the cache is made each time. A `lasting` value contains no
+        data of clients or models, so `evict_temporary` keeps it.
         """
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
                 return entry.value  # type: ignore[return-value]  # `make` made it
-        value = make()  # takes its time, and may ask for another key
+        value = make()  # not under the lock: it is slow, and may request another key
         size = size_of(value) + ENTRY_OVERHEAD_BYTES
         with self._lock:
             if size <= self.max_bytes:
@@ -63,7 +64,7 @@ class BoundedCache:
         return value
 
     def get(self, key: Hashable) -> object:
-        """Get what was put there for `key`; None if that is nothing, or evicted."""
+        """Return the stored value for `key`; None if there is none or it was evicted."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
@@ -71,7 +72,7 @@ class BoundedCache:
         return entry.value if entry else None
 
     def store(self, key: Hashable, value: object, size: int) -> None:
-        """Keep a value of so many bytes in the place of the one that was there, unless it is larger than the cache."""
+        """Store a value of `size` bytes and replace the old one, unless it is larger than the cache."""
         with self._lock:
             if old := self._entries.pop(key, None):
                 self.size -= old.size
@@ -105,8 +106,8 @@ class BoundedCache:
         self.size -= entry.size
 
 
-# Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
+# The `re` module caches the most recent patterns too: without the purge, an eviction would free no memory.
 COMPILED_PATTERNS = BoundedCache(MAX_COMPILED_BYTES, on_evict=re.purge)
-"""Patterns, some with names of tools and parameters in them, and schemas of tools: nothing else of a client."""
+"""Patterns, some of which contain names of tools and parameters, and schemas of tools; no other client data."""
 BYTES_PER_PATTERN_CHARACTER = 12
-"""Bytes that a compiled pattern takes for each character of its text."""
+"""Bytes of a compiled pattern per character of its source."""

@@ -1,4 +1,4 @@
-"""A call from its opening tag to its end, but for the values of parameters."""
+"""A call from its opening tag to its end, except the values of parameters."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ NO_CLOSER_REASON = "its closing tag is missing"
 SEVERAL_LINES_REASON = "lines without tags may be several parameters of its tool"
 MORE_ON_LINE_REASON = "more stands on its line"
 MAX_TAG_ENDS = 16
-"""Places at which an opening tag with attributes is taken to end."""
+"""Maximum positions at which an opening tag with attributes is tried as complete."""
 
 _PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")  # used with match
-"""Words on a line after a call that has lost its closer."""
+"""Words on the line after a call without a closer."""
 _BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
-"""The end of JSON that may break off there. After a string a quotation may go on, as its quotes may not be escaped."""
+"""The end of JSON that may break off there. A string is no such end, because its quotes may not be escaped."""
 _PYTHON_OBJECT = re.compile(r"[\[{\s]+'")  # used with match
-"""The beginning of an object as Python prints it, where JSON should stand."""
+"""The beginning of an object in Python's notation instead of JSON."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
 type CallBody = JsonBody | PythonBody | GemmaBody
 type SearchText = Callable[[str], object]
 _IN_STRING: SearchText = re.compile(r'["\\\x00-\x1f]').search
-"""Finds what is more than text in a JSON string."""
+"""Finds characters that are more than text in a JSON string."""
 FIND_STRING_END: SearchText = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match  # used with match
-"""Matches what may be more than text in a JSON string and escapes that are whole."""
+"""Matches if a text may hold more than JSON string content and complete escapes."""
 
 
 type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]
 
 
 def end_reply_in_value(handler: InValue) -> Damaged | Ended:
-    """End a call that needs no closer when the reply ends in a value, or try to repair it: a closer may be missing."""
+    """Handle the end of the reply in a value: end a call that needs no closer, or try to repair the call."""
     if (end := handler.open_end) and handler.context.complete and not handler.call.text.spilled:
         return handler.end_open_at(end)
     if handler.context.may_repair_end and not handler.call.text.spilled:
@@ -77,15 +77,15 @@ def end_reply_in_value(handler: InValue) -> Damaged | Ended:
 
 
 def refuse_unfinished(handler: InValue | InCall | InJson) -> Refused:
-    """Refuse a call when the reply ends inside of it."""
+    """Refuse a call in which the reply ends."""
     reason = ENDS_INSIDE_REASON if handler.context.complete else "the reply was cut off inside it"
     return refuse_call(handler.context, handler.call, reason, stump=True)
 
 
 def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> BeginsJson:
-    """Begin arguments that know their own end; `opening` is what was read of them."""
+    """Begin self-delimiting arguments; `opening` is the part of them that was read."""
     buffer_call_text(context, call, context.cursor.consume(at))
-    # Else it is another's writing, or a string that holds the arguments.
+    # Otherwise it is another dialect's notation, or a string that contains the arguments.
     is_own = call.syntax.body != "params" and not context.cursor.text.startswith('"', context.cursor.at)
     call.json = _make_body(call.syntax, opening, lenient=context.lenient)
     call.begin_body(choose_piece_kind(context, call) if is_own else None)
@@ -93,7 +93,7 @@ def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> B
 
 
 def _make_body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallBody:
-    """Make what reads the arguments of a call that are not between tags; what opens them may show their language."""
+    """Create the parser of arguments that are not between tags; their `opening` may show the language."""
     if syntax.body == "kwargs":
         return PythonBody(lenient=lenient)
     written_so = syntax.dialect.values == "repr" and syntax.body != "params"
@@ -105,7 +105,7 @@ def _make_body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallB
 
 
 class InCall:
-    """A call: after its opening tag, after its arguments, and where it broke."""
+    """A call after its opening tag, after its arguments, or after an error in it."""
 
     __slots__ = ("_end_count", "call", "context")
 
@@ -113,7 +113,7 @@ class InCall:
         self.context = context
         self.call = call
         self._end_count = 0
-        """How often an opening tag with attributes may have ended."""
+        """Number of possible ends of an opening tag with attributes."""
 
     def scan_arguments(self) -> Scan:
         return self.context.grammar.scan_arguments(self.call.syntax, self.call.name_in_markup)
@@ -144,7 +144,7 @@ class InCall:
     # After the opening tag
 
     def open_parameter(self, token: TokenMatch) -> OpenedParam | Literal[Verdict.AROUND]:
-        """Begin the first parameter, or pass over an element around all of them."""
+        """Begin the first parameter, or skip an element that wraps all parameters."""
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
         if not (self.context.lenient and token[0].strip() == f"<{key}>" and self.call.parameters.is_wrapper(key)):
             return open_value(self.context, self.call, token)
@@ -153,14 +153,14 @@ class InCall:
         return Verdict.AROUND
 
     def end_empty_call(self, token: TokenMatch) -> Ended:
-        """End a call that has no parameters."""
+        """End a call without parameters."""
         return self.end_call(token) if self.call.may_be_empty else self.refuse_without_parameters()
 
     def refuse_without_parameters(self) -> Refused:
         return refuse_without_parameters(self.context, self.call)
 
     def skip_orphan_closer(self, token: TokenMatch) -> Refused | None:
-        """Pass over a parameter's closer that nothing opened."""
+        """Skip a parameter's closer that nothing opened."""
         if not self.context.lenient:
             return self.refuse_without_parameters()
         self.call.repairs[Repair.ORPHAN_CLOSER] = None
@@ -171,14 +171,14 @@ class InCall:
         return self.context.grammar.scan_sole_value(self.call.syntax, self.call.name_in_markup)
 
     def buffer_sole_value(self, end: int) -> Refused | None:
-        """Keep text that may be the value of the one parameter that the tool needs."""
+        """Buffer the possible value of the only parameter that the tool requires."""
         if text := self.context.cursor.consume(end):
             buffer_call_text(self.context, self.call, text, value=True)
         unsure = self.call.syntax.names_the_tag and self.call.text.size > MAX_GUESS_CHARACTERS
         return self.refuse_without_parameters() if unsure else None
 
     def end_sole_value(self, token: TokenMatch) -> Ended:
-        """End a call whose one parameter has no tags."""
+        """End a call whose only parameter has no tags."""
         if verdict := self.buffer_sole_value(token.start()):
             return verdict
         several = self.call.syntax.names_the_tag and len(self.call.named.declared) > 1
@@ -189,7 +189,7 @@ class InCall:
         return complete_call(self.context, self.call, token)
 
     def handle_tag_in_sole_value(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
-        """Read a tag in what may be a value: content if it is none of the tool's, and text stands before it."""
+        """Handle a tag in a possible value: it is content if text precedes it and the tool does not declare it."""
         key, cursor = token.groupdict().get(f"key_{token.lastgroup}"), self.context.cursor
         text = self.call.text.body + cursor.text[cursor.at : token.start()]
         if key and key not in self.call.named.declared and text.strip():
@@ -198,11 +198,11 @@ class InCall:
         return self.buffer_sole_value(token.start()) or self.refuse_without_parameters()
 
     def handle_missing_parameters(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
-        """Read something else where parameters should follow, or the end of the reply."""
+        """Handle the end of the reply or other text instead of parameters."""
         if self.context.lenient and (key := self.call.split_name()):
             self.context.cursor.push_back(key)
             return Verdict.CONTENT
-        # In an element around all parameters text is what that holds, not a value of its own.
+        # In an element that wraps the parameters, text is the content of that element and not a value.
         sole = self.call.sole_parameter if Repair.ARGUMENTS_KEY not in self.call.repairs else None
         if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
             self.call.parameters.begin(sole, 0)
@@ -215,11 +215,11 @@ class InCall:
         return complete_call(self.context, call, None)
 
     def end_at_outer_closer(self, token: TokenMatch) -> Ended:
-        """End a call without parameters and closing tag, as that of its wrapper follows."""
+        """End a call without parameters and closing tag, since the closing tag of its wrapper follows."""
         return self._without_closer(token)
 
     def end_at_next_call(self, _: TokenMatch) -> Ended:
-        """End the same, as the next call follows."""
+        """End a call without parameters and closing tag, since the next call follows."""
         return self._without_closer(None)
 
     def _without_closer(self, token: TokenMatch | None) -> Ended:
@@ -230,7 +230,7 @@ class InCall:
         )
 
     def end_at_wrong_closer(self, token: TokenMatch) -> Ended:
-        """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
+        """End a call without parameters that has a sibling's closing tag instead of its wrapper's."""
         return (
             self._complete_repaired(Repair.WRONG_CLOSER, token)
             if self.call.may_be_empty
@@ -238,7 +238,7 @@ class InCall:
         )
 
     def end_self_closing(self) -> Ended:
-        """End a call whose tag closes itself."""
+        """End a call whose opening tag is self-closing."""
         return (
             complete_call(self.context, self.call, None) if self.call.may_be_empty else self.refuse_without_parameters()
         )
@@ -252,7 +252,7 @@ class InCall:
         return open_json(self.context, self.call, begins.start(), token.string[begins.start() : token.end()])
 
     def end_attributes(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
-        """End a tag with attributes, unless this is still inside of one."""
+        """End an opening tag with attributes, unless the token is inside an attribute."""
         cursor, call = self.context.cursor, self.call
         text = call.text.body + cursor.text[cursor.at : token.end()]
         self._end_count += 1
@@ -272,12 +272,12 @@ class InCall:
         return complete_call(self.context, self.call, token)
 
     def end_after_extra(self, token: TokenMatch) -> Ended:
-        """Read a brace too many, or the fence of a code block, before the call's closers or the next call."""
+        """End a call after an extra brace or a code fence, before its closers or the next call."""
         is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
         return self._complete_repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
     def note_wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Refused:
-        """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
+        """Record a closing tag of another kind, which ends the call unless the call's own closing tag follows later."""
         if not self.context.lenient or self.call.text.spilled:
             return refuse_call(self.context, self.call, NO_CLOSER_REASON)
         self.call.ends.wrong_closer = self.call.ends.offset_after(len(token[0]))
@@ -285,13 +285,13 @@ class InCall:
         return None, self.call
 
     def end_before_next_call(self, token: TokenMatch) -> Ended:
-        """End a call without closers, as the next one follows at once, or follows a closing tag without its slash."""
+        """End a call without closers before the next call, directly or after a closing tag without its slash."""
         if token.groupdict().get(f"next_{token.lastgroup}"):
             return self._complete_repaired(Repair.CORRUPT_CLOSER, token)
         return self._complete_repaired(Repair.MISSING_CLOSER, None)
 
     def open_next_object(self, token: TokenMatch) -> BeginsJson | Refused:
-        """Go on with another object, before the call's closers: each is a call."""
+        """Begin another object before the call's closers; each object is a call."""
         context, call = self.context, self.call
         if not context.lenient:
             return refuse_call(context, call, NO_CLOSER_REASON)
@@ -306,7 +306,7 @@ class InCall:
         return complete_call(self.context, self.call, token)
 
     def handle_missing_closer(self) -> Ended | Damaged:
-        """Read something else where a call's closers should follow."""
+        """Handle other text instead of a call's closers."""
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and repair_at_end(self.context, call, Repair.MISSING_CLOSER):
             return complete_call(self.context, call, None)
@@ -327,7 +327,7 @@ class InCall:
     # In a call that broke
 
     def handle_next_opener(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
-        """Read another call: the broken one ends before it if nothing stands between its last bracket and that."""
+        """Handle another call's opener: it ends the broken call if it directly follows the last bracket."""
         cursor, call = self.context.cursor, self.call
         if call.breaks_off and cursor.is_blank_to(token.start()):
             return refuse_call(self.context, call, call.fault)
@@ -335,7 +335,7 @@ class InCall:
         return Verdict.CONTENT
 
     def repair_damaged(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Refused:
-        """Repair the text up to the next call, or to the end of the reply."""
+        """Repair the text up to the next call or the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)
         if token:
@@ -351,7 +351,7 @@ class InCall:
 
 
 class InJson:
-    """Arguments that know their own end."""
+    """Self-delimiting arguments."""
 
     __slots__ = ("_body", "call", "context")
 
@@ -363,7 +363,7 @@ class InJson:
 
     @property
     def find_structure(self) -> SearchText | None:
-        """Finds what is more than plain text; None if all text is to be read."""
+        """Finds characters that are more than plain text; None if all text must be parsed."""
         return _IN_STRING if isinstance(self._body, JsonBody) and self._body.in_string else None
 
     def feed_plain(self, text: str) -> list[Event]:
@@ -381,12 +381,12 @@ class InJson:
         refuse_call(self.context, self.call, reason)
 
     def read_body(self) -> tuple[None, OpenCall] | Damaged | Spills | Literal[Verdict.WAIT] | Refused:
-        """Read on; no verdict at the end of the arguments."""
+        """Parse more of the arguments; return no verdict at their end."""
         context, cursor, call, body = self.context, self.context.cursor, self.call, self._body
         buffer_call_text(context, call, cursor.consume(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.text.spilled:
             body.discard()
-        if body.error:  # which of the text is the call's shows only at its end: no more of it leaves
+        if body.error:  # send no more of it, because only its end shows which text belongs to the call
             return self._handle_broken(f"not JSON: {body.error}")
         if call.pieces:
             emit_piece(context, call)
@@ -404,16 +404,16 @@ class InJson:
         verdict = refuse_call(context, call, reason)
         if not call.text.spilled and call.syntax.whole_reply:
             return verdict
-        # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
+        # The text up to the closer is still part of that call, and no call begins in it.
         return Verdict.SPILLED, call
 
 
-# The opening tag of a call, wherever it stands.
+# Openers of calls, in any state.
 
 
 type BeginsNext = tuple[None, OpenCall] | BeginsJson
 type BeginsWithAttributes = tuple[Literal[Verdict.ATTRIBUTES], OpenCall] | Literal[Verdict.CONTENT]
-"""Content is an opening tag whose attributes fit no tool."""
+"""CONTENT if the attributes of the opening tag fit no tool."""
 type BeginsClosed = tuple[Literal[Verdict.CLOSED], OpenCall]
 type CallBeginning = BeginsNext | BeginsWithAttributes | BeginsClosed
 
@@ -424,7 +424,7 @@ class HasContext(Protocol):
 
 
 def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False) -> CallBeginning:
-    """Begin a call, `indented` if it stands in indented code; without a verdict its parameters follow."""
+    """Begin a call, `indented` if it is in indented code. Without a verdict its parameters follow."""
     context = handler.context
     assert token.lastgroup is not None
     context.output.add_text(context.cursor.consume(token.start()))
@@ -441,7 +441,7 @@ def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False
 
 
 def _is_spoken_of(context: Context, token: TokenMatch) -> bool:
-    """True if words speak of what looks like a head with JSON after it, which is passed over then."""
+    """True if words mention a possible head with JSON after it; the search then continues after it."""
     at, name, groups = token.start(), f"name_{token.lastgroup}", token.groupdict()
     if not (groups.get(name) and context.output.in_line):
         return False
@@ -453,10 +453,10 @@ def _is_spoken_of(context: Context, token: TokenMatch) -> bool:
 
 
 def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
-    """True if the name that follows a tag amid a line is a word of the sentence: `I write a <tool_call> now.`.
+    """True if the name after a tag within a line is a word of the sentence: `I write a <tool_call> now.`.
 
-    A `gap` with a line break stands between it and JSON, no tool is offered by that name, and either none can have it,
-    or a blank sets it off from the tag.
+    The `gap` before the JSON contains a line break, no tool of that name is offered, and either no tool can have that
+    name or a blank separates it from the tag.
     """
     if "\n" not in gap or not context.tools or tool_names.resolve(written, context.tools):
         return False
@@ -464,13 +464,14 @@ def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
 
 
 def open_next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
-    """Begin the next call of a section; without a verdict its parameters follow."""
+    """Begin the next call of a section. Without a verdict its parameters follow."""
     return _open(after.context, token, after.syntax, after.complete)
 
 
 def open_listed_call(handler: InCall, token: TokenMatch) -> BeginsJson:
-    """Begin another call after one with a comma at the end of its line: all calls of such a list are carried out, or
-    none, as each may count on those before it.
+    """Begin another call after a call and a comma at the end of its line.
+
+    All calls of such a list are accepted or none, because each may depend on the earlier ones.
     """
     context, call = handler.context, handler.call
     call.repairs[Repair.SEVERAL_OBJECTS] = None
@@ -485,7 +486,7 @@ def open_listed_call(handler: InCall, token: TokenMatch) -> BeginsJson:
 def open_call_in_line(
     after: Undecided, token: TokenMatch
 ) -> BeginsNext | tuple[Literal[Verdict.CONTENT], CompleteCalls]:
-    """Begin another call after one that may be quoted: they share one fate, unless what follows is seldom a call."""
+    """Begin another call after one that may be quoted. Both are decided together, unless the opener is a weak one."""
     assert token.lastgroup is not None
     head = after.context.grammar.heads[token.lastgroup]
     if head.attributes or head.closed:
@@ -515,7 +516,7 @@ def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> Be
         not context.lenient
         or call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"]) not in call.named.declared
     ):
-        context.output.add_text(call.text.raw)  # the white space that it took
+        context.output.add_text(call.text.raw)  # return the white space that it took
         context.cursor.seek = token.start() + 1
         return Verdict.CONTENT
     buffer_call_text(context, call, context.cursor.consume(token.start(f"attribute_{token.lastgroup}")))
@@ -524,7 +525,7 @@ def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> Be
 
 
 def open_next_closed(after: AfterCall, token: TokenMatch) -> BeginsClosed | Literal[Verdict.CONTENT]:
-    """Begin the next call of a section, whose tag closes itself."""
+    """Begin the next call of a section, whose opening tag is self-closing."""
     return _open_closed(after.context, token, after.syntax, after.complete)
 
 
@@ -551,7 +552,7 @@ def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: C
     speech = context.output
     at = token.start()
     call.place = locate_call(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)
-    if after and after.calls:  # they share one fate
+    if after and after.calls:  # they are decided together
         call.place, call.earlier.sure = call.place._replace(lead=after.place.lead), after.sure
     call.text.add(context.output.take_whitespace())
     call.text.leading = len(call.text.raw)

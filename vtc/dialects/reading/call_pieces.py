@@ -1,14 +1,14 @@
-"""Tell what of a call's arguments may leave while the call is read (`deliver: incremental`).
+"""Split a call into pieces that can be sent before it is complete (`deliver: incremental`).
 
     <function=write><parameter=content>     {"content":"          the name is known, and the value is text
     def f():                                def f():
       ret                                   \n  ret
-    </para                                                        held: a closing tag may begin here
+    </para                                                        buffered: a closing tag may begin here
     meter></function>                       "}                    the call is complete
 
-A value that is text leaves as it comes, but for what may belong to its end: white space, tags and halves of tags,
-which a repair may take for the end. All else waits for the next text, or for the end of the call. So does everything
-from a tag on that the value may hold or end with.
+A text value is sent as it arrives, except for a suffix that may belong to its end: white space, tags and partial
+tags, because a repair may treat them as the end. Everything else is buffered until more text arrives or the call ends.
+So is everything after a tag that may be either content of the value or its end.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import CallPiece, Tool
 
 MAX_HELD_CHARACTERS = 1024
-"""Characters of a value that are held as they may belong to its end."""
+"""Characters of a value that are buffered because they may belong to its end."""
 MAX_TRAILING_TAGS = 16
-"""Tags at the end of a text that may belong to it."""
+"""Tags at the end of a text that may belong to the end of the value."""
 _TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
 _WINDOW = 70
-"""Characters that such a tag has at the most."""
+"""Maximum characters of such a tag."""
 _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
 
 
 def can_be_sent_in_pieces(syntax: CallSyntax, written: str) -> bool:
-    """True if a call can leave in pieces: its end shows by tags, and nothing but the call itself decides about it."""
+    """True if a call can be sent in pieces: tags mark its end, and no later text decides whether it is a call."""
     dialect = syntax.dialect
     own_language = syntax.body != "params" and not dialect.writes_json
     if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or own_language:
@@ -58,14 +58,14 @@ def _dump(value: Any) -> str:
 
 
 type PieceKind = Literal["arguments", "text"]
-"""What leaves of a call as it is read: its arguments, or the very text for a client that reads calls out of it."""
+"""Content of the pieces: the arguments, or the original text for a client that parses calls from the text."""
 
 
 class CallPieces:
-    """The pieces of one call's arguments that have left, and those that may leave now."""
+    """The arguments of one call: the pieces that were sent, and those that are ready."""
 
     as_text = False
-    """True if the text of the call itself leaves."""
+    """True if the original text of the call is sent."""
 
     __slots__ = ("_content", "_ready", "begun", "halted", "id", "sent", "stopped", "tool")
 
@@ -73,27 +73,27 @@ class CallPieces:
         self.tool = tool
         self.id = id_
         self.begun = False
-        """True once it is certain that a call of the tool has begun."""
+        """True once a call of the tool has certainly begun."""
         self.halted = False
-        """True if all that is still to be read waits for the end of the call."""
+        """True if all further text is buffered until the end of the call."""
         self.stopped = False
-        """True if so does what was read: it may be the end of the call, and another one after it."""
+        """True if the text so far is buffered as well, since it may hold the end of the call and another call."""
         self.sent: list[str] = []
         self._ready: list[str] = []
         self._content: ValueText | None = None
         """The value that is read, if it may leave."""
 
     def stop(self) -> None:
-        """Let nothing more leave before the end of the call."""
+        """Send nothing more before the end of the call."""
         self.halted = self.stopped = True
 
     @property
     def held(self) -> str:
-        """The end of the text that waits, though what comes before it leaves."""
+        """The buffered suffix of a value whose beginning can be sent."""
         return self._content.held if self._content else ""
 
     def take_piece(self, *, first: bool) -> CallPiece | None:
-        """Take what may leave now, the `first` of the call or not; the text that leaves with it is not known here."""
+        """Take the arguments that are ready; `first` is True for the call's first piece. The caller fills in `raw`."""
         arguments, begins = "".join(self._ready), self.begun and first
         if self.tool is None or self.stopped or not (arguments or begins):
             return None
@@ -102,19 +102,19 @@ class CallPieces:
         return CallPiece("", self.tool.name if begins else "", self.id if begins else None, arguments)
 
     def remaining_arguments(self, name: str, arguments: str) -> str | None:
-        """Return what is missing of the arguments; None if what has left is the beginning of others."""
+        """Return the unsent arguments; None if the pieces that were sent do not begin the final arguments."""
         left = "".join(self.sent)
         if self.tool is None or name != self.tool.name:
             return None
         if arguments.startswith(left):
             return arguments[len(left) :]
-        body = JsonBody(lenient=False)  # a repair wrote them with other white space
+        body = JsonBody(lenient=False)  # a repair changed the white space
         body.feed(arguments, 0, final=True)
         return body.text()[len(left) :] if body.text().startswith(left) else None
 
 
 class ValueText:
-    """The text of a value, but for what may belong to its end."""
+    """The text of a value, without a suffix that may belong to its end."""
 
     __slots__ = ("_frames", "_in_json", "_names", "held")
 
@@ -125,7 +125,7 @@ class ValueText:
         self.held = ""
 
     def feed(self, text: str) -> str:
-        """Take more of the value; return what may leave."""
+        """Add text of the value; return the part that can be sent."""
         text = self.held + text
         end = max(self._find_end(text), len(text) - MAX_HELD_CHARACTERS)
         self.held = text[end:]
@@ -145,7 +145,7 @@ class ValueText:
         return end
 
     def _may_be_closer(self, text: str) -> bool:
-        """True if a text may be a closing tag, or what is left of one."""
+        """True if a text may be a closing tag, or a fragment of one."""
         if text[0] == "<":
             return True
         word = text.lstrip("/").rstrip(">")
@@ -163,8 +163,8 @@ class TaggedPieces(CallPieces):
         self._schema = tool.schema
         self._closers = _list_closers(syntax, written)
         self._keys: set[str] = set()
-        self._raw: str | None = None  # the beginning of a value, until its frame shows
-        self._value_sent: list[str] = []  # what is ready or left of the value
+        self._raw: str | None = None  # the beginning of a value, until its frame is complete
+        self._value_sent: list[str] = []  # the text of the value that is ready or was sent
         self._strip_frame: Callable[[str], str] = str
 
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
@@ -184,7 +184,7 @@ class TaggedPieces(CallPieces):
         self._strip_frame = lambda text: strip_frame(f"{text}.", frame, written)[:-1]
 
     def feed(self, text: str) -> None:
-        """Take more of the value of the parameter."""
+        """Add text of the parameter's value."""
         if self.halted or self._content is None:
             return
         if self._raw is not None:
@@ -194,7 +194,7 @@ class TaggedPieces(CallPieces):
                 return
             if self._syntax.may_hold_sections and (bare := text.lstrip(WHITESPACE))[:1] in ("", "<"):
                 if bare or len(text) > MAX_HELD_CHARACTERS:
-                    self._content = None  # a section of XML, perhaps
+                    self._content = None  # possibly a CDATA section
                 self._raw = text
                 return
             text, self._raw = self._strip_frame(text), None
@@ -203,7 +203,7 @@ class TaggedPieces(CallPieces):
             self._add_ready(_dump(text)[1:-1])
 
     def end(self, value: Any) -> None:
-        """End the parameter; `value` is what it is."""
+        """End the parameter, whose complete value is `value`."""
         if self.halted:
             return
         whole, left = _dump(value), "".join(self._value_sent)
@@ -247,14 +247,14 @@ class JsonPieces(CallPieces):
         self._keys = keys
         self._offered = offered
         self._open: list[str] = []
-        self._depth: int | None = None  # at which the arguments' keys stand
+        self._depth: int | None = None  # nesting depth of the arguments' keys
         self._awaits_key = False
         self._key = ""
-        self._string: list[str] | None = None  # what was read of a string, but for what is in `_content`
-        self._held: list[str] = []  # of the arguments, what waits for the next text
+        self._string: list[str] | None = None  # text of a string that is not in `_content`
+        self._held: list[str] = []  # arguments that are buffered until more text arrives
 
     def feed(self, tokens: Iterable[str]) -> None:
-        """Take more of the body, as `JsonBody.take` returns it."""
+        """Add tokens of the body, as `JsonBody.take` returns them."""
         for token in tokens:
             if self.halted:
                 return
@@ -269,7 +269,7 @@ class JsonPieces(CallPieces):
             self._string.clear()
 
     def _continue_value(self, content: ValueText, text: str) -> None:
-        """Go on with a value that may leave."""
+        """Add text of a value that can be sent."""
         known = content.held + text
         if any(closer in known for closer in self._closers):
             self.stop()
@@ -337,7 +337,7 @@ class JsonPieces(CallPieces):
             self._read_field(str(load_json(f'"{written}"')))
 
     def _check_key(self) -> None:
-        """Go on with a parameter of the tool; wait with any other."""
+        """Continue if the tool declares the parameter, otherwise buffer the rest of the call."""
         assert self.tool is not None
         declared = self.tool.schema.properties
         if declared and self._key not in declared:
@@ -346,7 +346,7 @@ class JsonPieces(CallPieces):
             self.begun = True
 
     def _read_field(self, value: str) -> None:
-        """Read a text that stands beside the arguments."""
+        """Read a string next to the arguments: the tool's name or the call's id."""
         assert self._keys is not None
         if self._key in self._keys.name and self._key not in WRAPPER_KEYS and self.tool is None:
             self.tool = self._offered(value)
@@ -357,19 +357,19 @@ class JsonPieces(CallPieces):
             self.halted = True
 
 
-# What of a call's text may leave while the call is read, to a client that reads calls of its dialect out of the text.
+# A client that parses calls of its own dialect from the text can be sent the text of a call before its end:
 #
-#     <write_to_file><path>a.py</path>     leaves
-#     <content>if a                        leaves, as it is written
-#      < b:                                waits: what may be markup is decided where the value ends
+#     <write_to_file><path>a.py</path>     sent
+#     <content>if a                        sent unchanged
+#      < b:                                buffered: possible markup is decided at the end of the value
 #     </content></write_to_file>           the call is complete
 #
-# Whether the text proves to be a call or not, the client is sent the same characters. Only a repair would write
-# others: so what it could change waits. No frame is cut in two for that: one of which a part waits, waits whole.
+# The client receives the same characters whether or not the text proves to be a call. Only a repair changes them, so
+# text that a repair could change is buffered. Frames are not split: a frame is buffered whole if a part of it is.
 
 
 TAG_START = "<"
-"""What a tag begins with."""
+"""The first character of every tag."""
 
 
 class TextPieces(CallPieces):
@@ -384,12 +384,12 @@ class TextPieces(CallPieces):
         self._syntax = syntax
         self._keys: set[str] = set()
         self._is_text = True
-        self._value: list[str] = []  # of one that is no text
-        self._may_hold_markup = False  # the value holds what may be markup
+        self._value: list[str] = []  # value of a parameter whose type is not text
+        self._may_hold_markup = False  # the value contains possible markup
 
     @classmethod
     def create(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
-        """Make those of a call; None if the client might not read it, or not be able to tell its end by tags."""
+        """Create the pieces of a call; None if the client might not parse it, or if tags do not mark its end."""
         closers = [*syntax.closing_tags(written), syntax.parameters.closer("key")]
         by_tags = syntax.body == "params" and all(closer.startswith(TAG_START) for closer in closers)
         return cls(syntax, tool) if by_tags and tool and tool.name == written else None
@@ -408,16 +408,16 @@ class TextPieces(CallPieces):
         self._value.clear()
 
     def feed(self, text: str) -> None:
-        """Take more of the value of the parameter."""
+        """Add text of the parameter's value."""
         if not self._is_text:
             self._value.append(text)
         elif TAG_START in text:
             self._may_hold_markup = True
 
     def end(self, value: Any) -> None:
-        """End the parameter; `value` is what it is."""
+        """End the parameter, whose complete value is `value`."""
         if not self._is_text and values.write(value, self._syntax.dialect.values) != "".join(self._value).strip():
-            self.halted = True  # what was written means another value
+            self.halted = True  # the text denotes another value
         self._is_text, self._may_hold_markup = True, False
 
     def take_piece(self, *, first: bool) -> CallPiece | None:
@@ -426,5 +426,5 @@ class TextPieces(CallPieces):
         return CallPiece("", self.tool.name if first else "")
 
     def remaining_arguments(self, name: str, arguments: str) -> str | None:
-        """Return nothing: the arguments stand in the text."""
+        """Return an empty string: the client reads the arguments from the text."""
         return ""

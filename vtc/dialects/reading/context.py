@@ -1,4 +1,4 @@
-"""The parts that the states of a reader share: the text that is read, events that leave, settings, verdicts."""
+"""Objects shared by the states of a reader: the text and its cursor, the buffer of events, settings, verdicts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import INDENT
 from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, ToolCall
 
-# The text that is read: forward only, with no more of it kept than a token may need.
-#
-# Everything before `at` is consumed. From there to the end the text is held back, and that is only what the scan
-# of the current state says may still become a token.
+# The cursor moves forward only, and retains no more text than a token may need. Everything before `at` is consumed.
+# The rest is buffered: text that may still become a token of the current state.
 
 
 LOOKBEHIND_CHARACTERS = 48
-"""Characters that are kept of what was consumed, for a token that must start its line, and for what quotes a call."""
+"""Consumed characters that are retained: some tokens must start a line, and the text before a call can quote it."""
 WHITESPACE = " \t\r\n"
 
 _QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
@@ -31,26 +29,26 @@ _YAML_KEY = re.compile(
     r"(?:\A|\n)(?P<margin>[ ]*+(?:-[ ]++)*+)(?:[\w.$/-][^\n:#{}]{0,40}|\"[^\n\"]{1,40}\"|'[^\n']{1,40}'):[ ]++"
     r"[|>][-+1-9]{0,2}[ \t]*+(?:#[^\n]*+)?\s*\Z"
 )
-"""The end of a line that opens a block of text in YAML: `reply: |`."""
+"""The end of a line that opens a block scalar in YAML: `reply: |`."""
 _BLANK = re.compile(rf"[{WHITESPACE}]*+\Z")  # used with match
 
 type TokenMatch = re.Match[str]
 
 
 class Cursor:
-    """A text and the place in it up to which it was read."""
+    """The text and the position up to which it was consumed."""
 
     __slots__ = ("at", "final", "seek", "text", "was_pushed_back")
 
     def __init__(self) -> None:
         self.text = ""
         self.was_pushed_back = False
-        """Some of the text was put back, and what stands before that is forgotten."""
+        """True if text was pushed back: then the consumed text before it is lost."""
         self.at = 0
         self.seek = 0
-        """Where the search for the next token goes on."""
+        """Position from which the next token is searched."""
         self.final = False
-        """No more text comes."""
+        """True if no more text follows."""
 
     def consume(self, end: int) -> str:
         """Consume the text up to `end`."""
@@ -62,29 +60,29 @@ class Cursor:
         return self.consume(len(self.text))
 
     def push_back(self, text: str) -> None:
-        """Put text that was consumed before the rest, to be read in another state."""
+        """Put consumed text back before the rest, to be parsed in another state."""
         self.was_pushed_back |= self.at > 0
         self.text, self.at, self.seek = text + self.text[self.at :], 0, 0
 
     @property
     def is_quoted(self) -> bool:
-        """True if nothing but the `>` of a quotation stands before on the line."""
+        """True if the line so far contains only the `>` of a quotation."""
         return _QUOTED.search(self.text[max(0, self.at - LOOKBEHIND_CHARACTERS) : self.at]) is not None
 
     def begins_block(self, line: TokenMatch) -> bool:
-        """True if a line, by its first blanks, begins the text of a key of YAML: it is indented deeper than the key."""
+        """True if the line is in a YAML block scalar: it is indented deeper than the key on the line before it."""
         key = _YAML_KEY.search(self.text[max(0, line.start() - LOOKBEHIND_CHARACTERS) : line.start()])
         return key is not None and len(line[0]) - 1 > len(key["margin"])
 
     @property
     def is_at_end(self) -> bool:
-        """True if all text that came is consumed."""
+        """True if all received text is consumed."""
         return self.at == len(self.text)
 
     def is_lone_item(self, at: int) -> bool:
-        """True if an item of a list begins before `at`, and no other line so far begins as items or lines of files do.
+        """True if a list item begins before `at`, and no other line so far begins like an item or a line of a file.
 
-        Where the beginning of the reply is not kept any more, the line before the item must lead to it.
+        If the beginning of the reply is no longer retained, the line before the item must introduce it.
         """
         before = self.text[max(0, at - LOOKBEHIND_CHARACTERS) : at]
         if self.was_pushed_back or not _ITEM.search(before):
@@ -92,19 +90,19 @@ class Cursor:
         if at >= LOOKBEHIND_CHARACTERS:
             if not _LED_TO.search(before):
                 return False
-            before = before.partition("\n")[2]  # of the first line the beginning may be missing
+            before = before.partition("\n")[2]  # the beginning of the first line may be missing
         return len(_OF_LIST.findall(before)) == 1
 
     def is_blank_to(self, end: int) -> bool:
-        """True if only white space stands before `end`."""
+        """True if the text up to `end` is white space."""
         return not self.text[self.at : end].strip(WHITESPACE)
 
     def is_blank(self, start: int) -> bool:
-        """True if only white space follows `start`."""
+        """True if the text from `start` on is white space."""
         return _BLANK.match(self.text, start) is not None
 
 
-# The line that a call begins on: what stands there beside it says whether it is quoted.
+# The text around a call on its line shows whether the call is quoted.
 #
 # I run <tool_call>…</tool_call> now.      words of one sentence on both sides: an example
 # I look. <tool_call>…</tool_call> Then …  a sentence on either side: a call
@@ -125,14 +123,14 @@ QUOTATION_MARKS = {
     "『": "』",
     CELL_BAR: CELL_BAR,
 }
-"""Quotation marks and the bar before a cell of a table, and what ends what they begin."""
+"""Quotation marks, and the bar before a cell of a table, with the character that closes each."""
 
 _DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
 _STAMP = rf"[\[(]?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME}|\d{{8}}T\d{{4,6}}Z?)[\])]?"
-# The end of a date, whatever comes before it, and the time: `Nov 22 10:00:01`, `[22/Nov/2026:10:00:01 +0000]`.
+# The end of a date in any format, and the time: `Nov 22 10:00:01`, `[22/Nov/2026:10:00:01 +0000]`.
 _DATED = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+"
 _LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
-"""Stands in a log between the time and the message: `INFO`, `[WARN]`, `UTC`, `AM`."""
+"""A word of a log line between the time and the message: `INFO`, `[WARN]`, `UTC`, `AM`."""
 _BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
 _OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
 _ITEM = re.compile(r"(?:\A|\n)[ \t]*+-[ \t]++\Z")
@@ -151,14 +149,14 @@ _LEADS = re.compile(r"""(?:(?P<sentence>[.!?…。！？．])|[:\uff1a])[\s"'”
 
 
 class Lead(Enum):
-    """How the words before a call on its line lead to it."""
+    """How the words before a call on its line end."""
 
     NONE = auto()
-    """No word is there: nothing but punctuation, tags, the number of an item, or a call that was made."""
+    """There are no words: only punctuation, tags, the number of an item, or an accepted call."""
     CLAUSE_OPEN = auto()
-    """They end neither a sentence nor a clause."""
+    """Inside a sentence or a clause."""
     COLON = auto()
-    """They end with a colon."""
+    """With a colon."""
     SENTENCE = auto()
 
 
@@ -174,27 +172,27 @@ def classify_lead(before: str) -> Lead:
 
 
 type LineFate = Literal["", "made", "quoted"]
-"""The fate of all calls of a line: they are made, they are quoted, or it has none."""
+"""The decision for all calls on a line: they are calls, they are quoted, or there is none yet."""
 
 
 class CallPlace(NamedTuple):
-    """The place where a call begins."""
+    """The context in which a call begins."""
 
     in_line: bool = False
-    """Text stands before it, on the same line."""
+    """Text precedes it on the same line."""
     lead: Lead = Lead.NONE
     shared_fate: LineFate = ""
-    """The fate of the calls before it on its line, which it shares."""
+    """The decision for the calls before it on its line, which applies to it too."""
     closing_mark: str = ""
-    """What would end the quotation that begins directly before it; empty if none does."""
+    """The character that would close a quotation opened directly before it; empty if there is none."""
     is_file_line: bool = False
-    """Nothing stands before it on the line but what lines of files, logs and diffs begin with."""
+    """The line before it holds only a prefix of lines in files, logs or diffs."""
     is_item: bool = False
-    """That is `- `, and no other line so far begins so: an item of a list, if nothing follows."""
+    """That prefix is `- `, and no other line so far has one: it is an item of a list if nothing follows."""
 
 
 def locate_call(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> CallPlace:
-    """Tell where a call begins, by the text before `at`."""
+    """Describe the context of a call by the text before `at`."""
     before = cursor.text[max(0, at - LOOKBEHIND_CHARACTERS) : at]
     if not in_line:
         return CallPlace()
@@ -205,7 +203,7 @@ def locate_call(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> 
     return CallPlace(True, lead, shares, mark, of_file, of_file and cursor.is_lone_item(at))
 
 
-# What leaves the reader: events in order, and the white space that waits since a call may follow it.
+# The output of the reader: events in order, and white space that is buffered because a call may follow it.
 
 
 _MAY_BE_TAG = re.compile(r"<\S")
@@ -213,11 +211,11 @@ _INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
 class Last(Enum):
-    """The end of the visible reply so far; white space between a call and the first text is dropped."""
+    """The last visible item of the reply; white space between a call and the first text is dropped."""
 
     NOTHING = auto()
     CALL = auto()
-    """A call or a reasoning tag, and no text was said before it."""
+    """A call or a reasoning tag, without text before it."""
     TEXT = auto()
     CALL_AFTER_TEXT = auto()
 
@@ -230,44 +228,44 @@ class EventBuffer:
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._has_called = False
-        self._pieces: list[str] = []  # of a text, joined once: a reply read at once is cut at each of its tokens
+        self._pieces: list[str] = []  # joined once, because a reply in one chunk is split at each token
         self.whitespace: list[str] = []
         """White space after the last text."""
         self.last = Last.NOTHING
         self.may_have_tags = False
-        """True if something in the text may be a tag."""
+        """True if the text contains a possible tag."""
         self.line_fate: LineFate = ""
-        """The fate of the calls on the line that the text ends with."""
+        """The decision for the calls on the last line of the text."""
         self.has_example = False
-        """True if a call in a code block was an example."""
+        """True if a call in a code block was classified as an example."""
 
     @property
     def in_line(self) -> bool:
-        """True if text stands before, on the same line."""
+        """True if text precedes on the same line."""
         return self.last is Last.TEXT and not any("\n" in text for text in self.whitespace)
 
     @property
     def in_paragraph(self) -> bool:
-        """True if text stands on the line before."""
+        """True if the previous line has text."""
         return self.last is Last.TEXT and sum(text.count("\n") for text in self.whitespace) == 1
 
     @property
     def is_after_call(self) -> bool:
-        """True if nothing was said since a call."""
+        """True if no text follows the last call."""
         return self._has_called and self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
 
     @property
     def is_silent(self) -> bool:
-        """True if neither text nor a call was said."""
+        """True if neither text nor a call was emitted."""
         return not self._has_called and self.last in (Last.NOTHING, Last.CALL)
 
     @property
     def is_indented_code(self) -> bool:
-        """True if what follows is indented like code, after a blank line and text before that."""
+        """True if the current line is indented like code, after text and a blank line."""
         return self.last is Last.TEXT and _INDENTED.search("".join(self.whitespace)) is not None
 
     def take(self) -> list[Event]:
-        """Hand over what was said since the last time."""
+        """Return and clear the collected events."""
         events, pieces = self._events, self._pieces
         if pieces:
             events.append(Text(pieces[0] if len(pieces) == 1 else "".join(pieces)))
@@ -276,13 +274,13 @@ class EventBuffer:
         return events
 
     def emit(self, event: Event) -> None:
-        """Add an event after all that was said."""
+        """Append an event."""
         if self._pieces:
             self._events = self.take()
         self._events.append(event)
 
     def add_text(self, text: str) -> None:
-        """Add visible text; white space at its end waits."""
+        """Append visible text; trailing white space is buffered."""
         if self.line_fate and "\n" in text:
             self.line_fate = ""
         body = text.rstrip(WHITESPACE)
@@ -307,7 +305,7 @@ class EventBuffer:
             self.whitespace.append(text[len(body) :])
 
     def pass_through(self, text: str) -> list[Event]:
-        """Do for a text after another what `say` and `take` do, in one call: most of a reply comes this way."""
+        """Combine `add_text` and `take` for text that follows text; most of a reply takes this path."""
         body = text.rstrip(WHITESPACE)
         space = self.whitespace
         if not body:
@@ -323,12 +321,12 @@ class EventBuffer:
         return [Text(passed)]
 
     def emit_in_place(self, event: Event) -> None:
-        """Add an event that keeps its place: the white space before it waits no longer."""
+        """Append an event after the buffered white space, which is emitted first."""
         self.flush_whitespace()
         self.emit(event)
 
     def add_call(self, event: Event) -> None:
-        """Add a call, or what is left out like one. White space after it is dropped up to the first text."""
+        """Append a call, or an event that replaces one. White space between it and the first text is dropped."""
         self.emit(event)
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
@@ -336,11 +334,11 @@ class EventBuffer:
             self._has_called, self.line_fate = True, "made"
 
     def add_refusal(self, refusal: Refusal) -> None:
-        """Say why a call is none; its text follows."""
+        """Append the reason why a candidate is not a call; its text follows."""
         self.emit(refusal)
 
     def retract(self) -> tuple[str, list[Call]]:
-        """Forget the events that no one has taken yet; return their text, and the calls that it ends with."""
+        """Discard the collected events; return their text and its final calls."""
         events, last = self.take(), list[Call]()
         update_last_calls(last, events)
         raw = "".join([*(event.raw for event in events), *self.whitespace])
@@ -349,7 +347,7 @@ class EventBuffer:
         return raw, last
 
     def keep_whitespace(self) -> None:
-        """Note that white space is kept from here on."""
+        """Preserve white space from here on."""
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.TEXT if texted else Last.NOTHING
 
@@ -359,7 +357,7 @@ class EventBuffer:
         return space
 
     def flush_whitespace(self, *, as_text: bool = False) -> None:
-        """Let go of white space that waits for more: text, unless it stands after a call."""
+        """Emit buffered white space: as text, or as markup after a call."""
         if self.whitespace:
             space = self.take_whitespace()
             after_call = self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
@@ -367,7 +365,7 @@ class EventBuffer:
 
 
 def update_last_calls(last: list[Call], events: Iterable[Event]) -> None:
-    """Keep in `last` the calls after which no text came so far: those before a text were examples."""
+    """Update `last` with the calls that no text follows so far; calls before a text are examples."""
     for event in events:
         if isinstance(event, Call):
             last.append(event)
@@ -376,143 +374,143 @@ def update_last_calls(last: list[Call], events: Iterable[Event]) -> None:
 
 
 def extract_from_reasoning(calls: Iterable[Call]) -> list[Call]:
-    """Make the calls that reasoning ends with; what they were written with stays in it."""
+    """Copy the final calls of the reasoning as real calls; their text stays in the reasoning."""
     return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
 
 
 type ReasoningTarget = Literal["reasoning_content", "keep", "drop"]
 type Begins = Literal["text", "reasoning", "unknown", "either"]
-"""What a reply begins with: `reasoning` if the prompt opened it. `unknown` until a closing tag shows it, which takes
-the whole reply; `either` is read as text until one does that stands in no call and in no code."""
+"""The beginning of a reply: `reasoning` if the prompt opened it. With `unknown` the whole reply is buffered until a
+closing tag decides. With `either` it is parsed as text until a closing tag follows outside of calls and code."""
 type UnknownTools = Literal["text", "allow", "drop"]
 
 
 class Verdict(Enum):
-    """A finding of an action; the table says which state follows. Without one, its usual state does."""
+    """The result of an action, which the table maps to the next state. None means the usual next state."""
 
     __hash__ = object.__hash__  # that of `Enum` is a call in Python
 
     CONTENT = auto()
-    """The token is content and is passed over."""
+    """The token is content and is skipped."""
     QUOTED = auto()
-    """A call that a code span may quote."""
+    """A code span may quote the call."""
     ENDS = auto()
-    """The code span ends, or what was in doubt is decided."""
+    """The code span ends, or a doubt is decided."""
     INDENTED = auto()
-    """A line of indented code or a quoted one begins, or goes on."""
+    """A line of indented code or a quoted line begins or continues."""
     UNBOUNDED = auto()
-    """The code span, or the markup in doubt, is too long to be one."""
+    """The code span or the doubtful markup exceeds its limit."""
     ATTRIBUTES = auto()
-    """The call's parameters stand in its opening tag."""
+    """The call's parameters are attributes of its opening tag."""
     AROUND = auto()
-    """An element stands around the parameters."""
+    """An element wraps the parameters."""
     JSON = auto()
-    """The call's arguments are JSON, or have another grammar that knows its own end."""
+    """The call's arguments are JSON, or have another self-delimiting grammar."""
     GUESS = auto()
-    """A parameter begins that may be none."""
+    """A possible parameter begins; its name is not declared."""
     SOLE = auto()
-    """The value of the tool's one parameter follows, without tags."""
+    """The value of the tool's only parameter follows without tags."""
     CLOSED = auto()
-    """The call's opening tag closes itself."""
+    """The call's opening tag is self-closing."""
     CLOSERS = auto()
     """The parameters are complete, and the call's closers follow."""
     REFUSED = auto()
-    """It is no call; its text is given back."""
+    """It is not a call; its text is returned as text."""
     SPILLED = auto()
-    """It is no call, and its text goes on."""
+    """It is not a call, and its text continues."""
     DAMAGED = auto()
-    """The strict reading failed; where the call ends must show."""
+    """The strict parse failed; the end of the call is still to be found."""
     WHOLE = auto()
-    """The section of calls ends, which must be the whole reply."""
+    """A section of calls ends that must be the whole reply."""
     UNDECIDED = auto()
-    """The call is complete, and what follows may show that it is quoted."""
+    """The call is complete, but the text after it may show that it is quoted."""
     REASONING = auto()
-    """The reply begins inside of the reasoning."""
+    """The reply begins inside the reasoning."""
     UNKNOWN = auto()
-    """It may."""
+    """The reply may begin inside the reasoning."""
     PROMPTED = auto()
-    """It does or may, unless a call follows."""
+    """The reply begins or may begin inside the reasoning, unless a call follows."""
     WAIT = auto()
     """More text is needed."""
 
 
 class NotCompared(Exception):
-    """To tell whether a call is an echo would take too much."""
+    """Deciding whether a call is an echo would be too expensive."""
 
 
 class EchoFinder(Protocol):
-    """Knows the calls that stand in the results of the request."""
+    """Finds the calls that appear in the request's tool results."""
 
     def find_source(self, written: str, calls: Iterable[ToolCall]) -> str | None:
-        """Name the tool in whose result one of these calls stands, which are `written` so; None if they are no echo.
+        """Return the tool whose result contains one of the calls, `written` in the reply; None if there is no echo.
 
         Raises `NotCompared`.
         """
 
 
 class ModelFacts(NamedTuple):
-    """Facts about the model that writes, and about what it was told, that decide what is a call."""
+    """Facts about the model and its prompt that decide which text is a call."""
 
     tokens: frozenset[str] = frozenset()
-    """The names of the dialects of which the special tokens are its own."""
+    """Names of the dialects whose special tokens belong to the model."""
     echoes: EchoFinder | None = None
     steers: bool = False
-    """A message stands in the place of an echo."""
+    """Replace an echo with a message to the model."""
     compares_all: bool = False
-    """A call that takes too much to compare with the results is none."""
+    """Refuse a call if its comparison with the results is too expensive."""
     placeholder: str = ""
-    """The text that stands for each value in the example of a call that VTC wrote into the prompt."""
+    """The placeholder of each value in the example call that VTC adds to the prompt."""
 
 
 NO_MODEL_FACTS = ModelFacts()
 
 
 type StepOutcome = tuple[Verdict | None, Any] | Verdict | None
-"""The result of an action: its verdict, with the data that the object of the next state is made with."""
+"""The result of an action: its verdict, and the data from which the next state's handler is created."""
 type Refused = Literal[Verdict.REFUSED]
 
 
 class StateHandler(Protocol):
-    """The object of a state: its actions and its data. `transitions.py` says which class a state has."""
+    """The handler of a state: its actions and its data. `transitions.py` maps states to handler classes."""
 
     def feed_plain(self, text: str) -> list[Event]:
-        """Take text in which no token begins."""
+        """Handle text in which no token begins."""
 
     def release(self, reason: str) -> None:
-        """Give back the call that is held, if there is one."""
+        """Return the buffered call as text, if there is one."""
 
 
 class ReplyBeginning:
-    """The beginning of a reply, as far as it shows by now: text or reasoning."""
+    """Knowledge about the beginning of the reply: text or reasoning."""
 
     __slots__ = ("began_inside", "begins", "calls_in_reasoning", "is_certain", "prompted", "undecided")
 
     def __init__(self, begins: Begins) -> None:
         self.begins = begins
-        """What the text that follows begins with, if nothing was read yet; else `text`."""
+        """How the next text begins if nothing was parsed yet; otherwise `text`."""
         self.began_inside: bool | None = None
-        """Whether the reply began inside of the reasoning; None as long as it does not show."""
+        """Whether the reply began inside the reasoning; None while unknown."""
         self.is_certain = True
-        """False if nothing but a tag amid a line showed it, which proves nothing."""
+        """False if the only evidence is a tag within a line, which may be a mention."""
         self.undecided = begins == "either"
-        """What was read may prove to be reasoning: none of it has left yet."""
+        """The text so far may prove to be reasoning, so all of it is buffered."""
         self.prompted = False
-        """That is so as it begins with a call, where the prompt may have opened the reasoning."""
+        """The reason is that it begins with a call although the prompt may have opened the reasoning."""
         self.calls_in_reasoning: list[Call] = []
-        """The calls that what proved to be reasoning ends with."""
+        """The final calls of text that proved to be reasoning."""
 
     def record_began_inside(self, began_inside: bool) -> None:
-        """Note whether the reply began inside of the reasoning, unless that showed before."""
+        """Record whether the reply began inside the reasoning, unless that is known already."""
         if self.began_inside is None:
             self.began_inside = began_inside
 
     def mark_as_text(self) -> None:
-        """Note that text follows, and that nothing of what was read is reasoning."""
+        """Record that text follows, and that the text so far is no reasoning."""
         self.begins, self.undecided = "text", False
 
 
 class Context:
-    """One reader's settings, its text, and what it says."""
+    """The settings, the text and the output of one reader."""
 
     __slots__ = (
         "_names",
@@ -547,45 +545,45 @@ class Context:
     ) -> None:
         self.facts = own
         self.incremental = incremental
-        """Calls leave as they are read, where that is possible."""
+        """Send calls in pieces while they are parsed, if possible."""
         self.client_dialect = client_dialect
-        """The name of the dialect in which the client reads calls out of the text; None if it is given them."""
+        """Dialect in which the client parses calls from the text; None if it receives native tool calls."""
         self.grammar = grammar
         self.tools = tools
         self.lenient = lenient
         self.unknown_tools = unknown_tools
         self.max_held = most_held
-        """Bytes of one call; characters of a code span whose end must show."""
+        """Maximum size of the buffer: bytes of a call, characters of a code span."""
         self.think = think
         self.beginning = ReplyBeginning(begins)
         self.complete = True
-        """The model ended its reply by itself."""
-        self._names: Collection[str] | None = None  # in any case; made when it is needed
+        """True if the model ended its reply itself."""
+        self._names: Collection[str] | None = None  # case-folded; created when needed
         self.cursor = Cursor()
         self.output = EventBuffer()
 
     def offers(self, written: str) -> bool:
-        """Tell whether the tool is offered whose name makes the markup."""
+        """Return whether the tool named in the markup is offered."""
         if self._names is None:
             self._names = tool_names.fold_names(self.tools)
         return tool_names.strip_prefix(written).casefold() in self._names
 
     def is_own(self, syntax: CallSyntax) -> bool:
-        """True if a call is marked by special tokens of the model that writes."""
+        """True if a call is marked by the model's own special tokens."""
         return syntax.has_tokens and syntax.dialect.name in self.facts.tokens
 
     def restrict_to_own_tokens(self) -> None:
-        """Read nothing more than whole calls in the model's special tokens: the rest of the reply is quoted."""
+        """From here on, accept only complete calls in the model's special tokens: the rest of the reply is quoted."""
         self.grammar, self.complete = self.grammar.with_special_tokens(self.facts.tokens), False
 
     @property
     def may_repair_end(self) -> bool:
-        """True if faults at the end of the text are mended."""
+        """True if faults at the end of the text may be repaired."""
         return self.cursor.final and self.complete and self.lenient
 
 
 class TextHandler:
-    """A state outside of calls and reasoning: its text is visible."""
+    """A state outside calls and reasoning: its text is visible."""
 
     __slots__ = ("context",)
 
@@ -597,7 +595,7 @@ class TextHandler:
         return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        """Nothing: no call is held."""
+        """No-op: no call is buffered."""
 
     def emit_text(self, end: int) -> None:
         context = self.context

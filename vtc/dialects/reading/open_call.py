@@ -1,4 +1,4 @@
-"""A call that is being read: what it was written with so far, and what that says."""
+"""A call that is being parsed: its buffered text, its arguments and its repairs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from vtc.dialects.syntax.forms import CallSyntax, list_written_closers
 from vtc.dialects.syntax.grammar import is_call_start
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
-# Doubts about a call that was read: each raises `envelope.NotACall`.
+# Checks of a parsed call. Each raises `envelope.NotACall`.
 
 
 def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
-    """Refuse mended JSON that may have lost an argument; `fault` is what was wrong with its `body`."""
+    """Refuse repaired JSON that may have lost an argument; `fault` describes the error in its `body`."""
     tool = tools.get(event.call.name)
     arguments = json.loads(event.call.arguments)
     if not isinstance(arguments, dict):
@@ -51,7 +51,7 @@ def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str
 
 
 def find_placeholder(events: Iterable[Call], blank: str) -> str:
-    """Find an argument that is still the `blank` of the example that the model was shown; empty if there is none."""
+    """Find an argument that still has the `blank` placeholder of the prompt's example; empty if there is none."""
     given = (
         json.loads(event.call.arguments) for event in events if blank and json.dumps(blank) in event.call.arguments
     )
@@ -59,13 +59,13 @@ def find_placeholder(events: Iterable[Call], blank: str) -> str:
 
 
 def check_required(arguments: Collection[str], tool: Tool) -> None:
-    """Refuse an object that is as well an answer, since the tool takes other arguments."""
+    """Refuse an object that lacks a required argument, because it may be an answer in JSON."""
     if lost := tool.schema.list_missing(arguments):
         raise NotACall(f"{min(lost)!r} is missing")
 
 
 def _find_tool_by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
-    """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
+    """Resolve a call that has a bare id as its name, if its arguments fit exactly one offered tool."""
     read = envelope.read_arguments(named.written, body, None)
     fits = [tool for tool in named.tools.values() if parameter.is_complete(tool, read.arguments)]
     if not read.arguments or len({tool.name for tool in fits}) != 1:
@@ -74,29 +74,29 @@ def _find_tool_by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeCon
 
 
 class HeldText:
-    """The characters of a call while it is read, in pieces: a head, and the body after it.
+    """The buffered text of a call: a head and a body, stored in pieces.
 
-    It is given back as this text if it does not complete.
+    If the call does not complete, this text is returned as text.
     """
 
     __slots__ = ("_body", "_pieces", "_sent", "leading", "sent", "size", "spilled")
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._body = 0  # of these, the first of the body
-        self._sent = 0  # of these, how many have left
+        self._body = 0  # index of the first piece of the body
+        self._sent = 0  # number of pieces that were sent
         self.leading = 0
-        """Characters of white space, and of markup that shares its fate, before the call."""
+        """Characters before the call: white space, and markup that is treated like the call."""
         self.size = 0
-        """In bytes."""
+        """Size in bytes."""
         self.spilled = False
-        """True if it is too long to hold: the call is read to its end, but as text."""
+        """True if the text exceeds the buffer: the call is parsed to its end, but its text is returned as text."""
         self.sent = 0
-        """Characters that have left, of a call that leaves in pieces."""
+        """Characters that were sent, if the call is sent in pieces."""
 
     @property
     def raw(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self._pieces)
 
     @property
@@ -105,7 +105,7 @@ class HeldText:
 
     @property
     def unsent(self) -> str:
-        """Return the text that has not left."""
+        """Return the text that was not sent."""
         return self.raw[self.sent :]
 
     def add(self, text: str) -> None:
@@ -113,7 +113,7 @@ class HeldText:
         self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
     def ends_with(self, text: str) -> bool:
-        """Tell if it ends with a text, white space aside."""
+        """Return whether it ends with `text`, ignoring white space."""
         end = ""
         for piece in reversed(self._pieces):
             end = (piece + end).rstrip()
@@ -122,18 +122,18 @@ class HeldText:
         return end.endswith(text)
 
     def begin_body(self) -> None:
-        """Begin the body: the text so far is the head."""
+        """Mark the text so far as the head."""
         self._body = len(self._pieces)
 
     def strip_head(self, text: str) -> None:
-        """Take a text off the end of the head, which is all so far."""
+        """Remove `text` from the end of the head, before the body begins."""
         self._pieces[:] = [self.raw.removesuffix(text)]
 
     def replace_body(self, body: str) -> None:
         self._pieces[self._body :] = [body]
 
     def take_unsent(self, but: str = "") -> str:
-        """Return the text since the last time, which leaves now, `but` for this at its end."""
+        """Mark the unsent text as sent and return it, without the suffix `but`."""
         until = len(self._pieces)
         if but and (last := self._pieces[-1]).endswith(but):
             self._pieces[-1:] = [last.removesuffix(but), but]
@@ -143,35 +143,35 @@ class HeldText:
         return text
 
     def spill(self) -> None:
-        """Keep none of it, and none of what follows: it is given back."""
+        """Discard the text, which was returned as text; further text is not buffered."""
         self.spilled = True
         self._pieces.clear()
 
 
 class PossibleEnds:
-    """Places in its body where a call whose own end is in doubt may end; 0 where there is none."""
+    """Offsets in the body at which a call with a doubtful end may end; 0 means none."""
 
     __slots__ = ("_text", "among_words", "has_no_value", "next_call", "swallowed", "wrong_closer")
 
     def __init__(self, text: HeldText) -> None:
         self._text = text
         self.wrong_closer = 0
-        """After a closing tag of another kind: it ends there, unless its own closing tag comes later."""
+        """After a closing tag of another kind: the end, unless the call's own closing tag follows later."""
         self.next_call = 0
-        """Before another call after a closing tag, which its value may have swallowed."""
+        """Between a closing tag and another call, both of which the value may have swallowed."""
         self.swallowed = 0
-        """After that other call."""
+        """After the swallowed call."""
         self.has_no_value = False
-        """The parameter before that other call has no value."""
+        """True if the parameter before the swallowed call has no value."""
         self.among_words: int | None = None
-        """If what its last value opens are words of a text; None as long as no place is known."""
+        """The end if the openers in the last value are words of a text; None while no offset is known."""
 
     def offset_after(self, more: int = 0) -> int:
-        """Return the place after some `more` characters than are held."""
+        """Return the offset `more` characters after the buffered text."""
         return len(self._text.body) + more
 
     def cut_swallowed(self) -> str:
-        """Take the text after the call that was swallowed off; return it."""
+        """Remove the text after the swallowed call, and return it."""
         body = self._text.body
         if not self.swallowed or self._text.spilled:
             return ""
@@ -180,26 +180,23 @@ class PossibleEnds:
 
 
 class EarlierCalls:
-    """The calls before one that share its fate: in a section that must be the whole reply, on its line, in its list."""
+    """Earlier calls that are accepted or refused together with this one: in its section, on its line, in its list."""
 
     __slots__ = ("calls", "fault", "in_list", "sure")
 
     def __init__(self, calls: list[Call | str] | None = None) -> None:
         self.calls = [] if calls is None else calls
-        """With what stands between them."""
+        """The calls and the text between them."""
         self.in_list = False
-        """A comma stands between them and it: all of them are calls, or none."""
+        """True if commas separate the calls: all of them are calls, or none."""
         self.fault = ""
-        """Why one of a list is none, if so."""
+        """The reason why one call of the list is refused; empty if none is."""
         self.sure = False
-        """Their layout or their markers tell them from a quotation in a line."""
+        """True if their layout or their markers distinguish them from a quotation."""
 
 
 class OpenCall:
-    """One call from its head to its end.
-
-    `raw` is kept whole, so that a call that does not complete can be given back as the text it was.
-    """
+    """One call from its head to its end, with its full text, so that an incomplete call can be returned as text."""
 
     __slots__ = (
         "_earlier_objects",
@@ -231,23 +228,23 @@ class OpenCall:
     ) -> None:
         self.syntax = syntax
         self.json: JsonBody | PythonBody | GemmaBody | None = None
-        """Reads the arguments, where they are not between tags."""
+        """Parser of the arguments, unless they are between tags."""
         self._earlier_objects: list[JsonBody | PythonBody | GemmaBody] = []
-        """Those of the objects before them, where several stand in one call's tags."""
+        """Parsers of earlier objects, if one call's tags contain several."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
-        """Why the strict reading failed."""
+        """The reason why the strict parse failed."""
         self.place = CallPlace()
         self.earlier = EarlierCalls()
         self.breaks_off = False
-        """True if a bracket and a line break stand where its JSON broke: another call may begin there."""
+        """True if the JSON broke after a bracket and a line break: another call may begin there."""
         self.text = HeldText()
         self.ends = PossibleEnds(self.text)
         self.pieces: CallPieces | None = None
-        """What of it leaves as it is read; None if it is delivered whole."""
+        """The pieces that are sent while the call is parsed; None if it is delivered whole."""
         self._lenient = lenient
         template = syntax.dialect.id
-        # The head amounts to an id in dialects that have one.
+        # In some dialects the head forms the id.
         self._id = template.replace("{name}", written).replace("{index}", index) if template and index else id_
         self._set_name(written, tools)
 
@@ -257,21 +254,21 @@ class OpenCall:
 
     @property
     def name_in_markup(self) -> str:
-        """Return the name as it was written, where markup after the head may say it, too; empty where it cannot.
+        """Return the name as written if markup after the head may repeat it; otherwise an empty string.
 
-        Expressions are made for each name that a model writes, which takes milliseconds.
+        Patterns are compiled for each name that a model writes, which takes milliseconds.
         """
         return self.written if self.syntax.repeats_name else ""
 
     @property
     def written(self) -> str:
-        """Return the name as the model wrote it; empty as long as it is inside JSON."""
+        """Return the name as the model wrote it; empty while it is inside JSON."""
         return self.named.written
 
     def split_name(self) -> str:
-        """Take the name of a parameter off that of the tool, if they stand together; return it, empty if they do not.
+        """Split a parameter's name from the end of the tool's name and return it; empty if there is none.
 
-        GLM leaves the key's opening tag out: `<tool_call>bashcommand</arg_key><arg_value>ls`.
+        GLM omits the key's opening tag: `<tool_call>bashcommand</arg_key><arg_value>ls`.
         """
         if not any(text.startswith("{key}") for text in self.syntax.dialect.params):
             return ""
@@ -284,7 +281,7 @@ class OpenCall:
         return key
 
     def begin_body(self, pieces: PieceKind | None = None) -> None:
-        """Begin the body after the head, which is held; it may leave in these `pieces`."""
+        """Begin the body after the buffered head; `pieces` is the kind of pieces to send, if any."""
         self.text.begin_body()
         if '\\"' in self.text.raw and self._lenient and self.json is None:
             self.parameters.escaped = True
@@ -295,7 +292,7 @@ class OpenCall:
             self._begin_pieces()
 
     def _begin_pieces(self) -> None:
-        """Let its arguments leave as they come, if they can."""
+        """Send the arguments in pieces, if possible."""
         syntax, tool = self.syntax, self.named.tool
         if not can_be_sent_in_pieces(syntax, self.written):
             return
@@ -306,7 +303,7 @@ class OpenCall:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self._id)
 
     def next_object(self, body: JsonBody | PythonBody | GemmaBody) -> None:
-        """Begin another object after the one that is read."""
+        """Begin another object after the current one."""
         assert self.json is not None
         if not self.text.spilled:
             self._earlier_objects.append(self.json)
@@ -314,7 +311,7 @@ class OpenCall:
         self.stop_pieces()
 
     def take_piece(self) -> CallPiece | None:
-        """Take what may leave of it now."""
+        """Take the piece that can be sent now."""
         pieces = self.pieces
         if pieces is None or self.text.spilled:
             return None
@@ -327,34 +324,34 @@ class OpenCall:
         return replace(piece, raw=raw) if raw or not pieces.as_text else None
 
     def stop_pieces(self) -> None:
-        """Let no more of it leave before it is complete: what its value holds may be its end."""
+        """Send no more pieces before the call is complete, because its value may contain its end."""
         if self.pieces:
             self.pieces.stop()
 
     def spill(self) -> None:
-        """Keep none of its text, and none of what follows: it is given back."""
+        """Discard its text, which was returned as text; further text is not buffered."""
         self.text.spill()
         self.parameters.spill()
         self._earlier_objects.clear()
 
     @property
     def may_be_empty(self) -> bool:
-        """Tell whether a call without any parameter is one."""
+        """Return whether a call without parameters is valid."""
         return self.syntax.dialect.names == "any" or self.needs_nothing
 
     @property
     def needs_nothing(self) -> bool:
-        """Tell whether it is whole without any parameter: its tool is offered, and requires none."""
+        """Return whether its tool is offered and requires no parameter."""
         return self.named.tool is not None and not self.named.schema.required
 
     @property
     def takes_nothing(self) -> bool:
-        """Tell whether it can have no parameter: its tool is offered, and declares none."""
+        """Return whether its tool is offered and declares no parameter."""
         return self.named.tool is not None and not self.named.declared
 
     @property
     def sole_parameter(self) -> str | None:
-        """Return the parameter that may stand without tags: required text, where the call is no word of a sentence."""
+        """Return the parameter that may lack tags: required text, if the call cannot be a word of a sentence."""
         is_word = self.place.in_line or self.syntax.ends_reply
         if self.named.tool is None or self.syntax.dialect.names == "any" or is_word:
             return None
@@ -362,12 +359,12 @@ class OpenCall:
 
     @property
     def only_parameter(self) -> str | None:
-        """Return the one parameter of its tool, which a single value is, whatever its name; else None."""
+        """Return the tool's only parameter, to which a single value belongs even under another name; otherwise None."""
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
         return self.named.schema.only_parameter if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
-        """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
+        """Record the parameter's complete value; `doubled` if it has several closers."""
         if self.text.spilled:
             self.parameters.pass_over()
         else:
@@ -377,7 +374,7 @@ class OpenCall:
 
     @property
     def bare(self) -> str:
-        """Its text without what can stand around it: a fence, the markers of its section, and what ends another."""
+        """Its text without its surroundings: a fence, the markers of its section, and the end of another call."""
         raw = self.text.raw[self.text.leading :]
         if self.syntax.opening and (opening := self.syntax.opening.search(raw)):
             return raw[opening.start() :]
@@ -385,20 +382,20 @@ class OpenCall:
 
     @property
     def is_whole(self) -> bool:
-        """True if its end is the one that it was written with."""
+        """True if the model wrote its end."""
         return not self.fault and Repair.MISSING_CLOSER not in self.repairs
 
     def note_possible_end(self, more: int) -> None:
-        """Note that the call ends after some `more` characters if the openers in its value are words of a text.
+        """Record that the call ends after `more` characters if the openers in its value are words of a text.
 
-        The first such place counts; none does where the value lays a call out, as it quotes that.
+        The first such offset counts. None does if the value lays out a call, because the value quotes that call.
         """
         if self.ends.among_words is None:
             quotes = self.syntax.has_quoted_call(self.written, self.parameters.value)
             self.ends.among_words = 0 if quotes else self.ends.offset_after(more)
 
     def complete(self, unknown_tools: str) -> list[Call]:
-        """Return the events for what was read; raises `envelope.NotACall`."""
+        """Return the parsed calls. Raises `envelope.NotACall`."""
         if self.json is None:
             self.parameters.complete(self.text.body)
             return self._make_calls(self._read_tagged(), unknown_tools)
@@ -419,7 +416,7 @@ class OpenCall:
         )
 
     def repair(self, unknown_tools: str) -> tuple[list[Call], str]:
-        """Return the events for what the strict reading failed on, and the text after it; none if it cannot be told."""
+        """Repair a call that the strict parse failed on; return its calls (none if ambiguous) and the text after it."""
         body, closers = self.text.body, list_written_closers(self.syntax, self.written)
         try:
             if self.json is None:
@@ -446,19 +443,19 @@ class OpenCall:
             end, rest = ends.next_call, body[ends.next_call :]
             ended = ends.swallowed or rest.rstrip().endswith(tuple(closers))
             if not (ended and self.syntax.parameters.is_balanced(rest)):
-                return [], ""  # it ends there, and the value quotes
+                return [], ""  # the call ends there, and the value quotes another
             if ends.has_no_value:
                 ends.swallowed, self.fault = end, "a parameter has no value"
                 return [], ""
         elif ends.among_words and self._is_end(body[ends.among_words :], closers):
             end = ends.among_words
         elif self.parameters.quotes_calls:
-            return [], ""  # with a call in it, it could be read in two ways
+            return [], ""  # a value that contains a call is ambiguous
         body, rest = body[:end], body[end:]
         repair = Repair.UNPAIRED_OPENER if end == ends.among_words else Repair.MISSING_CLOSER
         split = self.parameters.split(body, repair)
         if not split or (ends.next_call and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
-            return [], ""  # a value without any closer may hold the other call
+            return [], ""  # a value without a closer may contain the other call
         self.text.replace_body(body)
         return self._make_calls(self._read_tagged(), unknown_tools), rest
 
@@ -485,7 +482,7 @@ class OpenCall:
         return self._check_events(events, self.fault), body[repaired.end :]
 
     def _is_end(self, rest: str, closers: Sequence[str]) -> bool:
-        """Tell if a call may end before the `rest`: no more than closers follows, or the next call."""
+        """Return whether a call can end before `rest`: only closers or the next call follow."""
         while closer := next((closer for closer in closers if rest.lstrip().startswith(closer)), ""):
             rest = rest.lstrip().removeprefix(closer)
         return not rest.strip() or is_call_start(self.syntax, rest, self.named.find_tool)
@@ -496,7 +493,7 @@ class OpenCall:
         return events
 
     def _make_calls(self, contents: Iterable[envelope.EnvelopeContent], unknown_tools: str) -> list[Call]:
-        """Make a call of each content; the first stands for all the characters."""
+        """Create a call from each content; the first one carries the whole text."""
         dialect = self.syntax.dialect
         events: list[Call] = []
         for read in contents:
@@ -519,13 +516,13 @@ class OpenCall:
         return events
 
     def _resolve_unoffered(self, written: str, notes: Collection[str]) -> str | None:
-        """Return the name of a tool that is not offered; None if this is no call of one. Without tools each name is."""
+        """Return the name of an unoffered tool; None if it is not a call. Without tools every name is accepted."""
         if self.named.tools:
             return self.syntax.resolve_unoffered(written, notes, in_json=self.json is not None)
         return written if self.syntax.dialect.names == "any" else None
 
     def _read_tagged(self) -> list[envelope.EnvelopeContent]:
-        """Read the parameters between tags. Raises `envelope.NotACall`."""
+        """Parse the parameters between tags. Raises `envelope.NotACall`."""
         named = self.named
         self.parameters.check_values()
         content = envelope.read_parameters(self.written, self.parameters.given, named.tool, named.declared)
@@ -534,7 +531,7 @@ class OpenCall:
         return [content]
 
     def _read_objects(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
-        """Read JSON: whole calls, or the arguments of the tool that the head names. Raises `envelope.NotACall`."""
+        """Parse JSON: whole calls, or the arguments of the tool named in the head. Raises `envelope.NotACall`."""
         syntax, named = self.syntax, self.named
         if syntax.body == "json":
             keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
@@ -542,7 +539,7 @@ class OpenCall:
         if len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
         if named.tool is None and tool_names.is_bare_id(named.written):
-            with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
+            with contextlib.suppress(envelope.NotACall):  # Kimi: the head has an id, and the arguments contain the name
                 return [
                     envelope.read(body, Envelope(), needs_arguments=True, offered=named.find_tool) for body in bodies
                 ]

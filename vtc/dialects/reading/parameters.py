@@ -1,4 +1,4 @@
-"""The parameters of one call that stand between tags, from one opening tag to the next."""
+"""The parameters of one call that are written between tags."""
 
 from __future__ import annotations
 
@@ -20,35 +20,33 @@ from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema
 
-# The tool that the name of a call means.
-
 EMPTY_SCHEMA = ObjectSchema({})
 
 
 class NamedTool:
-    """A name as the model wrote it, empty as long as it is inside JSON, and the offered tool that it means."""
+    """A tool name as the model wrote it, empty while it is inside JSON, and the offered tool that it denotes."""
 
     __slots__ = ("declared", "schema", "tool", "tools", "written")
 
     def __init__(self, written: str, tools: Mapping[str, Tool]) -> None:
         self.written = written
         self.tools = tools
-        """All that are offered."""
+        """All offered tools by name."""
         self.tool = self.find_tool(written) if written else None
-        """None if no such tool is offered."""
+        """The offered tool; None if there is none of this name."""
         self.schema = self.tool.schema if self.tool else EMPTY_SCHEMA
-        """What its schema says."""
+        """The schema of its parameters; empty without a tool."""
         self.declared = self.schema.properties
-        """The tool's parameters."""
+        """The declared parameters and their schemas."""
 
     def find_tool(self, written: str) -> Tool | None:
-        """Find the tool that a name means."""
+        """Find the tool that a name denotes."""
         return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
 
     def split_key(self) -> tuple[str, str] | None:
-        """Part a tool's name and the name of one of its parameters that stand together; None if they do not.
+        """Split a tool's name from the name of one of its parameters; None unless they are written together.
 
-        GLM leaves the key's opening tag out: `<tool_call>bashcommand</arg_key><arg_value>ls`.
+        GLM omits the key's opening tag: `<tool_call>bashcommand</arg_key><arg_value>ls`.
         """
         names = [
             (tool.name, key)
@@ -59,29 +57,29 @@ class NamedTool:
 
 
 _BETWEEN = re.compile(r"(?<=>)(?=<)")
-"""Parts closing tags without white space between them."""
+"""Matches between adjacent tags without white space."""
 _ESCAPED_QUOTE = re.compile(r"\\[\"']")
-"""Finds a quotation mark that is escaped, or that a backslash stands before. Any other shows that none is escaped."""
+"""Finds a quotation mark after a backslash, which may be escaped. Any other proves that none is escaped."""
 
 
 @dataclass(slots=True)
 class _OpenParameter:
-    """The parameter whose value is read."""
+    """The parameter whose value is being parsed."""
 
     key: str = ""
     pattern: int = 0
     """The number of its pattern."""
     is_string: bool | None = None
-    """What the markup says of that; None if it says nothing."""
+    """True or False if the markup declares the type; None if it does not."""
     value: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _ValueFaults:
-    """Signs that values were read otherwise than meant."""
+    """Signs that values were misinterpreted."""
 
     doubtful: str = ""
-    """The key of a value of which nothing tells whether its quotes are escaped."""
+    """The key of a value whose quotes may or may not be escaped."""
     broken: str = ""
     """The key of a value whose tags are neither list nor object."""
     half_escaped: bool = False
@@ -89,7 +87,7 @@ class _ValueFaults:
 
 
 class Parameters:
-    """The parameters of a call that were read so far."""
+    """The parameters of a call that were parsed so far."""
 
     __slots__ = (
         "_conflicting",
@@ -110,20 +108,20 @@ class Parameters:
     )
 
     def __init__(self, syntax: CallSyntax, named: NamedTool, repairs: dict[str, None], *, lenient: bool) -> None:
-        """`repairs` takes those that reading them took."""
+        """Create an empty set; the repairs of parameters are added to `repairs`."""
         self._syntax = syntax
         self._named = named
         self._repairs = repairs
         self._lenient = lenient
         self._current = _OpenParameter()
         self.given: dict[str, Any] = {}
-        """Their values, of those that are complete."""
+        """Values of the complete parameters."""
         self.undeclared = 0
-        """How many so far the tool does not declare."""
+        """Number of parameters that the tool does not declare."""
         self.balance = 0
-        """Openers of parameters less closers, in and around values."""
+        """Parameter openers minus closers, in and around values."""
         self.unsure = False
-        """True if a value ends where it may have swallowed a parameter."""
+        """True if a value may have swallowed a parameter at its end."""
         self.opens_twice = False
         """True if a value begins with its parameter's own opening tag."""
         self.quotes_calls = False
@@ -133,40 +131,40 @@ class Parameters:
         self._conflicting = ""
         self._faults = _ValueFaults()
         self.pieces: TaggedPieces | TextPieces | None = None
-        """Takes them as they come, where they leave so."""
+        """Receives the parameters while they are parsed, if the call is sent in pieces."""
 
     def begin(self, key: str, pattern: int, is_string: bool | None = None) -> None:
-        """Begin a parameter; `is_string` where the markup itself says whether it is one."""
+        """Begin a parameter; `is_string` if the markup declares whether it is a string."""
         self._current = _OpenParameter(key, pattern, is_string)
         self.undeclared += key not in self._named.declared
         if self.pieces:
             self.pieces.begin(key, pattern, is_string=is_string)
 
     def rename(self, key: str) -> None:
-        """Give the parameter that has begun the name of another, unless that is its own, or it is declared."""
+        """Rename the current parameter to `key`, unless its own name is declared."""
         if self._current.key not in self._named.declared:
             self._current.key = key
             self.undeclared -= 1
             self._repairs[Repair.ONLY_PARAMETER.of(key)] = None
 
     def add_text(self, text: str) -> None:
-        """Take more of the value of the parameter that has begun."""
+        """Add text to the value of the current parameter."""
         self._current.value.append(text)
         if self.pieces:
             self.pieces.feed(text)
 
     @property
     def value(self) -> str:
-        """Return the text of the value that is read, so far."""
+        """Return the text of the current value so far."""
         return "".join(self._current.value)
 
     @property
     def is_empty(self) -> bool:
-        """True if the value that is read has no text yet."""
+        """True if the current value has no text yet."""
         return not any(text.strip() for text in self._current.value)
 
     def end(self, *, doubled: bool = False) -> None:
-        """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
+        """Store the complete value of the current parameter; `doubled` if it has several closers."""
         begun, given = self._current, self.given
         key = begun.key
         again, before = key in given, given.get(key)
@@ -183,19 +181,19 @@ class Parameters:
             self.pieces.end(given[key])
 
     def truncate_value(self, size: int) -> None:
-        """Take no more than the beginning of this size for the value of the parameter that has begun."""
+        """Truncate the value of the current parameter to `size` characters."""
         self._current.value[:] = [self.value[:size]]
 
     def pass_over(self) -> None:
-        """Leave the value of the parameter out, of a call that is too long: its name decides what tags mean."""
+        """Store the parameter of an overlong call without its value, since its name decides the meaning of tags."""
         self.given[self._current.key] = None
 
     def spill(self) -> None:
-        """Forget the value that is read."""
+        """Discard the current value."""
         self._current.value.clear()
 
     def read_attributes(self, tag: str) -> bool:
-        """Take them from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
+        """Parse parameters from the rest of an opening tag; False if it is incomplete or they do not fit."""
         arguments = parameter.read_attributes(tag, self._named.schema)
         if arguments is None:
             return False
@@ -203,36 +201,34 @@ class Parameters:
         self.given |= arguments
         return True
 
-    # What a tag means
-
     def is_wrapper(self, key: str) -> bool:
-        """True if an element of this name can only stand around the parameters, or around JSON."""
+        """True if an element of this name can only wrap the parameters or JSON."""
         declared = self._named.declared
         return bool(declared) and key in ARGUMENT_KEYS and key not in declared and not self.given
 
     def is_guess(self, key: str) -> bool:
-        """True if an opener may be any tag: names are markup only if declared, and none was read yet."""
+        """True if an opener may be any tag: only declared names are markup, and no declared one was read yet."""
         declared = self._named.declared
         if self._syntax.dialect.names == "any" or key in declared:
             return False
         return not self.given.keys() & declared.keys()
 
     def is_content(self, key: str) -> bool:
-        """Return True if a bare tag after a closer is content: it is no parameter's but another tool's."""
+        """Return True if a bare tag after a closer is content, because it names another tool and no parameter."""
         bare = self._syntax.dialect.names == "declared" and key not in self._named.declared
         return bare and self._named.find_tool(key) is not None
 
-    # At the end of the call
-
     def complete(self, body: str) -> None:
-        """Take them as complete, as far as `body` allows it. Raises `envelope.NotACall`."""
+        """Complete the parameters, as far as `body` allows. Raises `envelope.NotACall`."""
         if self._conflicting:
             raise envelope.NotACall(f"{self._conflicting!r} is given twice")
         self._split_absorbed(body)
 
     def check_values(self) -> None:
-        """Raise `envelope.NotACall` if only a part of a value is escaped, or its tags are neither list nor object, or
-        nothing tells whether its quotes are escaped.
+        """Check for ambiguous values. Raises `envelope.NotACall`.
+
+        A value is ambiguous if it is escaped in part, if its tags are neither a list nor an object, or if its quotes
+        may or may not be escaped.
         """
         faults = self._faults
         if faults.doubtful:
@@ -243,10 +239,10 @@ class Parameters:
             raise envelope.NotACall("only a part of a value is escaped")
 
     def _split_absorbed(self, body: str) -> None:
-        """Part a value that holds the opener of a parameter that is missing, as it has lost its closer.
+        """Split a value that contains the opener of a missing parameter, because the value's closer is missing.
 
-        That is so if the parameter is required, or if the openers are more than the closers and these are all alike.
-        Only if that gives every required parameter exactly once; else it could be read in two ways.
+        This applies if the parameter is required, or if all closers are identical and there are more openers. The
+        split must yield every required parameter exactly once; otherwise the call is ambiguous.
         """
         syntax, named = self._syntax, self._named
         missing = [key for key in named.declared if key not in self.given]
@@ -267,12 +263,12 @@ class Parameters:
             raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
     def split(self, body: str, repair: Repair = Repair.MISSING_CLOSER) -> bool:
-        """Read those of a body whose closers are missing or wrong; False if that cannot be told.
+        """Parse the parameters of a body whose closers are missing or wrong; False if it is ambiguous.
 
-        What it took is `repair` if every parameter has its own.
+        If every parameter has its own closer, the recorded repair is `repair`.
         """
         syntax, declared = self._syntax, self._named.declared
-        if not declared or syntax.ends_with_quote:  # a value may hold what looks like its end
+        if not declared or syntax.ends_with_quote:  # a value may contain text that looks like its end
             return False
         escaped, unescaped = syntax.dialect.escape_key, syntax.dialect.unescape_key
         following = map(unescaped, syntax.parameters.next_keys(body))
@@ -298,20 +294,20 @@ class Parameters:
         return True
 
     def _read_unclosed_value(self, written: str, text: str, last: bool) -> str | None:
-        """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
+        """Return a value without a closing tag, up to the next parameter or the end; None if it is ambiguous."""
         syntax = self._syntax
         if not self._named.schema.accepts_text(syntax.dialect.unescape_key(written)):
-            return text  # white space around it says nothing
+            return text  # white space around it is not significant
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
         return parameter.read_unclosed_value(text, syntax.parameters.frame(0), syntax.parameters.patterns[0], more)
 
     def _note_undeclared(self, key: str) -> None:
-        """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
+        """Record an undeclared parameter, unless the schema allows additional ones."""
         self._repairs |= dict.fromkeys(parameter.list_undeclared((key,), self._named.schema))
 
     def _read_value(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
-        """Read a value from the text between its tags."""
+        """Parse a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
         text = parameter.strip_frame(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
@@ -320,7 +316,7 @@ class Parameters:
             plain = repairs.unescape_body(text)
             self._faults.half_escaped |= plain is None
             text = text if plain is None else plain
-        # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
+        # Markup that does not declare the type belongs to another dialect: to XML, if it contains a section.
         strange = self._lenient and is_string is None and not dialect.cdata
         in_section = syntax.may_hold_sections and (dialect.cdata or strange)
         if in_section and (inner := parameter.unwrap_cdata(text)) is not None:

@@ -1,11 +1,11 @@
-"""Text in, events out: the streaming reader for a set of dialects.
+"""Parse text into events: the streaming reader for a set of dialects.
 
-`transitions.py` says what a token does in a state, the classes beside it do it, and this turns the crank. Text is
-consumed strictly forward. Outside a call only what may still become markup is held back; inside a call everything is,
-so that a call that does not complete can be given back as the text it was.
+`transitions.py` maps a token in a state to an action of a state handler; this module runs the loop. Text is consumed
+strictly forward. Outside a call only text that may still become markup is buffered. Inside a call everything is
+buffered, so that an incomplete call can be returned as its original text.
 
-Each step changes the state or the place in the text, and there are not many more steps than characters. A rule that
-breaks this would hold up every exchange for ever, so it is a fault: `Livelock`, at which a reply fails open.
+Each step changes the state or the position, and the number of steps is bounded by the length of the text. A rule that
+breaks this would block the event loop forever, so it raises `Livelock`, and the reply fails open.
 """
 
 from __future__ import annotations
@@ -42,39 +42,38 @@ from vtc.events import Event, Reasoning, Text, Tool
 __all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "ReasoningTarget", "UnknownTools"]
 
 MAX_CHUNK_CHARACTERS = 1 << 16
-"""Characters that are searched at once."""
+"""Characters that are searched in one call, since a search blocks the event loop."""
 INDENT_CHARACTERS = " \t\r>"
-"""What may stand before markup that must start its line."""
+"""Characters that may precede markup that must start its line."""
 
 STEPS_PER_CHARACTER = 4
-"""Steps that a character may take: of most texts none does, and of those that are read twice two."""
+"""Steps allowed per character. Most characters take none, and text that is parsed twice takes two."""
 SPARE_STEPS = 64
-"""Steps that a text of any length may take."""
+"""Steps allowed in addition, whatever the length of the text."""
 
 _TEXT = Last.TEXT
 
 
 class HeldCall(msgspec.Struct, frozen=True, gc=False):
-    """Tells which text of a call that is held the reader may be told later."""
+    """Describes the text that a caller may collect while a call is buffered, and feed to the reader later."""
 
     find_structure: Callable[[str], object] | None
-    """Finds what is more than text of the call; None if all text is to be read."""
+    """Finds characters that are more than plain text of the call; None if the reader must see all text."""
     room_bytes: int
-    """Bytes of such text that it may yet have."""
+    """Bytes of plain text that the call may still contain."""
 
 
 class Livelock(RuntimeError):
-    """The reader makes steps and does not get on: a fault of its rules."""
+    """The reader takes steps without progress: a bug in its rules."""
 
 
 class Reader:
-    """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
+    """Parses one message. `feed` and `finish` return events whose `raw` texts join to the text that was fed.
 
-    `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
-    has them, and `begins` whether the reply begins inside. `own` is what is known of
-    the model and its request. With `incremental` calls leave in pieces, where that is
-    possible: `CallPiece`s, and a `Call` with a `rest`. For a client that reads calls out of the text only those of
-    its own `client_dialect` do, as what they are written with.
+    `tools` maps names to the offered tools. `think` decides the destination of text between reasoning tags, if the
+    grammar has them, and `begins` whether the reply begins with reasoning. `own` holds facts about the model and its
+    request. With `incremental`, calls are sent in pieces if possible: as `CallPiece`s, then a `Call` with a `rest`.
+    If the client parses calls from the text, only calls in its `client_dialect` are sent so, as their original text.
     """
 
     __slots__ = (
@@ -124,27 +123,27 @@ class Reader:
         self._cursor = context.cursor
         self._speech = context.output
         self._find_token_start: Callable[[str], object] | None = None
-        """Finds where a token may begin in text that is still to come; None if all text is to be read."""
+        """Finds the first possible start of a token in the next text; None if that text must be parsed in full."""
         self._steps_left = SPARE_STEPS
-        """Steps that the text which is held may still take."""
+        """Steps that the buffered text may still take."""
         self._recounted = 0
-        """Characters of it that were counted as they were read again."""
+        """Characters of the buffered text that were counted again when they were pushed back."""
         self._last_at = self._last_seek = -1
-        """The place after the last step."""
+        """Position after the last step."""
         self._begin()
 
     def feed(self, text: str) -> list[Event]:
-        """Read on; everything that can be told by now is returned. Raises `Livelock`."""
+        """Parse more text; return all events that are certain by now. Raises `Livelock`."""
         if len(text) > MAX_CHUNK_CHARACTERS:
             return self._feed_in_chunks(text)
         cursor, first = self._cursor, self._find_token_start
-        if (forgotten := cursor.at - LOOKBEHIND_CHARACTERS) > 0:  # no token can need that any more
+        if (forgotten := cursor.at - LOOKBEHIND_CHARACTERS) > 0:  # no token needs this text any more
             cursor.text = cursor.text[forgotten:]
             cursor.at -= forgotten
             cursor.seek -= forgotten
         cursor.text += text
         if first is not None and first(text) is None:
-            # No token begins in it, and nothing is held: the text itself is all there is to know.
+            # Fast path: no token begins in the text and nothing is buffered, so the text is the event.
             cursor.at = cursor.seek = len(cursor.text)
             speech = self._speech
             if speech.last is _TEXT and self._row.is_visible:
@@ -157,7 +156,7 @@ class Reader:
         return [] if self._context.beginning.undecided else self._speech.take()
 
     def _feed_in_chunks(self, text: str) -> list[Event]:
-        """Read a text that is long piece by piece: no one else gets on while an expression searches it."""
+        """Parse a long text in chunks, because a search of all of it would block the event loop."""
         pieces = (text[at : at + MAX_CHUNK_CHARACTERS] for at in range(0, len(text), MAX_CHUNK_CHARACTERS))
         events: list[Event] = []
         for event in (event for piece in pieces for event in self.feed(piece)):
@@ -167,7 +166,7 @@ class Reader:
         return events
 
     def finish(self, *, complete: bool = True) -> list[Event]:
-        """End the message, which is not `complete` if it was cut off (`finish_reason: length`). Raises `Livelock`."""
+        """End the message; `complete` is False if it was cut off (`finish_reason: length`). Raises `Livelock`."""
         self._cursor.final, self._context.complete = True, complete
         self._steps_left += SPARE_STEPS
         self._advance()
@@ -178,7 +177,7 @@ class Reader:
         if beginning.prompted:
             self._decide_prompted(complete=complete)
         beginning.undecided = beginning.prompted = False
-        if complete and self._speech.is_silent:  # as where reasoning came by another way
+        if complete and self._speech.is_silent:  # for example if reasoning arrived in another field
             for call in extract_from_reasoning(beginning.calls_in_reasoning):
                 self._speech.add_call(call)
         beginning.calls_in_reasoning = []
@@ -186,9 +185,9 @@ class Reader:
         return self._speech.take()
 
     def _decide_prompted(self, *, complete: bool) -> None:
-        """End a reply that begins with a call, where the prompt may have opened the reasoning.
+        """End a reply that begins with a call although the prompt may have opened the reasoning.
 
-        It is what it was read as. But if it was cut off the model may have been thinking still.
+        Keep the current interpretation, unless the reply was cut off: then the model may still have been reasoning.
         """
         context = self._context
         if not context.beginning.undecided:
@@ -201,7 +200,7 @@ class Reader:
         self._enter(State.REASONING)
 
     def skip_passed(self, text: str) -> None:
-        """Take note of the end of what left unread; nothing of it leaves again."""
+        """Record the end of text that the fast path forwarded, without emitting it again."""
         cursor, rule = self._cursor, self._scan.plain if self._scan else None
         if rule and rule.later and rule.later in text:
             self.feed(text)
@@ -211,24 +210,24 @@ class Reader:
         cursor.at = cursor.seek = len(cursor.text)
 
     def release_whitespace(self) -> str:
-        """Take note that the white space which waited has left as text; return it."""
+        """Return the buffered white space, which the caller sends as text."""
         return self._speech.take_whitespace() if self._speech.whitespace else ""
 
     def read_whole(self, text: str) -> list[Event]:
-        """Read a text that is complete."""
+        """Parse a complete text."""
         return [*self.feed(text), *self.finish()]
 
     def pause(self) -> list[Event]:
-        """End one block of text of a message that has several: what is held is decided as at its end.
+        """End one of a message's text blocks: buffered text is decided as at the end of the message.
 
-        The next block is read from the start, and does not begin inside the reasoning.
+        The next block starts in the initial state, and not inside the reasoning.
         """
         events = self.finish()
         self._restart()
         return events
 
     def restart(self) -> list[Event]:
-        """Give back what is held, and parse what follows as the beginning of a text, which is outside of reasoning."""
+        """Return buffered text, and parse further text as a new block that starts outside the reasoning."""
         events = self.release()
         self._restart()
         return events
@@ -240,7 +239,7 @@ class Reader:
         self._begin()
 
     def release(self) -> list[Event]:
-        """Give back what is held as text, and read no more (upstream turned out to send `tool_calls` itself)."""
+        """Return buffered text as text and stop parsing, because the server sends native tool calls."""
         handler = self._handler
         handler.release("the reply has native tool calls")
         if isinstance(handler, InReasoning):
@@ -253,58 +252,56 @@ class Reader:
         return self._speech.take()
 
     def record_reasoning(self) -> None:
-        """Note that the reasoning came by another way: a reply that was to begin inside of it does not."""
+        """Record that reasoning arrived in another field: the text does not begin inside the reasoning."""
         if self._state in (State.START, State.PROMPTED):
             self._context.beginning.mark_as_text()
-            self._context.beginning.record_began_inside(
-                began_inside=False
-            )  # an earlier block may have shown that it did
+            self._context.beginning.record_began_inside(began_inside=False)  # an earlier block may prove that it did
 
     @property
     def in_reasoning(self) -> bool:
-        """True if the text so far ends inside of the reasoning."""
+        """True if the text so far ends inside the reasoning."""
         return self._state is State.REASONING
 
     @property
     def begins(self) -> Begins:
-        """Return what the text that follows begins with, if nothing was read yet; else `text`."""
+        """Return how the next text begins if nothing was parsed yet; otherwise `text`."""
         return self._context.beginning.begins
 
     @property
     def began_inside(self) -> bool | None:
-        """Tell whether the reply began inside of the reasoning; None if that did not show."""
+        """Return whether the reply began inside the reasoning; None if that is unknown."""
         return self._context.beginning.began_inside
 
     @property
     def shows_beginning(self) -> bool:
-        """True if that counts for other replies, too; a closing tag amid a line may be one that the reply speaks of."""
+        """True if `began_inside` also applies to other replies; a closing tag within a line may only be mentioned."""
         beginning = self._context.beginning
         return beginning.is_certain and beginning.began_inside is not None
 
     @property
     def held_characters(self) -> int:
-        """Characters that are kept of the text, calls aside."""
+        """Characters of text that are retained outside calls."""
         return len(self._cursor.text)
 
     @property
     def has_pending_whitespace(self) -> bool:
-        """True if white space waits."""
+        """True if white space is buffered."""
         return bool(self._speech.whitespace)
 
     @property
     def plain_rule(self) -> PlainRule | None:
-        """Tell which text may leave unread once the white space that waits has left (`spaced`); None if none may."""
+        """Return the rule for text that can be forwarded unparsed after buffered white space; None if none can."""
         speech, cursor = self._speech, self._cursor
         if not self._row.is_visible or self._find_token_start is None or speech.last is not _TEXT:
             return None
         line = cursor.text.rpartition("\n")[2]
         if not line.strip(INDENT_CHARACTERS) or ": |" in line or ": >" in line:
-            return None  # at the beginning of a line, where more is markup than within it, or after a key of YAML
+            return None  # more tokens exist at the beginning of a line than within it, and after a YAML key
         return self._scan.plain if self._scan else None
 
     @property
     def held_call(self) -> HeldCall | None:
-        """Tell which text only makes the call longer that is held; None if no call is, or not as a whole."""
+        """Describe text that only extends the buffered call; None if no call is buffered whole."""
         handler = self._handler
         if not isinstance(handler, InCall | InJson | InValue) or handler.call.pieces or handler.call.text.spilled:
             return None
@@ -316,7 +313,7 @@ class Reader:
         self._enter(State.START)
 
     def _advance(self) -> None:
-        """Read as far as can be told by now."""
+        """Run the state machine until it needs more text."""
         context, cursor = self._context, self._cursor
         self._last_at = -1
         while True:
@@ -344,7 +341,7 @@ class Reader:
             else:
                 break
         self._find_token_start = None
-        # If nothing is held, and no call was made on this line, what follows may be plain.
+        # If nothing is buffered and no call is on this line, the next text can take the fast path.
         if cursor.at == len(cursor.text):
             if row.is_visible:
                 self._steps_left, self._recounted = SPARE_STEPS, 0
@@ -355,7 +352,7 @@ class Reader:
                     self._find_token_start = scan.first.search
 
     def _transition(self, step: Step, outcome: StepOutcome) -> None:
-        """Go to the state that follows a step. Raises `Livelock`."""
+        """Enter the state that follows a step. Raises `Livelock`."""
         data = None
         if isinstance(outcome, tuple):
             outcome, data = outcome
@@ -374,7 +371,7 @@ class Reader:
         self._enter(state)
 
     def _grant_steps(self) -> bool:
-        """Allow steps for text that is given back to be read again: as it came, most took none and was not counted."""
+        """Allow steps for text that was pushed back, since most of it took none and was not counted at first."""
         more = len(self._cursor.text) - self._recounted
         if more <= 0:
             return False

@@ -1,7 +1,8 @@
-"""Malformed calls: what the model meant, and never what it did not.
+"""Repairs of malformed calls.
 
-These run only where the strict reading failed and the reply is complete. Each repair has a name and is small. It
-changes structure and never a value: strings, numbers and keys are, character by character, what stands in the reply.
+They run only if the strict parse failed and the reply is complete. Each repair has a name and is small. It changes
+structure and never a value: strings, numbers and keys are copied from the reply character by character. An ambiguous
+call is not repaired.
 """
 
 from __future__ import annotations
@@ -19,17 +20,15 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import last_tag
 
 MAX_CALL_ENDS = 16
-"""Places in a text at which a broken call is taken to end."""
+"""Maximum positions that are tried as the end of a broken call."""
 MAX_JSON_SEARCHES = 2
-"""Places of these at which it is searched for what is missing in JSON."""
+"""Maximum of these positions at which missing JSON structure is searched."""
 MIN_CLOSER_LETTERS = 3
-"""Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
-
-# JSON bodies
+"""Letters of a closing tag's name that identify it; fewer could belong to any other tag."""
 
 
 class RepairedBody(NamedTuple):
-    """The objects of a JSON body, the repairs that took, and where in the text the call ends."""
+    """The objects of a repaired body, the repairs, and the offset in the text at which the call ends."""
 
     values: list[str]
     repairs: list[str]
@@ -37,25 +36,26 @@ class RepairedBody(NamedTuple):
 
 
 def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> RepairedBody | None:
-    """Return the objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
+    """Repair a broken JSON body and return its objects as strict JSON; None if it is ambiguous.
 
-    `text` is what stands after the head of a call, `closers` the closing tags of its dialect. Text may follow the
-    call only after a closer that cannot be inside of it; and where there are closers in a string that does not end,
-    it may have ended before any of them.
+    `text` is the text after the head of a call, and `closers` are the closing tags of its dialect. Text may follow the
+    call only after a closer that cannot be inside it. An unterminated string may have ended before any closer in it.
     """
+    # Step 1: Try the whole text as the body.
     body = _strip_closers(text.lstrip(), closers)
     closed = len(body) < len(text.strip())
     in_string = not any(closer in body for closer in closers) and _has_only_frame(text.lstrip()[len(body) :])
     whole = _repair_values(body, closers, expected, closed=closed, in_string=in_string)
     if whole:
         return RepairedBody(*whole, len(text))
+    # Step 2: Try each closer in the text as the end of the call.
     last = len(text.rstrip())
     places = [match.end() for closer in closers for match in re.finditer(re.escape(closer), text)]
     for place, end in enumerate(sorted(places)[:MAX_CALL_ENDS]):
         if end == last and len(places) == 1:
-            break  # that was all of it
+            break  # step 1 tried this end
         body = _strip_closers(text[:end].lstrip(), closers)
-        # With several closers the first may be content, and then a body up to it is cut off.
+        # If there are several closers, the first may be content, so a body up to it may be incomplete.
         mended = (
             _repair_values(body, closers, expected, closed=True, in_string=False)
             if len(places) == 1
@@ -68,9 +68,9 @@ def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
 
 
 def repair_gemma(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
-    """Return the object of a body in Gemma's writing that lacks its end, where the call has one, if in part.
+    """Repair a body in Gemma's notation without its end, if at least a part of the call's closer is present.
 
-    What is missing is the token after the last string, or brackets after a value that shows its own end.
+    Either the token after the last string is missing, or brackets after a self-delimiting value.
     """
     whole = text.strip()
     body, corrupt = strip_corrupt_closers(_strip_closers(whole, closers), closers)
@@ -91,9 +91,9 @@ def repair_gemma(text: str, closers: Sequence[str], quote: str) -> RepairedBody 
 
 
 def repair_kwargs(text: str, closers: Sequence[str]) -> RepairedBody | None:
-    """Return the arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
+    """Repair a Python call with unescaped quotes in its strings; None if it is ambiguous.
 
-    Only where the call has its end: a bracket, and nothing but closers of the section after it.
+    The call must have its end: a bracket, followed only by closers of the section.
     """
     inner = _strip_closers(text, closers)
     end = len(inner) + len(text[len(inner) :]) - len(text[len(inner) :].lstrip())
@@ -108,7 +108,7 @@ _BRACKETS = re.compile(r"\)+")
 
 
 def _strip_closers(text: str, closers: Sequence[str]) -> str:
-    """Text without the closing tags at its end; as it is if there are none."""
+    """Remove the closing tags at the end of a text; return it unchanged if there are none."""
     body = text
     for _ in range(MAX_CALL_ENDS):
         ending = [closer for closer in closers if body.rstrip().endswith(closer)]
@@ -121,9 +121,9 @@ def _strip_closers(text: str, closers: Sequence[str]) -> str:
 def _repair_values(
     body: str, closers: Sequence[str], expected: ExpectedObject, *, closed: bool, in_string: bool
 ) -> tuple[list[str], list[str]] | None:
-    """Return the values of a broken body and the repairs; `in_string` where it may lack the end of a string.
+    """Return the values of a broken body and the repairs; `in_string` if the end of a string may be missing.
 
-    Only before a closer, `closed` or garbled: a string in which the reply ends is half of what was meant.
+    A string is completed only before a closer, `closed` or garbled. A string in which the reply ends is incomplete.
     """
     notes: list[str] = []
     written = body
@@ -133,7 +133,7 @@ def _repair_values(
         notes.append(Repair.CORRUPT_CLOSER)
     if (fenced := body.rstrip()).endswith("```"):
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
-        in_string = False  # the fence may be the string's
+        in_string = False  # the fence may belong to the string
     escaped = re.match(r'(?:[{\[]\s*(?:\\n\s*)*)+\\"', body) is not None
     twice = r"\\" in body
     if escaped:
@@ -145,17 +145,17 @@ def _repair_values(
     mended = _read_tolerantly(body, closers, cut="anywhere" if in_string else "behind")
     mended = mended or _search_reading(body, expected, closed=closed or corrupt, listed=True)
     if mended and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*mended[1]}:
-        return None  # escaped in part: is the rest?
+        return None  # ambiguous: only a part is escaped
     return (mended[0], [*notes, *mended[1]]) if mended else None
 
 
 def _has_only_frame(text: str) -> bool:
-    """True if no more than a closing tag's own line break stands before it: any other may be the string's."""
+    """True if at most a closing tag's own line break precedes it; other white space may belong to the string."""
     return text[: len(text) - len(text.lstrip())] in ("", "\n", "\r\n")
 
 
 def _undouble_braces(body: str) -> str:
-    """Text in which braces stand once that a template for the prompt has doubled: the outer ones, or all."""
+    """Undo braces that a prompt template doubled: the outer ones, or all."""
     inner = body.rstrip()[1:-1]
     reader = JsonBody(lenient=False)
     reader.feed(inner, 0, final=True)
@@ -163,9 +163,9 @@ def _undouble_braces(body: str) -> str:
 
 
 def _straighten_quotes(body: str) -> str | None:
-    """JSON with its own quotation marks for those of typography around a key or a value; None if there are none.
+    """Replace typographic quotation marks around keys and values with straight ones; None if there are none.
 
-    None also where one of these strings holds any such mark: it could end at each.
+    Also None if one of these strings contains such a mark, because it could end at each of them.
     """
     tokens = [*_TYPED.finditer(body)]
     if not any(token["typed"] is not None for token in tokens) or sum(len(token[0]) for token in tokens) < len(body):
@@ -175,16 +175,16 @@ def _straighten_quotes(body: str) -> str | None:
 
 _TYPED = re.compile(r""""(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++""", re.DOTALL)
 _DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|\{\{|\}\}', re.DOTALL)
-"""Finds doubled braces outside of strings; a string that never ends reaches to the end."""
+"""Finds doubled braces outside strings; an unterminated string extends to the end."""
 
 
 def _read_tolerantly(
     body: str, closers: Sequence[str] = (), *, cut: Literal["", "behind", "anywhere"] = ""
 ) -> tuple[list[str], list[str]] | None:
-    """Read JSON as the strict reader takes it, several values and braces too many included.
+    """Parse valid JSON values, and allow several of them and extra braces.
 
-    With `cut` the last value may be cut off `after` something that it holds, or in a string, too (quotes and braces
-    are added, nothing else), and a fragment of a closer may follow it.
+    With `cut` the last value may be incomplete: after a complete member (`behind`) or also in a string (`anywhere`).
+    Only quotes and braces are added. A fragment of a closer may follow.
     """
     values: list[str] = []
     names: dict[str, None] = {}
@@ -204,7 +204,7 @@ def _read_tolerantly(
         names.update(reader.repairs)
         if not reader.done:
             rest = body[at:]
-            # A string that ends in a brace has lost its quote, or was cut off after a brace of its own.
+            # A string that ends in a brace either lacks its quote, or was cut off after a brace in its text.
             unsure = reader.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
             if not cut or unsure or (rest and not is_partial_closer(rest, closers)) or not reader.close():
                 return None
@@ -224,27 +224,27 @@ _GAP = re.compile(r"[ \t\r\n,;]*")
 def _search_reading(
     body: str, expected: ExpectedObject, *, closed: bool, listed: bool = False
 ) -> tuple[list[str], list[str]] | None:
-    """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
+    """Search for the only interpretation of JSON without some commas, colons or quotes; None if there is none."""
     is_json = listed or body.startswith(("{", "["))
     read = broken_json.read(body, expected, closed=closed, listed=listed) if is_json else None
     return (_flatten_arrays([read.text]), read.repairs) if read else None
 
 
 def _flatten_arrays(bodies: Sequence[str]) -> list[str]:
-    """Objects stand for themselves, arrays for what is in them."""
+    """Replace arrays by their items, and keep objects."""
     return [item for text in bodies for item in (split_items(text) if text.startswith("[") else [text])]
 
 
 def unescape_body(text: str) -> str | None:
-    r"""Read text that was escaped once too often (`{\"path\": \"a\"}`); None if not all of it was."""
+    r"""Unescape text that was escaped once too often (`{\"path\": \"a\"}`); None if only a part of it was."""
     return parameter.unescape_json_text(text) if "\\" in text else text
 
 
 def strip_corrupt_closers(text: str, closers: Iterable[str]) -> tuple[str, bool]:
-    """Text without the garbled closing tags at its end, and whether there were any.
+    """Remove garbled closing tags at the end of a text; return the rest, and whether there were any.
 
-    Of a garbled closer there is a bracket at least, since a word alone may be content: `</invo`, `/invoke>`, `invoke>`,
-    or the beginning of one glued to the end of another, as in `invfunction_calls>`.
+    A garbled closer has at least one bracket, since a word alone may be content: `</invo`, `/invoke>`, `invoke>`, or
+    the beginning of one closer joined to the end of another, as in `invfunction_calls>`.
     """
     known = tuple(sorted(set(closers)))
     pattern, longest = COMPILED_PATTERNS.get_or_make(
@@ -265,7 +265,7 @@ def _estimate_bytes(compiled: tuple[re.Pattern[str], int]) -> int:
 
 
 def _compile_corrupt_closer(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
-    """Compile an expression for a garbled closer at the end of a text; return it with the most characters of one."""
+    """Compile a pattern for a garbled closer at the end of a text; return it and the maximum length of a match."""
     names = [name for closer in closers if (name := closer.strip("</> \n"))]
     if not names:
         return re.compile(r"(?!)"), 0
@@ -274,29 +274,24 @@ def _compile_corrupt_closer(closers: tuple[str, ...]) -> tuple[re.Pattern[str], 
     last_parts = {name[n:] for name in long for n in range(len(name) - MIN_CLOSER_LETTERS + 1)}
     whole, first, last = _join_alternatives(names), _join_alternatives(beginnings), _join_alternatives(last_parts)
     glued = rf"(?!{whole}>){first}{last}"
-    marked = _join_alternatives(
-        [name for name in long if not name[0].isalnum()]
-    )  # of a special token, without its slash
+    marked = _join_alternatives([name for name in long if not name[0].isalnum()])  # a special token without its slash
     ends = rf"</(?:{glued}|{first}|{whole})>?|<{marked}>|/{whole}>|(?<![\w/.-]){_join_alternatives(long)}>|{glued}>"
     pattern = re.compile(rf"(?:{ends})\Z")
     return pattern, 2 * max(map(len, names)) + len("</>")
 
 
 def _join_alternatives(words: Collection[str]) -> str:
-    """One of some words; finds nothing if there are none."""
+    """Return a pattern that matches any of the words; without words it matches nothing."""
     if not words:
         return "(?!)"
     return "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
 
 
 def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
-    """Tell whether text that stands after what is complete is the beginning of a closer, or a garbled one."""
+    """Return whether text after a complete value is the beginning of a closer, or a garbled closer."""
     text = text.strip()
     begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
     return begun or strip_corrupt_closers(text, closers)[0] == ""
-
-
-# Tagged bodies
 
 
 def read_tagged(
@@ -308,17 +303,17 @@ def read_tagged(
     openings: Sequence[str] = (),
     unclosed: Callable[[str, str, bool], str | None] = lambda _, text, __: text,
 ) -> tuple[dict[str, str], list[str]] | None:
-    """Return the parameters of a body whose closers are missing or wrong, as they are written; None for a guess.
+    """Parse the parameters of a body whose closers are missing or wrong; None if it is ambiguous.
 
-    `heads` finds the openers of declared parameters (group 1 is which), which begin with one of `openings`. `closers`
-    are those of each parameter and `tail` the closing tags of the call. `unclosed` makes a value of the parameter's
-    name, the text up to the next tag, and whether it is the last; None if that is a guess. Every parameter must open
-    exactly once (or twice in a row), every required one must be there, and nothing may stand outside of them.
+    `heads` matches the openers of declared parameters (group 1 is the key), which begin with one of `openings`.
+    `closers` maps keys to closers, and `tail` lists the closing tags of the call. `unclosed` returns a value from the
+    key, the text up to the next tag, and whether the parameter is the last; None if it is ambiguous. Every parameter
+    must open exactly once (or twice in a row), all required ones must be present, and no text may be outside them.
     """
     notes: dict[str, None] = {}
     body = _strip_closers(text, tail)
     ended = body != text
-    body = _restore_whitespace(body, text)  # a value may end with it
+    body = _restore_whitespace(body, text)  # a value may end with white space
     garbled = False
     if not ended:
         rest, garbled = strip_corrupt_closers(body, tail)
@@ -333,15 +328,15 @@ def read_tagged(
         closer = closers[key]
         value, note = _split_value(piece, closer, [] if following else tail, openings)
         if note == Repair.MISSING_PARAMETER_CLOSER:
-            # The last one is complete only where the call's own end follows it.
+            # The last parameter is complete only if the end of the call follows it.
             value = unclosed(key, piece, not following) if following or ended or garbled else None
             if not following and garbled and value != piece:
-                return None  # the garbled tag may be its own
+                return None  # the garbled tag may belong to the parameter
         if value is None:
             return None
         if opener.doubled:
             if closer in value:
-                return None  # is the second one the value's own?
+                return None  # the second opener may belong to the value
             notes[Repair.DOUBLED_OPENER] = None
         if note:
             notes[note] = None
@@ -350,7 +345,7 @@ def read_tagged(
 
 
 class _ParameterOpener(NamedTuple):
-    """The opening tag of a parameter; `doubled` if it stands there twice."""
+    """The opening tag of a parameter; `doubled` if it is written twice."""
 
     start: int
     end: int
@@ -358,9 +353,9 @@ class _ParameterOpener(NamedTuple):
 
 
 def _find_openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _ParameterOpener] | None:
-    """Return the openers of parameters; None if one opens twice.
+    """Find the openers of parameters; None if a parameter opens twice.
 
-    An opener whose last tag stands there twice is one, and in its own value it is a word.
+    An opener whose last tag is repeated counts once, and an opener inside its own value is a word.
     """
     openers: dict[str, _ParameterOpener] = {}
     last, closes = None, -1
@@ -381,16 +376,16 @@ def _find_openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str])
 
 
 def _split_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
-    """Return a parameter's value and the repair that it took; no value if text follows its closer.
+    """Split a parameter's value from its closer; return it and the repair. The value is None if text follows.
 
-    Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
+    The last parameter may be followed by a fragment of `tail`, the closing tags of the call.
     """
     before, closed, after = piece.rpartition(closer)
     if closed:
         if not after.strip():
             return before, ""
         if any(opening.startswith(after.strip()) for opening in openings):
-            return None, ""  # another parameter may begin there
+            return None, ""  # another parameter may begin here
         if tail and (is_partial_closer(after, tail) or _TAG.fullmatch(after.strip())):
             return before, Repair.CORRUPT_CLOSER
         return None, ""
@@ -401,10 +396,10 @@ def _split_value(piece: str, closer: str, tail: Sequence[str], openings: Sequenc
     before, bracket, tag = piece.rstrip().rpartition(f"{mark}<")
     if bracket and _TAG.fullmatch(f"<{tag}"):
         if f"{mark}<{tag.strip('/>')}>" in before:
-            return None, ""  # that closes what was opened in the value
+            return None, ""  # the tag closes an element of the value
         return before, Repair.WRONG_PARAMETER_CLOSER
     if _BEGUN.search(piece.rstrip()):
-        return None, ""  # is that content?
+        return None, ""  # a partial tag may be content
     return piece, Repair.MISSING_PARAMETER_CLOSER
 
 
@@ -413,27 +408,27 @@ _TAG = re.compile(r"</?[\w:.｜-]{1,64}>")
 
 
 def _restore_whitespace(value: str, piece: str) -> str:
-    """Return a value with the white space that it ends with in `piece`."""
+    """Append the white space that follows `value` in `piece`."""
     rest = piece[len(value) :]
     return value + rest[: len(rest) - len(rest.lstrip())]
 
 
-# Tell where the reply was cut off, whatever its finish reason says: within a number or a name, or before a value.
+# Signs that the reply was cut off, although its finish reason does not say so:
 #
-# {"command": "ls", "timeout": 1        of 1200, perhaps
-# {"command": "ls", "time               a name
-# {"name": "typed", "arguments": {      nothing of the arguments was written yet
+# {"command": "ls", "timeout": 1        within a number, for example 1200
+# {"command": "ls", "time               within a name
+# {"name": "typed", "arguments": {      before the arguments
 
 
 _CUT = re.compile(r"[-+.\w]\Z|[{\[,:]\s*\Z")
-"""The end of JSON that goes on: no white space or bracket follows its last word, or no value its last mark."""
+"""The end of incomplete JSON: a word without white space or bracket after it, or a mark without a value after it."""
 _OF_JSON = "[]{}(), "
 
 
 def list_json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
-    """List the closing tags that may follow a JSON body that is not whole; None if it is cut off within itself.
+    """List the closing tags that may follow an incomplete JSON body; None if the body was cut off.
 
-    Where all of the text is JSON that ends too early, no bracket of it closes the section.
+    If the whole text is JSON that ends too early, none of its brackets closes the section.
     """
     reader = JsonBody()
     at = reader.feed(body, 0, final=True)
@@ -442,8 +437,8 @@ def list_json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None
     if not reader.error:
         closers = [closer for closer in closers if closer.strip(_OF_JSON)]
     if reader.in_string or any(closer in body for closer in closers) or strip_corrupt_closers(body, closers)[1]:
-        return closers  # it ends there, or in a string, which is another matter
+        return closers  # it ends at the closer, or in a string, which other checks handle
     stump, behind = body[at:].strip(), body[:at].rstrip()
     if behind.endswith(('"', "}", "]")) and len(stump) >= MIN_CLOSER_LETTERS and is_partial_closer(stump, closers):
-        return closers  # after a value no name begins
+        return closers  # the stump is a closer, because no name begins after a value
     return None if _CUT.search(body) else closers

@@ -1,4 +1,4 @@
-"""The states outside of calls: visible text, reasoning, code, and markup that may be none of the message."""
+"""The states outside calls: visible text, reasoning, code, and doubtful markup that may not belong to the message."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class InText(TextHandler):
         return self.context.grammar.answer
 
     def drop_marker(self, token: TokenMatch) -> None:
-        """Take out a marker of the model's that is no part of its message."""
+        """Drop a marker of the model that is not part of its message."""
         self.emit_text(token.start())
         self.context.output.emit_in_place(Markup(self.context.cursor.consume(token.end())))
 
     def open_answer(self, token: TokenMatch) -> None:
-        """Begin what is text whatever it looks like."""
+        """Begin an answer, all of which is text."""
         self.context.beginning.mark_as_text()
         self.drop_marker(token)
 
@@ -63,16 +63,16 @@ class InText(TextHandler):
         return None, True
 
     def close_empty_reasoning(self, token: TokenMatch) -> None:
-        """End reasoning that is empty: its opening tag stands in the prompt."""
+        """End empty reasoning, whose opening tag is in the prompt."""
         self.context.beginning.record_began_inside(began_inside=True)
         self.context.beginning.mark_as_text()
         write_tag(self.context, token)
 
     def handle_stray_closer(self, token: TokenMatch) -> Literal[Verdict.REASONING] | None:
-        """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
+        """Handle a closing tag without an opener: the reply began inside the reasoning, unknown to the reader.
 
-        What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
-        else is said. After words on its line the tag may be one that the reply speaks of: it shows nothing for others.
+        Text that was sent stays text. Buffered text becomes reasoning, and a call at its end is accepted only if
+        nothing else follows. A tag after words on its line may be a mention, so it proves nothing for other replies.
         """
         context, beginning = self.context, self.context.beginning
         self.emit_text(token.start())
@@ -84,7 +84,7 @@ class InText(TextHandler):
         beginning.undecided = False
         thoughts, beginning.calls_in_reasoning = context.output.retract()
         before, opener, inside = _split_text(thoughts, token[0], context.grammar.reasoning.closing_tags)
-        if opener:  # in the middle of the text, where none is read: what stands before it is no reasoning
+        if opener:  # within the text, in which the reader expects no opener: the text before it is not reasoning
             beginning.began_inside = False
             context.output.add_text(before)
             if context.output.whitespace:
@@ -96,7 +96,7 @@ class InText(TextHandler):
         return Verdict.REASONING
 
     def begin_text(self) -> Literal[Verdict.PROMPTED] | None:
-        """Read what stands here as text, unless the reply may begin inside of the reasoning."""
+        """Continue as text, unless the reply may begin inside the reasoning."""
         context, beginning = self.context, self.context.beginning
         context.cursor.seek = context.cursor.at
         if beginning.begins in ("reasoning", "unknown"):
@@ -108,16 +108,16 @@ class InText(TextHandler):
         return self.context.grammar.first_call
 
     def begin_with_call(self, _: TokenMatch) -> None:
-        """Read a reply that begins with a call as text, as a closing tag of reasoning may stand in an argument.
+        """Parse a reply that begins with a call as text, because an argument may contain a closing reasoning tag.
 
-        None of it leaves until its end, or until such a tag stands in no call.
+        The reply is buffered until it ends, or until a closing tag follows outside of calls.
         """
         context, beginning = self.context, self.context.beginning
         beginning.begins, beginning.undecided, beginning.prompted = "text", True, True
         context.cursor.seek = context.cursor.at
 
     def begin_prompted(self) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
-        """Begin inside of the reasoning, or where it may be, unless that came by another way by now."""
+        """Begin inside the reasoning or in doubt about it, unless reasoning arrived in another field by now."""
         beginning = self.context.beginning
         begins, beginning.begins = beginning.begins, "text"
         if begins == "text":
@@ -126,7 +126,7 @@ class InText(TextHandler):
 
 
 class InReasoning:
-    """Text between reasoning tags, the first of which was read if it is `opened`."""
+    """Text between reasoning tags; `opened` if the opening tag was in the reply."""
 
     __slots__ = ("_kind", "_opened", "_quoted_end", "context")
 
@@ -144,27 +144,27 @@ class InReasoning:
         return [self._kind(text)] if text else []
 
     def release(self, reason: str) -> None:
-        """Nothing: no call is held."""
+        """No-op: no call is buffered."""
 
     def emit_reasoning(self, end: int) -> None:
         if text := self.context.cursor.consume(end):
             self.context.output.emit(self._kind(text))
 
     def skip_quoted_closer(self, token: TokenMatch) -> None:
-        """Pass over a closing tag in backticks."""
+        """Skip a closing tag in backticks."""
         self.context.cursor.seek = token.end()
 
     def pass_over(self, end: int) -> None:
-        """Keep what may be reasoning until its end shows."""
+        """Buffer possible reasoning until its end is found."""
         self.context.cursor.seek = end
 
     def skip_nested_opener(self, token: TokenMatch) -> None:
-        """Pass over an opening tag: its own closing tag, if that is the next one, ends nothing."""
+        """Skip an opening tag: its closing tag, if it is the next one, does not end the reasoning."""
         self._quoted_end = self.context.grammar.reasoning.closing_tags[token[0]]
         self.context.cursor.seek = token.end()
 
     def end_undecided(self) -> None:
-        """Read it all as text: no closing tag came. A model may be cut off as it thinks."""
+        """Parse everything as text, since no closing tag followed. A reply that was cut off stays reasoning."""
         if self.context.complete:
             self.context.beginning.began_inside = False
             self.context.cursor.seek = self.context.cursor.at
@@ -172,7 +172,7 @@ class InReasoning:
             self.emit_reasoning(len(self.context.cursor.text))
 
     def close(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
-        """End reasoning: the reply begins."""
+        """End the reasoning; the answer begins."""
         quoted_end, self._quoted_end = self._quoted_end, ""
         if token[0] == quoted_end:
             self.context.cursor.seek = token.end()
@@ -184,9 +184,9 @@ class InReasoning:
 
 
 def _split_text(text: str, closing_tag: str, closing_tags: Mapping[str, str]) -> tuple[str, str, str]:
-    """Part a text where the reasoning opens that ends with a tag; the opening one may lack its second half.
+    """Split a text at the opener that pairs with a closing tag. The second half of the opener may be missing.
 
-    Gemma's is a token and a name: `<|channel>thought`.
+    Gemma's opener is a token and a name: `<|channel>thought`.
     """
     openers = [opener for opener, closer in closing_tags.items() if closer == closing_tag]
     tokens = [opener[: opener.find(">") + 1] for opener in openers]
@@ -195,12 +195,12 @@ def _split_text(text: str, closing_tag: str, closing_tags: Mapping[str, str]) ->
 
 
 def write_tag(context: Context, token: TokenMatch) -> None:
-    """Keep a reasoning tag or leave it out; white space after it is then dropped as after a call."""
+    """Emit or drop a reasoning tag; after a dropped tag, white space is dropped as after a call."""
     emit_tag(context, context.cursor.consume(token.end()))
 
 
 def emit_tag(context: Context, text: str) -> None:
-    """Keep the text of a reasoning tag or leave it out."""
+    """Emit or drop the text of a reasoning tag."""
     if context.think == "keep":
         context.output.emit(Text(text))
         context.output.keep_whitespace()
@@ -210,18 +210,18 @@ def emit_tag(context: Context, text: str) -> None:
 
 # Code blocks, code spans, quoted lines, and elements and comments that quote: a call in one is an example.
 #
-# Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, one that is indented
-# deeper than it or quoted does not end its block, a code span ends with as many backticks as it began with and never
-# outlives its paragraph.
+# The rules of CommonMark apply, as far as they matter here: a fence is on a separate line, a fence that is indented
+# deeper or quoted does not end the block, and a code span ends with as many backticks as it began with, at the latest
+# at the end of its paragraph.
 
 
 MAX_FENCE_INDENT = 3
-"""Columns by which a closing fence may be indented deeper than the one that opened its block."""
+"""Columns by which a closing fence may be indented deeper than its opening fence."""
 _ELEMENT = re.compile(r"<\w+")
 
 
 class BlockOpener(NamedTuple):
-    """The markup that opened a code block, a code span or an element; a line of code has none."""
+    """The markup that opened a code block, a code span or a quoting element; empty for a line of code."""
 
     run: str = ""
     margin: str = ""
@@ -229,9 +229,9 @@ class BlockOpener(NamedTuple):
 
 
 INDENTED_CODE = BlockOpener("    ")
-"""What opens indented code."""
+"""The opener of indented code."""
 QUOTATION = BlockOpener(">")
-# The lines of a block of YAML are opened by the line break and the blanks that each of them begins with.
+# For a YAML block scalar, `run` is the line break and the blanks with which each of its lines begins.
 type QuotedLine = tuple[Literal[Verdict.INDENTED], BlockOpener]
 
 
@@ -263,7 +263,7 @@ class InCode(TextHandler):
         return SPAN_END
 
     def emit_text(self, end: int) -> None:
-        """Say it. A tag in code is none: most of the code leaves unread, so no one would know of it in a stream."""
+        """Emit text; tags inside code are not markup. The fast path forwards most code, so it cannot count them."""
         speech = self.context.output
         tagged = speech.may_have_tags
         speech.add_text(self.context.cursor.consume(end))
@@ -274,20 +274,20 @@ class InCode(TextHandler):
         self.emit_text(token.end())
 
     def handle_info_backticks(self, token: TokenMatch) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
-        """Read a backtick on the line of a fence: that was the beginning of a code span."""
+        """Handle a backtick on the line of a fence: the fence was the beginning of a code span."""
         if self._run[0] == "~":
             self.context.cursor.seek = token.start() + 1
             return Verdict.CONTENT
         return self.handle_backticks(token)
 
     def end_block(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
-        """End the block, with what ends it, unless that belongs to what stands in the block."""
+        """End the block with its closer, unless the closer belongs to a nested block."""
         inner = self._run[0] != "<" and _is_inside(_margin(token), self._margin)
         self.emit_text(token.end())
         return Verdict.CONTENT if inner else None
 
     def end_before(self, token: TokenMatch) -> None:
-        """End the span or the line: what ends it is read as text."""
+        """End the span or the line before the token, which is parsed as text."""
         self.emit_text(token.start())
 
     def handle_backticks(self, token: TokenMatch) -> Literal[Verdict.ENDS] | None:
@@ -295,13 +295,13 @@ class InCode(TextHandler):
         return Verdict.ENDS if token[0] == self._run else None
 
     def open_call(self, token: TokenMatch) -> CallBeginning:
-        """Begin a call, in a dialect whose calls count in code; in indented code in its own special tokens, too."""
+        """Begin a call of a dialect that is accepted in code; indented code also accepts the model's special tokens."""
         assert token.lastgroup is not None
         in_code = self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code
         return begin_call(self, token, indented=self._run.isspace() and in_code != "call")
 
     def reread_unclosed(self) -> None:
-        """Read it again for whole calls in the model's special tokens: the block quotes all else."""
+        """Parse an unclosed block again for complete calls in the model's special tokens; the rest is quoted."""
         cursor = self.context.cursor
         if not self.context.complete:
             self.emit_text(len(cursor.text))
@@ -310,16 +310,16 @@ class InCode(TextHandler):
         self.context.restrict_to_own_tokens()
 
     def drop_marker(self, token: TokenMatch) -> None:
-        """Take out a marker of the model's that is no part of its message."""
+        """Drop a marker of the model that is not part of its message."""
         self.emit_text(token.start())
         self.context.output.emit_in_place(Markup(self.context.cursor.consume(token.end())))
 
     def continue_code(self, token: TokenMatch) -> None:
-        """Go on with the next line of indented code."""
+        """Continue with the next line of indented code."""
         self.emit_text(token.end())
 
     def buffer_quoted_call(self, token: TokenMatch) -> CallBeginning | Literal[Verdict.QUOTED]:
-        """Read a call in a span or a block of code: only its end shows whether that quotes the call."""
+        """Buffer a possible call until its code span or block ends; only that shows whether it is quoted."""
         assert token.lastgroup is not None
         if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
             return begin_call(self, token)
@@ -328,7 +328,7 @@ class InCode(TextHandler):
         return Verdict.QUOTED
 
     def buffer_text(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
-        """Pass over text of a span that may quote a call."""
+        """Buffer text of a span that may quote a call."""
         self.context.cursor.seek = end
         return self._give_up_span(end)
 
@@ -342,7 +342,7 @@ class InCode(TextHandler):
         return None
 
     def reread_as_text(self, token: TokenMatch | None = None) -> Literal[Verdict.UNBOUNDED] | None:
-        """Read it again as text, which may be a call: the paragraph ended, and a lone backtick quotes nothing."""
+        """Parse the buffer again as text, which may contain a call, because a lone backtick quotes nothing."""
         cursor = self.context.cursor
         if verdict := self._give_up_span(token.start() if token else len(cursor.text)):
             return verdict
@@ -350,7 +350,7 @@ class InCode(TextHandler):
         return None
 
     def _give_up_span(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
-        """Give up on a span that has no end within the limit: what is held of it is text."""
+        """Give up on a span without an end within the limit: its buffered text is text."""
         limit = self.context.cursor.at + self.context.max_held
         if end <= limit:
             return None
@@ -359,7 +359,7 @@ class InCode(TextHandler):
 
 
 def begin_in_text(handler: InText, token: TokenMatch) -> CallBeginning | QuotedLine:
-    """Begin a call, if its line is no code and quotes nothing."""
+    """Begin a call, unless its line is code or a quotation."""
     assert token.lastgroup is not None
     context = handler.context
     syntax = context.grammar.heads[token.lastgroup].syntax
@@ -370,7 +370,7 @@ def begin_in_text(handler: InText, token: TokenMatch) -> CallBeginning | QuotedL
 
 
 def begin_line(handler: InText, token: TokenMatch) -> QuotedLine | None:
-    """Begin a line that looks like code or like a quotation."""
+    """Begin a possible line of code or of a quotation."""
     marks = token[0].rfind(">") + 1
     if not marks and handler.context.cursor.begins_block(token):
         handler.emit_text(token.end())
@@ -379,15 +379,15 @@ def begin_line(handler: InText, token: TokenMatch) -> QuotedLine | None:
 
 
 def begin_first_line(handler: InText, token: TokenMatch) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
-    """Begin a reply that looks like a quotation, unless it may begin inside of the reasoning."""
+    """Begin a reply that looks like a quotation, unless it may begin inside the reasoning."""
     return handler.begin_text() or begin_line(handler, token)
 
 
 def open_line(handler: InText, end: int, *, own: bool = False) -> QuotedLine | None:
-    """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
+    """Emit the text up to `end`, and begin a line of indented code or of a quotation if `end` is on one.
 
-    All of that line is an example, whatever stands before a call in it; but indentation quotes a call in the model's
-    `own` special tokens only where words follow it.
+    Calls on such a line are examples. But indentation quotes a call in the model's `own` special tokens only if words
+    follow it.
     """
     context = handler.context
     handler.emit_text(end)
@@ -397,7 +397,7 @@ def open_line(handler: InText, end: int, *, own: bool = False) -> QuotedLine | N
 
 
 def open_code(handler: InText | InCode, token: TokenMatch) -> tuple[None, BlockOpener]:
-    """Begin a code block, a line or an element that quotes, or what may be a code span."""
+    """Begin a code block, a quoting line or element, or a possible code span."""
     element = _ELEMENT.match(token[0])
     margin = _margin(token)
     handler.emit_text(token.end())
@@ -410,7 +410,7 @@ def _margin(token: TokenMatch) -> str:
 
 
 def _is_inside(margin: str, opened: str) -> bool:
-    """Tell whether a fence with this margin stands inside of the block that one with the margin `opened` began."""
+    """Return whether a fence with `margin` is nested in the block whose fence has the margin `opened`."""
     return margin.count(">") > opened.count(">") or _columns(margin) > _columns(opened) + MAX_FENCE_INDENT
 
 
@@ -418,15 +418,15 @@ def _columns(margin: str) -> int:
     return len(margin.rpartition(">")[2].expandtabs(4))
 
 
-# Markup that is none of the message where a call follows it, or the end of the reply.
+# Markup that does not belong to the message if a call follows it, or the end of the reply:
 #
-# <tool_calls>        a wrapper that the call's own dialect does not have
-# </parameter>        a closing tag on a line of its own that closes nothing
-# <|im_end|>          the end of the turn, where a server shows special tokens
+# <tool_calls>        a wrapper that the call's dialect does not have
+# </parameter>        a closing tag on a separate line that closes nothing
+# <|im_end|>          the end of the turn, if a server shows special tokens
 
 
 def begin_doubt(handler: InText, token: TokenMatch) -> tuple[None, TokenMatch] | QuotedLine:
-    """Keep such markup until it shows what it is."""
+    """Buffer doubtful markup until the text after it decides."""
     context = handler.context
     if verdict := open_line(handler, token.start()):
         return verdict
@@ -435,11 +435,11 @@ def begin_doubt(handler: InText, token: TokenMatch) -> tuple[None, TokenMatch] |
 
 
 MAX_DOUBTFUL_CHARACTERS = 4096
-"""Characters of such markup that are held. More of it is text."""
+"""Maximum characters of doubtful markup that are buffered. Longer markup is text."""
 
 
 class InDoubt(TextHandler):
-    """Markup that is none of the message where a call follows it, which is held until that shows."""
+    """Markup that does not belong to the message if a call follows it; buffered until that is known."""
 
     __slots__ = ("_bare", "_closed", "_closes", "_opens")
 
@@ -459,7 +459,7 @@ class InDoubt(TextHandler):
         self._closes |= self._closed
 
     def add_markup(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED] | None:
-        """Keep more of it, up to the limit."""
+        """Buffer more markup, up to the limit."""
         self._note(token)
         self.context.cursor.seek = token.end()
         if token.end() - self.context.cursor.at <= MAX_DOUBTFUL_CHARACTERS:
@@ -468,15 +468,15 @@ class InDoubt(TextHandler):
         return Verdict.UNBOUNDED
 
     def open_call(self, token: TokenMatch) -> CallBeginning:
-        """Begin a call: it shares the call's fate."""
+        """Begin a call; the markup becomes part of its text."""
         self.context.output.whitespace.append(self.context.cursor.consume(token.start()))
         return begin_call(self, token)
 
     def _is_alone(self) -> bool:
-        """True for special tokens, of which no words speak.
+        """True for markup that the text does not mention or quote.
 
-        They are quoted in quotation marks. After a blank on their line they are spoken of, but at the end of the reply
-        after the end of a sentence.
+        Special tokens in quotation marks are quoted. After a blank on their line they are mentioned, unless they end
+        the reply after a complete sentence.
         """
         context, cursor = self.context, self.context.cursor
         if not SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
@@ -488,16 +488,16 @@ class InDoubt(TextHandler):
         return not context.output.in_line or not (quoted or (context.output.whitespace and not ends))
 
     def _is_spoken_of(self) -> bool:
-        """True for a closing tag that the text may speak of: a word stands before it, and a blank."""
+        """True for a closing tag that the text may mention: a word and a blank precede it."""
         cursor, speech = self.context.cursor, self.context.output
         if SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
             return not self._is_alone()
         return speech.in_line and bool(speech.whitespace)
 
     def _is_empty(self) -> bool:
-        """True for the beginning of a call or a section of which no more is there.
+        """True for the opener of a call or a section without content.
 
-        Of special tokens, if no words speak of them; of a tag, where it ends the reply and follows a call.
+        Special tokens count if no words mention them; a tag counts if it follows a call and ends the reply.
         """
         context, cursor = self.context, self.context.cursor
         if self._opens and not context.output.is_after_call:
@@ -506,14 +506,14 @@ class InDoubt(TextHandler):
         return ends if self._opens else (ends or self._closed) and self._is_alone()
 
     def settle(self) -> None:
-        """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
+        """Drop the markup at the end of the reply. If text follows, or if it opens something, it is text."""
         context, cursor = self.context, self.context.cursor
         if (self._bare or self._opens) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:MAX_EXCERPT_CHARACTERS]
             context.output.add_refusal(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
             context.output.emit_in_place(Markup(cursor.consume(cursor.seek)))
             return
-        # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
+        # Closing tags may belong to text that was not parsed as a call, and alone they are the whole reply.
         closes = self._closes and (
             context.output.may_have_tags or context.output.last is Last.NOTHING or self._is_spoken_of()
         )

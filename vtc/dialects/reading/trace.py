@@ -1,6 +1,6 @@
-"""Each step that a reader makes, for people who chase a call that was lost: `vtc parse --trace`.
+"""Trace the steps of a reader, to find out why a call was not recognized: `vtc parse --trace`.
 
-No other reader pays for it: a reader that is watched has a crank of its own.
+Tracing is in a subclass, so that other readers do not pay for it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from vtc.events import Event, Tool
 
 
 class TracedStep(NamedTuple):
-    """One step, or text that made none."""
+    """One step, or text without a step."""
 
     state: State
     step: Step
     verdict: Verdict | None
     next: State
     text: str
-    """The text that it consumed, with what no step has read before it."""
+    """The text that it consumed, including earlier text that no step consumed."""
     pushed_back: int = 0
-    """Characters that it gave back, to be read again."""
+    """Characters that it pushed back, to be parsed again."""
 
 
 class PassedOver(NamedTuple):
-    """The beginning of a call in code, which is an example."""
+    """The beginning of a call that is an example because it is in code."""
 
     dialect: str
     text: str
@@ -42,7 +42,7 @@ _NO_CALL = (Verdict.CONTENT, Verdict.QUOTED)
 
 
 class TracedReader(Reader):
-    """A reader that notes its steps, and the calls that it passed over as they stand in code."""
+    """A reader that records its steps, and the calls in code that it skipped."""
 
     __slots__ = ("_code", "_unread", "trace")
 
@@ -50,11 +50,11 @@ class TracedReader(Reader):
         self.trace: list[TracedStep | PassedOver] = []
         self._code: list[str] = []
         self._unread = ""
-        """The text that was not consumed when the last step was noted."""
+        """The text that was not consumed when the last step was recorded."""
         super().__init__(grammar, tools, **options)
 
     def feed(self, text: str) -> list[Event]:
-        """Read on, and let each text take a step. Raises `Livelock`."""
+        """Parse more text without the fast path. Raises `Livelock`."""
         self._find_token_start = None
         self._unread += text
         events = super().feed(text)
@@ -62,7 +62,7 @@ class TracedReader(Reader):
         return events
 
     def _feed_in_chunks(self, text: str) -> list[Event]:
-        self._unread = self._unread.removesuffix(text)  # each piece is fed
+        self._unread = self._unread.removesuffix(text)  # `feed` adds each chunk again
         return super()._feed_in_chunks(text)
 
     def finish(self, *, complete: bool = True) -> list[Event]:
@@ -84,7 +84,7 @@ class TracedReader(Reader):
             self._look_through_code()
 
     def _record_text(self) -> None:
-        """Note text that was read and led nowhere."""
+        """Record text that was consumed without a step."""
         step = self._row.text or self._row.otherwise
         if step and self._unconsumed() != self._unread:
             text = self._record_step(self._state, step, None)
@@ -92,7 +92,7 @@ class TracedReader(Reader):
                 self._code.append(text)
 
     def _record_step(self, state: State, step: Step, verdict: Verdict | None) -> str:
-        """Note a step to the present state; return the text that it consumed."""
+        """Record a step to the current state; return the text that it consumed."""
         unread = self._unconsumed()
         consumed = len(self._unread) - len(unread)
         text = self._unread[: max(0, consumed)]
@@ -108,7 +108,7 @@ class TracedReader(Reader):
         self._code.clear()
 
     def _find_calls(self, code: str) -> Iterator[PassedOver]:
-        """Find the calls that the text of the reply would have if it were no code."""
+        """Find the calls that the text would contain if it were not code."""
         grammar, at = self._context.grammar, 0
         while token := grammar.text.search(code, at, final=True, offers=self._context.offers):
             at = token.end()

@@ -1,7 +1,7 @@
-"""The reader as a table: for each state its class, what every token does and which state follows.
+"""The reader's transition table: for each state its handler class, the action of each token and the next state.
 
-`reader.py` turns the crank, and makes the object of a state. An action sets no state: it returns a verdict, and the
-data of the next object. What the table does not know in a state is an error of ours. docs/reader.md has a picture.
+`reader.py` runs the table and creates the handlers. An action sets no state: it returns a verdict and the data of the
+next handler. A token without an entry is a bug in VTC. docs/reader.md has a diagram.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from vtc.dialects.syntax.tokens import NO_TOKENS, TokenKind
 
 
 class State(Enum):
-    __hash__ = object.__hash__  # that of `Enum` is a call in Python, and states are looked up for every token
+    __hash__ = object.__hash__  # `Enum.__hash__` is a Python call, and each token looks up a state
 
     START = "start"
-    """Nothing but white space yet: what only counts for a whole reply may begin here."""
+    """Only white space so far: a call that must be the whole reply can begin here."""
     PROMPTED = "prompted"
-    """The same where the prompt may have opened the reasoning: a reply that begins with a call does not think."""
+    """Like `start` if the prompt may have opened the reasoning: a reply that begins with a call has none."""
     TEXT = "text"
     """In the visible text of a reply."""
     ANSWER = "answer"
-    """Between markers that say that all is text."""
+    """Between markers that declare everything to be text."""
     DOUBT = "doubt"
-    """After markup that is none of the message where a call follows it, or the end of the reply."""
+    """After markup that does not belong to the message if a call or the end of the reply follows."""
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
-    """In a code block, or in an element that quotes."""
+    """In a code block or in a quoting element."""
     FENCED = "fenced"
     """In a code block, after the opening tag of a call in the model's special tokens."""
     LINE = "line"
-    """In a line of indented code, or in one that quotes."""
+    """In a line of indented code or of a quotation."""
     SPAN = "span"
     """After backticks that may open a code span."""
     QUOTED = "quoted"
@@ -70,48 +70,48 @@ class State(Enum):
     ARGUMENTS = "arguments"
     """After a call's opening tag: parameters follow."""
     SOLE = "sole"
-    """After a call's opening tag: the value of its one parameter, without tags."""
+    """After a call's opening tag: the value of its only parameter, without tags."""
     CLOSED = "closed"
-    """The opening tag of a call that closes itself was read."""
+    """After the self-closing tag of a call."""
     ATTRIBUTES = "attributes"
     """In the opening tag of a call whose parameters are attributes."""
     VALUE = "value"
     """In the value of a parameter."""
     GUESS = "guess"
-    """In the value of a parameter that may be none."""
+    """In the value of a possible parameter, whose name is not declared."""
     CLOSING = "closing"
-    """After a closer in a value: structure follows, or it is content."""
+    """After a closer in a value: content, unless structure follows."""
     JSON = "json"
-    """In arguments that know their own end."""
+    """In self-delimiting arguments."""
     TAIL = "tail"
-    """After those, or after parameters as attributes: closers follow."""
+    """After self-delimiting arguments or attributes: closers follow."""
     AFTER = "after"
     """After a call."""
     INVENTED = "invented"
-    """In a result that the model wrote itself, up to the end of the reply."""
+    """In a result that the model invented, up to the end of the reply."""
     UNDECIDED = "undecided"
     """After a call that is quoted if text follows."""
     WHOLE = "whole"
     """After a section that must be the whole reply."""
     DAMAGED = "damaged"
-    """In a call that broke, up to the next call or the end of the reply."""
+    """In a broken call, up to the next call or the end of the reply."""
     SPILL = "spill"
-    """In text that was a call until it broke, up to its closer."""
+    """In the text of a broken call, up to its closer."""
 
 
 class Step(NamedTuple):
-    """The step that a token takes in a state: an action, and the state after it."""
+    """The step for a token in a state: an action and the next state."""
 
     token: TokenKind
     action: Callable[..., StepOutcome]
     next: State
-    """The state after it, if the action returns no verdict."""
+    """The next state if the action returns no verdict."""
     by_verdict: Mapping[Verdict, State] = {}
-    """The states after it by verdict."""
+    """The next states by verdict."""
 
 
 class Steps(dict[str, Step]):
-    """The steps of a state by the name of a token."""
+    """The steps of a state by token name; numbered tokens share the step of their kind."""
 
     def __missing__(self, name: str) -> Step:
         kind = kind_of(name)
@@ -122,27 +122,27 @@ class Steps(dict[str, Step]):
 
 
 class StateRow[Of: StateHandler](NamedTuple):
-    """One state."""
+    """The properties of one state."""
 
     handler: type[Of]
-    """The class of its object. It is made when the state begins, but for one of this class that may go on."""
+    """The class of its handler. A handler of this class from the previous state is reused."""
     scan: Callable[[Of], Scan | None]
-    """Finds its tokens; None if it finds its own end."""
+    """Returns the scan for its tokens; None if the arguments find their own end."""
     skips_plain: bool = False
-    """Text in which no token begins needs no reading."""
+    """True if text in which no token begins need not be parsed."""
     is_visible: bool = False
-    """Text is visible as soon as it is read."""
+    """True if text becomes visible at once."""
     steps: Steps = Steps()
     otherwise: Step | None = None
-    """When none of its tokens follows: at once where one must follow, else at the end of the text."""
+    """The step if none of its tokens follows: taken at once if one must follow, otherwise at the end of the text."""
     text: Step | None = None
-    """Handles the text before a token; None where a token must follow at once, white space aside."""
+    """The step for text before a token; None if a token must follow at once, except for white space."""
     end: Step | None = None
-    """When the text ends here and nothing else is left to do."""
+    """The step at the end of the reply, after all others."""
 
 
 def _scan_nothing(_: StateHandler) -> None:
-    """Look for no token: what is read knows its own end."""
+    """Scan for no token, because self-delimiting arguments find their own end."""
 
 
 def _scan_never(_: StateHandler) -> Scan:
@@ -201,7 +201,7 @@ _USUAL = {
     Verdict.WAIT: State.JSON,
     Verdict.WHOLE: State.WHOLE,
 }
-"""Where a verdict leads to, unless a row names another state. With any other, the state stays."""
+"""The next state of each verdict, unless a row names another. Other verdicts keep the state."""
 _BEGINS = (Verdict.JSON, Verdict.ATTRIBUTES, Verdict.CLOSED)
 _BEGINS_OR_NOT = (*_BEGINS, Verdict.CONTENT)
 _BROKEN = (Verdict.REFUSED, Verdict.SPILLED, Verdict.DAMAGED)
@@ -216,7 +216,7 @@ _TO_TEXT = (Verdict.CONTENT, State.TEXT)
 _TO_VALUE = (Verdict.CONTENT, State.VALUE)
 
 type Row = tuple[State, TokenKind, Callable[..., StepOutcome], State, *tuple[Verdict | tuple[Verdict, State], ...]]
-"""A state, a token, what it does there, the state after it, and the verdicts that lead to others."""
+"""A state, a token, its action, the next state, and the verdicts that lead to other states."""
 
 ROWS: tuple[Row, ...] = (
     (State.START, TokenKind.CALL_OPENER, begin_in_text, State.ARGUMENTS, *_BEGINS_OR_NOT, Verdict.INDENTED),
@@ -395,7 +395,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def _with_steps(state: State, row: StateRow[Any]) -> StateRow[Any]:
-    """Give a state its steps."""
+    """Add the steps of a state to its row."""
     steps = Steps()
     for of, token, action, after, *verdicts in ROWS:
         if of is state:

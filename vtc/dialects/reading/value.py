@@ -1,7 +1,7 @@
 """The value of a parameter, and the closers that may end it.
 
-<parameter=command>ls</parameter>     VALUE: a closer of the parameter stands here
-</parameter>                          CLOSING: one more, so the first was one
+<parameter=command>ls</parameter>     VALUE: a closer of the parameter
+</parameter>                          CLOSING: another closer, which belongs to the first
 <parameter=timeout>5…                 CLOSING: another parameter begins, so the value has ended
 """
 
@@ -28,24 +28,24 @@ from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import number_of
 from vtc.events import Event
 
-# Count what a parameter's value opens and closes: parameters and calls that it quotes.
+# The nesting of parameters and calls that a value quotes:
 #
 #     <parameter=content>
 #     Write <function=bash><parameter=command>ls</parameter></function>     opened and closed: content
 #     </parameter>                                                          nothing in the value opened it: a closer
 #
-# A closer pairs with the last opener of its kind that is still open. An opener in between was a word of the text, as
-# in "write <parameter=x> in it", and is forgotten.
+# A closer pairs with the last open opener of its kind. An opener in between was a word of the text, as in
+# "write <parameter=x> in it", and is discarded.
 
 
 OPEN_PARAMETER = 0
 OPEN_CALL = 1
 OPEN_NEXT_CALL = 2
-"""A call whose opening tag stands directly after a closer that nothing opened: it may be the reply's next call."""
+"""A call directly after a closer that nothing opened: it may be the reply's next call."""
 
 
 class ValueNesting:
-    """The parameters and calls that one value has opened so far and not closed again."""
+    """The parameters and calls that are open inside one value."""
 
     __slots__ = ("_follows", "_open", "_parameters", "adjacent", "balance", "calls")
 
@@ -54,11 +54,11 @@ class ValueNesting:
         self._parameters = 0
         self._follows = False
         self.calls = 0
-        """Calls that are open."""
+        """Number of open calls."""
         self.balance = 0
-        """Openers of parameters less closers of parameters, whether they pair or not."""
+        """Parameter openers minus parameter closers, whether or not they pair."""
         self.adjacent = False
-        """A quoted closer of a parameter had another parameter right after it, outside of a quoted call."""
+        """True if a parameter directly followed a quoted parameter closer, outside of a quoted call."""
 
     def open_parameter(self) -> None:
         self._open.append(OPEN_PARAMETER)
@@ -71,7 +71,7 @@ class ValueNesting:
         self.calls += 1
 
     def note_next_call(self) -> None:
-        """Note that the next opener of a call stands directly after a closer that nothing opened."""
+        """Record that the next call opener directly follows a closer that nothing opened."""
         self._follows = True
 
     def close_parameter(self) -> bool:
@@ -122,7 +122,7 @@ class OpenParam(NamedTuple):
 
 
 def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedParam:
-    """Begin a parameter."""
+    """Begin a parameter, with the verdict GUESS if the tag may be content."""
     name, groups = token.lastgroup or "", token.groupdict()
     key, param = (
         call.syntax.dialect.unescape_key(groups[f"key_{name}"]),
@@ -133,7 +133,7 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
     unknown = element and key not in call.named.declared
     if (guess and not call.named.declared) or (unknown and not call.only_parameter):
         return refuse_without_parameters(context, call)
-    # Where every tag might be one, a document of another kind is set in.
+    # If every tag may be a parameter, an indented tag belongs to a document of another kind.
     set_in = token[0].lstrip("\r\n")[:1].isspace()
     only = None if guess and set_in else call.only_parameter
     guess = guess or unknown
@@ -154,7 +154,7 @@ def refuse_without_parameters(context: Context, call: OpenCall) -> Refused:
 
 
 class OpenEnd(NamedTuple):
-    """A place where a call may end that nothing closes."""
+    """A possible end of a call without a closer."""
 
     value: int
     """Characters of the value before it."""
@@ -187,14 +187,14 @@ class InValue:
         self.call, self._param, self._key, self._guess, self._only = param
         self._nesting = ValueNesting()
         self._size = 0
-        """Characters of a value that may be none."""
+        """Characters of a possible value, while its parameter is a guess."""
         self._closers = 0
-        """Closers that follow each other, the last of which was just read."""
+        """Number of consecutive closers up to the current position."""
         self._paired = False
-        """That pairs with an opener in the value."""
+        """True if the closer pairs with an opener in the value."""
         self._open_ends: list[OpenEnd] = []
         self._may_have_ended = False
-        """A parameter's opener has followed such a closer: if that pairs with none, the value ended there."""
+        """True if a parameter's opener followed a paired closer: if they do not pair, the value ended there."""
 
     def scan(self) -> Scan:
         return self.context.grammar.scan_value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
@@ -204,8 +204,6 @@ class InValue:
 
     def scan_closing(self) -> Scan:
         return self.context.grammar.scan_after_value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
-
-    # Its text
 
     def feed_plain(self, text: str) -> list[Event]:
         call = self.call
@@ -224,17 +222,15 @@ class InValue:
         emit_piece(self.context, self.call)
 
     def buffer_guess(self, end: int) -> Refused | None:
-        """Keep text of a value that may be none; refuse the call if that is too long."""
+        """Buffer text of a possible value; refuse the call if it is too long."""
         most = MAX_GUESS_CHARACTERS - self._size
         end = min(end, self.context.cursor.at + most)
         self._size += end - self.context.cursor.at
         self.buffer_text(end)
         return refuse_without_parameters(self.context, self.call) if self._size == MAX_GUESS_CHARACTERS else None
 
-    # What it quotes
-
     def skip_quoted_parameter(self, token: TokenMatch) -> None:
-        """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
+        """Skip a parameter's opener inside the value; unless self-closing, it pairs with a later closer."""
         self.call.stop_pieces()
         if self.context.cursor.is_blank_to(token.start()):
             self._note_opener(token[0])
@@ -243,32 +239,32 @@ class InValue:
         self.context.cursor.seek = token.end()
 
     def _note_opener(self, opener: str) -> None:
-        """Note an opening tag with which the value begins: it may be the parameter's own, written twice."""
+        """Record an opening tag at the beginning of the value: it may be the parameter's own, written twice."""
         parameters = self.call.parameters
         if parameters.is_empty and self.call.text.ends_with(opener.rstrip()):
             parameters.opens_twice = True
 
     def skip_quoted_call(self, token: TokenMatch) -> None:
-        """Read the opener of another call."""
+        """Skip the opener of a call inside the value."""
         self.call.parameters.quotes_calls = True
         self.skip_quoted_element(token)
 
     def skip_quoted_element(self, token: TokenMatch) -> None:
-        """Read a tag that a closer of the call pairs with, unless it closes itself."""
+        """Skip an opening tag that pairs with a closer of the call, unless it is self-closing."""
         self.call.stop_pieces()
         if not is_self_closing(token[0]):
             self._nesting.open_call()
         self.context.cursor.seek = token.end()
 
     def handle_call_closer(self, token: TokenMatch) -> Damaged | Refused | None:
-        """Read a closer of the call: it never ends the value, only a parameter's closer does."""
+        """Handle a closer of the call. It never ends the value, because only a parameter's closer does."""
         kind = self._nesting.close_call()
         if kind is None and self._open_ends:
-            self._open_ends.append(self._open_ends[0])  # it has a closer: that it ended before can be told no more
+            self._open_ends.append(self._open_ends[0])  # the call has a closer, so its end before that is ambiguous
         return self._close_call(kind, token.end())
 
     def handle_closer_and_call(self, token: TokenMatch) -> Damaged | Refused | None:
-        """Read the same with another call right after it."""
+        """Handle a closer of the call with another call directly after it."""
         kind, end = self._nesting.close_call(), token.start(f"next_{token.lastgroup}")
         if kind is None:
             self._nesting.note_next_call()
@@ -278,9 +274,9 @@ class InValue:
         return self._close_call(kind, end)
 
     def _close_call(self, kind: int | None, end: int) -> Damaged | Refused | None:
-        """Go on after a closer of a call in the value, unless it shows that a call was swallowed.
+        """Continue after a call closer in the value, unless it shows that the value swallowed a call.
 
-        What follows to the end of the reply then shows whether the value holds both, or has lost its closer.
+        Then the rest of the reply decides whether the value contains both, or its closer is missing.
         """
         self.call.stop_pieces()
         if self._may_have_ended:
@@ -294,10 +290,8 @@ class InValue:
         self.call.ends.swallowed = self.call.ends.offset_after()
         return mark_damaged(self.call, SWALLOWED)
 
-    # Its closer
-
     def begin_closing(self, token: TokenMatch) -> Refused | None:
-        """Read a closer of the parameter: what follows decides whether it ends the value."""
+        """Handle a closer of the parameter; the next token decides whether it ends the value."""
         if self._guess and (verdict := self.buffer_guess(token.start())):
             return verdict
         self.buffer_text(token.start())
@@ -307,7 +301,7 @@ class InValue:
         return None
 
     def count_closer(self, token: TokenMatch) -> Content | None:
-        """Read one more closer: a run of them is one closer, but for quotation marks, with which a value may end."""
+        """Count one more closer. A run is one closer, except quotation marks, because a value may end with one."""
         if self._paired or self._closers == MAX_CLOSER_RUN or self.call.syntax.ends_with_quote:
             return self.resume_value()
         self._closers += 1
@@ -315,7 +309,7 @@ class InValue:
         return None
 
     def resume_value(self) -> Content:
-        """Take the closers for content of the value."""
+        """Treat the closers as content of the value."""
         if self._guess:
             return refuse_without_parameters(self.context, self.call)
         self.call.stop_pieces()
@@ -323,13 +317,13 @@ class InValue:
         return Verdict.CONTENT
 
     def refuse_guess(self, token: TokenMatch) -> Refused:
-        """Refuse the call: in what may be no value stands a tag."""
+        """Refuse the call, because the possible value contains a tag."""
         return self.buffer_guess(token.start()) or refuse_without_parameters(self.context, self.call)
 
     def handle_next_call(self, token: TokenMatch) -> Ended | Content:
-        """Read a call's opener after the closer: content, unless all that follows shows that it is the next call.
+        """Handle a call's opener after the closer: content, unless the rest of the reply makes it the next call.
 
-        Where a call needs no closer, it does.
+        If calls need no closer, it is the next call.
         """
         if self.call.syntax.may_lack_closer and not (self._paired or self._guess):
             self._close(last=True)
@@ -345,9 +339,9 @@ class InValue:
         return self.resume_value()
 
     def handle_garbled_opener(self, token: TokenMatch) -> Content:
-        """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here.
+        """Handle a garbled parameter opener: the value may have ended before it.
 
-        A closing tag without its slash that ends the reply may look so, too.
+        A closing tag without its slash at the end of the reply can look the same.
         """
         cursor, closer = self.context.cursor, unslash_closer(self.call.syntax, self.call.written)
         at = token.end() - len(token[0].lstrip())
@@ -357,7 +351,7 @@ class InValue:
         return refuse_call(self.context, self.call, "the opening tag of a parameter is garbled")
 
     def open_next_parameter(self, token: TokenMatch) -> OpenedParam | Content:
-        """Read a parameter's opener after the closer."""
+        """Handle a parameter's opener after the closer."""
         if self._paired:
             self._may_have_ended = True
             self._nesting.adjacent |= not self._nesting.calls
@@ -373,7 +367,7 @@ class InValue:
         return open_value(self.context, self.call, token)
 
     def end_call(self, token: TokenMatch) -> Ended | Content:
-        """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
+        """End the call, even if the closer pairs with an opener in the value, unless a quoted call is open."""
         if self._guess and not self._only:
             return refuse_without_parameters(self.context, self.call)
         if self._paired and self._nesting.calls:
@@ -384,7 +378,7 @@ class InValue:
         return complete_call(self.context, self.call, token)
 
     def end_call_at_last_tag(self, token: TokenMatch) -> Ended | Content:
-        """Read another closing tag after several closers, one of which stands for the call's."""
+        """Handle another closing tag after several closers, one of which takes the place of the call's."""
         if self._closers == 1 or self._guess or not self.context.lenient:
             return self.resume_value()
         self.call.repairs[Repair.WRONG_CLOSER] = None
@@ -392,14 +386,14 @@ class InValue:
         return complete_call(self.context, self.call, token)
 
     def end_call_at_wrong_closer(self, token: TokenMatch) -> Ended | Content:
-        """Read the call's closing tag, and a sibling's where that of its wrapper should follow."""
+        """Handle the call's closing tag with a sibling's closing tag instead of its wrapper's."""
         if self._guess or self._paired or self._nesting.calls or not self.context.lenient:
             return self.resume_value()
         self.call.repairs[Repair.WRONG_CLOSER] = None
         return self.end_call(token)
 
     def handle_text_or_end(self) -> Ended | Content:
-        """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
+        """Handle text after a closer, or the end of the reply, at which only closers of the call are missing."""
         cursor = self.context.cursor
         in_doubt = self._paired or self._guess or self.call.syntax.ends_with_quote
         ended = cursor.final and cursor.is_blank(cursor.seek) and not in_doubt
@@ -412,7 +406,7 @@ class InValue:
         return complete_call(self.context, self.call, None)
 
     def _note_open_end(self, *, in_doubt: bool) -> None:
-        """Note that text follows a closer, of a call that needs none: it ends there if this is the only such place."""
+        """Record that text follows a closer. A call that needs no closer ends there if there is only one such place."""
         if self.call.syntax.may_lack_closer and not (in_doubt or self.call.text.spilled):
             size = len(self.call.text.body) + self.context.cursor.seek - self.context.cursor.at
             balance, doubled = self._nesting.balance + 1, self._closers > 1
@@ -420,11 +414,11 @@ class InValue:
 
     @property
     def open_end(self) -> OpenEnd | None:
-        """Return where the call ends if nothing closes it; None if that cannot be told."""
+        """Return the end of a call without a closer; None if it is ambiguous."""
         return self._open_ends[0] if len(self._open_ends) == 1 else None
 
     def end_open_at(self, end: OpenEnd) -> Ended:
-        """End the call there: what follows is text."""
+        """End the call at `end`; the rest is text."""
         call, body = self.call, self.call.text.body
         call.text.replace_body(body[: end.body])
         call.parameters.truncate_value(end.value)
@@ -436,7 +430,7 @@ class InValue:
     def _close(self, *, last: bool = False) -> None:
         if last and self._only:
             self.call.parameters.rename(self._only)
-        # The closer that ends the value is not one that it holds.
+        # The closer that ends the value is not inside it.
         self.call.parameters.balance += self._nesting.balance + 1
         self.call.end_parameter(doubled=self._closers > 1)
         buffer_call_text(self.context, self.call, self.context.cursor.consume(self.context.cursor.seek))
