@@ -196,9 +196,11 @@ class CallsInOrder(msgspec.Struct):
 
 def _queue_order(event: ReplyEvent) -> int:
     """Return the sort key of a queued event: text and reasoning first, then blocks by number."""
-    number = (
-        block_number_of(event) if isinstance(event, Origin) else event.index if isinstance(event, CallDelta) else None
-    )
+    number = None
+    if isinstance(event, Origin):
+        number = block_number_of(event)
+    elif isinstance(event, CallDelta):
+        number = event.index
     return 0 if number in (None, NO_BLOCK) else number + 1
 
 
@@ -300,10 +302,9 @@ class SentEvents(msgspec.Struct):
     @property
     def _is_aligned(self) -> bool:
         """True if nothing is queued, deferred events are buffered by the relay, and open blocks have equal numbers."""
-        level = (self.is_frame_deferred or not self.deferred) and all(
-            number == index for number, index in self.open_indices.items()
-        )
-        return level and not self.calls.queue
+        if self.calls.queue or (self.deferred and not self.is_frame_deferred):
+            return False
+        return all(number == index for number, index in self.open_indices.items())
 
     def _compare_index(self, number: int, index: int | None) -> None:
         self.in_step = self.in_step and number == index
@@ -595,10 +596,12 @@ class Encoder(SentEvents):
         if end and not self.finished:
             self.finished = self.in_step = True
             delta = part_of(self.message_delta, "delta")
-            how = render_stop(end, delta, called=self.has_calls, refused=self.has_refusal, native=self.native)
+            changes = render_stop(
+                end, delta, has_calls=self.has_calls, has_refusal=self.has_refusal, native=self.native
+            )
             used = {"usage": self.usage or part_of(self.message_delta, "usage") or {"output_tokens": 0}}
             event = {"type": "message_delta", **used, **self.message_delta, **used}
-            yield {**event, "delta": {**delta, **how}}
+            yield {**event, "delta": {**delta, **changes}}
 
     def end(self) -> list[Json]:
         if self.ended or not self.started:

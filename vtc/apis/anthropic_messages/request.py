@@ -87,17 +87,17 @@ def unfold_reply(reply: Any, request: request.Request | None = None) -> Iterator
     for a stream. Raises TypeError if `content` is no list.
     """
     if not isinstance(reply["content"], list):
-        raise TypeError("`content` is no list")
+        raise TypeError("`content` is not a list")
     usage = reply.get("usage") or {}
-    used = {"output_tokens": usage.get("output_tokens") or 0}
-    open_: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
-    began = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
-    yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
+    first_usage = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
+    last_usage = {"output_tokens": usage.get("output_tokens") or 0}
+    unfinished: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+    yield {"type": "message_start", "message": {**reply, **unfinished, "usage": first_usage}}
     for index, block in enumerate(reply["content"]):
         yield from unfold_block(block, index)
     reason = reply.get("stop_reason") or ("end_turn" if request else None)
-    how = {"stop_reason": reason, "stop_sequence": reply.get("stop_sequence")}
-    yield {"type": "message_delta", "delta": how, "usage": used}
+    end = {"stop_reason": reason, "stop_sequence": reply.get("stop_sequence")}
+    yield {"type": "message_delta", "delta": end, "usage": last_usage}
     yield {"type": "message_stop"}
 
 
@@ -115,8 +115,8 @@ def fold_events(events: Iterable[Json]) -> dict[str, Any]:
                 add_piece(blocks[index], {"citations": [citation]})
             case {"type": "content_block_delta", "index": index, "delta": delta}:
                 add_piece(blocks[index], {key: value for key, value in delta.items() if key != "type"})
-            case {"type": "message_delta", "delta": how}:
-                reply |= how
+            case {"type": "message_delta", "delta": end}:
+                reply |= end
                 if "usage" in reply:
                     reply["usage"] |= event.get("usage") or {}
     for index, block in [*blocks.items()]:
@@ -158,13 +158,14 @@ def render_call(call: ToolCall) -> dict[str, Any]:
     return {**source, "type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
-def render_stop(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
+def render_stop(end: Finish, delta: Json, *, has_calls: bool, has_refusal: bool, native: bool) -> Json:
     """Render the stop reason; the server's own word if it is one of this API and matches the blocks that were sent."""
+    # Keep the server's word if it has the canonical meaning, and agrees with the presence of calls.
     is_own = (STOP_REASON_TABLE[end.said] if native and end.said else STOP_REASONS.get(end.said)) == end.reason
     is_own = is_own or (native and not end.said and end.reason == "stop")
-    if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
+    if is_own and has_calls is {"stop": False, "tool_calls": True}.get(end.reason, has_calls):
         return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}
-    word = "tool_use" if called else "refusal" if refused else "end_turn"
+    word = "tool_use" if has_calls else "refusal" if has_refusal else "end_turn"
     if end.reason == "length":
         word = "max_tokens"
     elif end.reason == "halted":

@@ -265,14 +265,9 @@ class Encoder(msgspec.Struct):
         if not self.head or self.ended or self.native:
             return []
         end, self.ended = self.finish or Finish("stop"), True
-        used = {"usageMetadata": self.usage} if self.usage else {}
-        return [
-            {
-                "candidates": [_render_candidate(self._render_collected_calls(end.choice), end.choice, end)],
-                **used,
-                **self.head,
-            }
-        ]
+        usage = {"usageMetadata": self.usage} if self.usage else {}
+        candidate = _render_candidate(self._render_collected_calls(end.choice), end.choice, end)
+        return [{"candidates": [candidate], **usage, **self.head}]
 
     def keep_alive(self) -> bytes | None:
         """Make an event without text, because Google's client parses even comments as events.

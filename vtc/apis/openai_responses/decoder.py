@@ -231,11 +231,8 @@ class Decoder(msgspec.Struct):
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 pass
             else:
-                if (
-                    event.delta
-                    and not event.logprobs
-                    and self.number_of_key.get(event.item_id or "") == len(self.items) - 1
-                ):
+                is_last_item = self.number_of_key.get(event.item_id or "") == len(self.items) - 1
+                if event.delta and not event.logprobs and is_last_item:
                     return Decoded((TextDelta(event.delta),))
         return self._decode_any(frame, data)
 
@@ -268,17 +265,14 @@ class Decoder(msgspec.Struct):
         For an event that ends the reply, its other content is included.
         """
         if type_ == ITEM_DONE:
-            is_new = not any(name in self.number_of_key for name in _list_item_keys(value)) and self.done_count == len(
-                self.items
-            )
+            is_known = any(key in self.number_of_key for key in _list_item_keys(value))
+            is_new = not is_known and self.done_count == len(self.items)
             self.done_count += 1
             items = [part_of(value, "item")] if is_new else []
+        elif type_ in END_EVENTS:
+            items = find_remaining_items(part_of(value, "response").get("output"), self.items)
         else:
-            items = (
-                find_remaining_items(part_of(value, "response").get("output"), self.items)
-                if type_ in END_EVENTS
-                else []
-            )
+            items = []
         events: list[Delta | FrameMetadata] = [self._end_text()] if items and self.in_text else []
         for item in items:
             events += decode_item(item, len(self.items), self.form, self._count_calls(len(self.items)))
@@ -293,7 +287,7 @@ class Decoder(msgspec.Struct):
     def _find_item(self, value: Json) -> int:
         """Return the number of the item that an event belongs to: the last item, if the event names none."""
         return next(
-            (self.number_of_key[name] for name in _list_item_keys(value) if name in self.number_of_key),
+            (self.number_of_key[key] for key in _list_item_keys(value) if key in self.number_of_key),
             len(self.items) - 1,
         )
 

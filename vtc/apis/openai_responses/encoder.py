@@ -264,6 +264,7 @@ class OpenItems(msgspec.Struct):
             yield {"type": f"response.{CALL_KINDS[self.open.kind][0]}.delta", **self.open.location, "delta": piece}
 
     def _end_call(self) -> Iterator[Json]:
+        """End the open call: send the rest of its arguments, and repeat all of them if the server has not."""
         open_ = self.open
         assert open_ is not None
         call = self._pop_call(open_.number)
@@ -362,12 +363,16 @@ class EventCounter(OpenItems):
         noted, self.deferred = self.deferred, ()
         # Count the forwarded frames; the first event of the reply sets the number itself.
         self._number_events((), len(noted) + 1 if self.head or self.next_number else 0)
-        for event in (event for frame in (*noted, events) for event in frame):
-            self.in_step = self._track(event) and self.in_step
+        for frame in (*noted, events):
+            for event in frame:
+                self.in_step = self._track(event) and self.in_step
         return True
 
     def _track(self, event: ReplyEvent) -> bool:
-        """Track an event of a forwarded frame; False if a strict client would fail at it."""
+        """Track an event of a forwarded frame; False if a strict client would fail at it.
+
+        The methods that open and close items run here for their changes of state alone; their events are discarded.
+        """
         open_ = self.open
         match event:
             case Start(own=Origin(value=(number, fields))):
@@ -418,6 +423,7 @@ class EventCounter(OpenItems):
         return True
 
     def _track_end(self, kind: str, value: Any) -> bool:
+        """Track the end of a text, a part or an item; False if it differs from the content that the client was sent."""
         open_ = self.open
         assert open_ is not None
         if kind == "text_done":
@@ -438,6 +444,7 @@ class EventCounter(OpenItems):
         return [text_of(part) for part in parts] == sent
 
     def _track_call(self, piece: CallDelta) -> bool:
+        """Track a piece of a call; False if a strict client would fail at it."""
         number, open_ = piece.index or 0, self.open
         if piece.name:
             self.calls = {**self.calls, number: CallProgress(number).add_piece(piece)}
