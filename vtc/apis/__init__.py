@@ -1,4 +1,4 @@
-"""The HTTP shapes that VTC speaks. Another API is another module here and another row of `APIS`."""
+"""The registry of the APIs that VTC speaks. A new API is another package here and another row of `APIS`."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ __all__ = [
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
 FLAGS = tuple(sorted({api.place.flags for api in APIS} - {""}))
-"""The headers that list flags of features: no others are ever corrected."""
+"""Headers that list feature flags; corrections never touch other headers."""
 
 
 def normalize_path(path: str) -> str:
-    """Write a path as servers take it: without query, in small letters, nothing escaped, no `;…`, no doubled slash."""
+    """Normalize a path as servers do: no query, lower case, nothing escaped, no `;…`, no doubled slash."""
     plain = unquote(path.partition("?")[0]).casefold()
     return "/".join(name for part in plain.split("/") if (name := part.partition(";")[0]).strip("."))
 
 
 def match_request(method: str, path: str) -> Api | None:
-    """Find the API that a request belongs to; return None for any other request."""
+    """Find the API of a request; None if it belongs to none."""
     plain, query = f"/{normalize_path(path)}", path.partition("?")[2]
     return next((api for api in APIS if method == "POST" and api.place.match_path(plain, query)), None)
 
 
 def find_api(name: str) -> Api | None:
-    """Find an API by its name; return None if there is none."""
+    """Find an API by its name; None if there is none."""
     return next((api for api in APIS if api.name == name), None)
 
 
@@ -71,23 +71,23 @@ _ERROR_FIELDS = {
     *("error", "errors", "message", "msg", "detail", "details", "type", "code", "param", "status", "object", "title"),
     *("request_id", "requestid", "timestamp", "path", "success", "reason", "instance", "trace_id", "id", "model"),
 }
-"""The fields of servers' errors; no client looks for a call in an object of these alone, if its message is a text."""
+"""Fields of error bodies. If an object has no others and its message is text, no client looks for a call in it."""
 
 
 def may_be_reply(body: bytes) -> bool:
-    """True unless a whole body is an error, or no JSON object at all."""
+    """Return True unless a whole body is an error or contains no JSON object."""
     try:
         value = json.loads(body.decode(json.detect_encoding(body), "replace"), object_pairs_hook=list)
     except (ValueError, RecursionError):
         return b"{" in body
     pairs = value if isinstance(value, list) else []
-    if not all(isinstance(pair, tuple) for pair in pairs):  # a list, which may hold replies
+    if not all(isinstance(pair, tuple) for pair in pairs):  # a list, which may contain replies
         return any(isinstance(part, list) for part in pairs)
     return not all(key in _ERROR_FIELDS and (key != "message" or isinstance(value, str)) for key, value in pairs)
 
 
 def explain_unread(method: str, path: str) -> UnreadPath | None:
-    """Say why a request that looks like one of an API is left alone; return None for one that looks like none."""
+    """Explain why a request that resembles one of an API is not processed; None if it resembles none."""
     plain = f"/{normalize_path(path)}/"
     if method in ("OPTIONS", "HEAD") or match_request(method, path):
         return None
@@ -96,7 +96,7 @@ def explain_unread(method: str, path: str) -> UnreadPath | None:
 
 
 def _suggest_path(path: str) -> UnreadPath | None:
-    """Suggest the path of an API that is close to what another one ends in; return None if none is."""
+    """Suggest the API path that the end of a mistyped path resembles; None if there is none."""
     words = _split_words(path)
     for place in (api.place for api in APIS):
         for streams in {False, bool(place.streamed)}:
@@ -109,5 +109,5 @@ def _suggest_path(path: str) -> UnreadPath | None:
 
 
 def _split_words(path: str) -> list[str]:
-    """Part a path at its separators; the name of a model that is not said is an empty word."""
+    """Split a path at its separators; a model name that is absent is an empty word."""
     return re.split("[/:]", path.partition("?")[0].casefold().strip("/"))

@@ -1,8 +1,9 @@
-"""A request on its way to a server of another API: what every API can be told; and the names that go there and back.
+"""Bridges: requests for a server of another API, in the form that every API can express, and names that are mapped both
+ways.
 
-    client's Request -> read -> CanonicalRequest -> Api.ask (server's) -> body
+    client's Request -> to_canonical -> CanonicalRequest -> Api.ask (server's) -> body
 
-What servers refuse of it besides is mended by the steps of `exchange/asking/steps`.
+Further corrections for a server are the steps of `exchange/asking/steps`.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
 FAILED_RESULT_PREFIX = "Error:"
-"""Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
+"""Prefix of a failed result whose text does not mention the error, because other APIs have no field for it."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 type ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_text"]
-"""Where servers of chat completions want the reasoning of a past message."""
+"""The field in which servers of chat completions expect the reasoning of a past message."""
 REASONING_FIELDS: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning", "reasoning_text")
 
 
@@ -60,10 +61,10 @@ def to_canonical(
     thoughts: str = "",
     seals: SealKey | None = None,
 ) -> CanonicalRequest:
-    """Read what a request asks: with these messages and tools, which may be others than its own.
+    """Convert a request to canonical form, with these messages and tools, which may replace its own.
 
-    `thoughts` is the field in which a server of chat completions wants past reasoning. It is told its own past
-    reasoning, which it sealed and VTC signed with the key `seals`.
+    `thoughts` is the field in which a server of chat completions expects past reasoning. The server gets its own sealed
+    reasoning back if VTC signed it with the key `seals`.
     """
     offer, generation = request.offer, request.generation
     unknown: dict[str, None] = {}
@@ -96,9 +97,9 @@ def to_canonical(
 def _convert_message(
     request: Request, message: Message, seals: SealKey | None, unknown: dict[str, None], foreign: list[str]
 ) -> Message:
-    """Write a message as every API can be told it.
+    """Convert a message to the form that every API can express.
 
-    The kinds of parts for which none has a word become `unknown`, seals that VTC did not sign here `foreign`.
+    Kinds of parts that have no equivalent are added to `unknown`, seals that VTC did not sign here to `foreign`.
     """
     content: list[str | Opaque] = []
     is_failed = message.role == "tool" and request.is_failed_result(message)
@@ -128,7 +129,8 @@ def _convert_message(
     calls: list[ToolCall] = []
     for call in message.calls:
         on_call = _select_thoughts(sealed, request.get_call_seals(call))
-        if not calls:  # all that was sealed before it stands on the first call, of some APIs: a reply begins with that
+        # In some APIs the first call carries all earlier seals, which belong to the beginning of the reply.
+        if not calls:
             content = [*_select_placed(on_call, ""), *content, *_select_placed(on_call, "text")]
             on_call = _select_placed(on_call, "call")
         calls.append(_convert_call(request, call, on_call, sealed))
@@ -142,7 +144,7 @@ def _convert_message(
 
 
 type _Sealed = Mapping[str, Thought | None]
-"""The seals of a message, and what stands in them; None where that is not known to be from its server."""
+"""The seals of a message with their reasoning; None for a seal that may not be from its server."""
 
 
 def _select_thoughts(sealed: _Sealed, values: Iterable[str]) -> list[Opaque]:
@@ -154,7 +156,7 @@ def _select_placed(thoughts: Iterable[Opaque], on: SealPlace) -> list[Opaque]:
 
 
 def _convert_call(request: Request, call: ToolCall, on_call: Sequence[Opaque], sealed: _Sealed) -> ToolCall:
-    """Write a call with the reasoning beside it, and on it."""
+    """Convert a call with the reasoning next to it and on it."""
 
     def thoughts_in(parts: Iterable[Opaque]) -> list[Opaque]:
         seals = [seal for part in parts if part.part and isinstance(seal := request.meaning(part.part), Seal)]
@@ -169,11 +171,11 @@ _OF_TOOLS = (
     *("type", "name", "description", "parameters", "input_schema", "strict", "function", "custom", "format", "tools"),
     *("cache_control", "defer_loading", "eager_input_streaming"),
 )
-"""Fields of tools that are told, or mean nothing to servers of other APIs."""
+"""Fields of tools that are translated, or that mean nothing to servers of other APIs."""
 
 
 def _list_untranslated_tool_fields(request: Request) -> dict[str, None]:
-    """Name the fields of tools that no other API is told."""
+    """List the fields of tools that have no equivalent in other APIs."""
     names = {tool.name for tool in request.offer.tools}
     entries = [entry for entry in request.fields.get("tools") or () if isinstance(entry, Mapping)]
     own = [entry for entry in entries if text_at(part_of(entry, "function") or entry, "name") in names]
@@ -181,13 +183,13 @@ def _list_untranslated_tool_fields(request: Request) -> dict[str, None]:
 
 
 def list_strict_tools(request: Request) -> set[str]:
-    """Name the tools whose calls the server is to hold to their schema; what it is sent may be simpler than that."""
+    """List the tools whose calls must conform to their schema; the server may get a simpler schema."""
     entries = (part for entry in request.fields.get("tools") or () for part in (entry, part_of(entry, "function")))
     return {str(part.get("name")) for part in entries if isinstance(part, Mapping) and part.get("strict") is True}
 
 
 def _complete_schema(tool: Tool) -> Mapping[str, object]:
-    """Return the schema of a tool's parameters: one of an object, which servers demand."""
+    """Return the schema of a tool's parameters with the type `object`, which servers require."""
     return tool.parameters if tool.parameters.get("type") else {"type": "object", "properties": {}, **tool.parameters}
 
 
@@ -196,9 +198,9 @@ def _digest(text: str) -> str:
 
 
 class WireNames:
-    """The names of tools as every API takes them: at most 64 letters, digits, `_` and `-`.
+    """Maps tool names to names that every API accepts: at most 64 letters, digits, `_` and `-`.
 
-    Two tools never get one name. The same name becomes the same in every turn.
+    Two tools never share a name, and a name is mapped identically in every turn.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -208,7 +210,7 @@ class WireNames:
             self.to_wire(name)
 
     def to_wire(self, name: str) -> str:
-        """Return the name that the server is told."""
+        """Return the name for the server."""
         if name not in self._out:
             wire = re.sub(r"[^A-Za-z0-9_-]", "_", name.replace(".", "__"))  # the flat name of a tool in a namespace
             if len(wire) > 64 or wire in self._back:
@@ -218,7 +220,7 @@ class WireNames:
 
     @property
     def changed(self) -> Mapping[str, str]:
-        """Return the names that are others, each with the one that the server is told."""
+        """Return the names that differ, each with its name for the server."""
         return {name: wire for name, wire in self._out.items() if name != wire}
 
     def to_client(self, wire: str) -> str:
@@ -226,11 +228,8 @@ class WireNames:
         return self._back.get(wire, wire)
 
 
-# Replies on their way to a client of another API: names and ids of calls are its own, signed thoughts are sealed.
-
-
 class BridgeDecoder(msgspec.Struct, eq=False):
-    """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
+    """Decoder of a bridge: restores names of tools and the model, gives each call an id, and signs seals."""
 
     decoder: Decoder
     names: WireNames
@@ -238,26 +237,26 @@ class BridgeDecoder(msgspec.Struct, eq=False):
     id: str
     """That of the reply, but for how ids begin in the client's API; calls without one get it, too."""
     seals: SealKey
-    """Signs what the server sealed."""
+    """Signs the server's seals."""
     signs: bool = False
-    """True if its seals are for the text of the reasoning."""
+    """True if its seals are valid only with the text of the reasoning."""
     created: int = 0
-    """The time of a reply whose server tells none, in seconds since 1970."""
+    """The time of a reply whose server sends none, in seconds since 1970."""
     calls: int = 0
-    """Those that had no id."""
+    """Number of calls that had no id."""
     known: frozenset[tuple[int, int]] = frozenset()
-    """The numbers of calls that have an id."""
+    """The calls that have an id, by choice and number."""
     thought: TextChain = None
-    """The text of the reasoning that began last, until it is sealed, if that is for the text."""
+    """The text of the latest reasoning until it is sealed, if the seal depends on the text."""
 
     def __eq__(self, other: object) -> bool:
-        """True if another one will read frames alike; what was thought makes no difference to that."""
+        """Return True if another decoder will decode frames identically, for any reasoning so far."""
         if not isinstance(other, BridgeDecoder):
             return False
         return (self.decoder, self.calls, self.known) == (other.decoder, other.calls, other.known)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a struct has one of its own
+        return not self == other  # msgspec defines `__ne__` itself
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -308,13 +307,13 @@ class BridgeDecoder(msgspec.Struct, eq=False):
 
 
 class RenamedModel(msgspec.Struct):
-    """The decoder of a server that is asked for another model than its client asks for: its frames bear that name."""
+    """Decoder of a server that gets another model name than the client sent: replaces the name in its frames."""
 
     decoder: Decoder
     paths: Sequence[str]
-    """Where its API tells the model (`BodyLayout.told_model`)."""
+    """The paths of the model's name (`BodyLayout.model_paths`)."""
     model: str
-    """The client's."""
+    """The client's name of the model."""
 
     def __copy__(self) -> RenamedModel:
         return replace(self, decoder=copy.copy(self.decoder))
@@ -329,7 +328,7 @@ class RenamedModel(msgspec.Struct):
         return decoded if decoded is None or renamed is frame else replace(decoded, frame=decoded.frame or renamed)
 
     def _rename_model(self, frame: Frame) -> Frame:
-        """Write the client's name into what a frame says; return the same frame if it tells no other."""
+        """Put the client's name of the model into a frame; return the same frame if it has no other name."""
         value = object_of(frame.data) if frame.data and b"odel" in frame.data else None
         names = {path: at(value, path) for path in self.paths}
         others = [path for path, name in names.items() if isinstance(name, str) and name not in ("", self.model)]
@@ -341,7 +340,7 @@ class RenamedModel(msgspec.Struct):
 
 
 class RenamedTools:
-    """The decoder of a server that knows tools by other names: they are the client's again."""
+    """Decoder of a server that gets other names of tools: restores the client's names."""
 
     def __init__(self, decoder: Decoder, names: WireNames) -> None:
         self._decoder = decoder

@@ -1,7 +1,7 @@
-"""Calls in their structured form, put together from the pieces that a reply has them in.
+"""Assemble native tool calls from the pieces in which a reply sends them.
 
-Pieces of several calls may be mixed, some servers number nothing or number all calls alike, and one piece may be all of
-a call.
+Pieces of several calls may be interleaved, some servers number no call or give all calls the same number, and one piece
+may be a whole call.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from vtc.events import CallDelta, Tool, ToolCall
 from vtc.json_text import decode
 
 _WHOLE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-"""A string or an escape that is not cut."""
+"""A complete string or escape."""
 
 
 def format_arguments(arguments: Any) -> str:
-    """Write arguments as text, which some servers send and others not; empty for none."""
+    """Format arguments as JSON text, because some servers send objects; empty if there are none."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
 def parse_raw_input(arguments: str) -> str:
-    """Read the raw input of a custom tool from its arguments, `{"input": …}`; any other text is the input itself."""
+    """Parse the raw input of a custom tool from `{"input": …}`; any other text is the input itself."""
     try:
         decoded = json.loads(arguments)
     except ValueError:
@@ -39,7 +39,7 @@ def parse_raw_input(arguments: str) -> str:
 
 
 def parse_object(arguments: str) -> dict[str, Any] | None:
-    """Read the arguments of a call; return None if they are no JSON object."""
+    """Parse the arguments of a call; None if they are no JSON object."""
     try:
         value = decode(arguments.encode(errors="surrogatepass"))
     except (ValueError, RecursionError):
@@ -48,9 +48,9 @@ def parse_object(arguments: str) -> dict[str, Any] | None:
 
 
 def is_whole(arguments: str) -> bool:
-    """True for arguments of which no more can come: an object, or one that is encoded as a string.
+    """Return True if arguments are complete: a non-empty object, or one encoded as a string.
 
-    An empty one may stand before another.
+    An empty one may precede another.
     """
     try:
         value = decode(arguments.encode(errors="surrogatepass"))
@@ -60,17 +60,17 @@ def is_whole(arguments: str) -> bool:
 
 
 def is_cut(arguments: str) -> bool:
-    """True for arguments that lack their end: a JSON value that is not closed, or nothing at all."""
+    """Return True if arguments lack their end: an unclosed JSON value, or nothing at all."""
     return not arguments.strip() or JsonNesting().advance(arguments).is_cut
 
 
 def render_as_text(call: ToolCall) -> str | None:
-    """Write a call as text for an API whose calls hold an object, where its arguments are cut or none; else None."""
+    """Render a call as text for an API whose calls need an object, if its arguments are no object; else None."""
     return f"{call.name} {call.arguments}".strip() if parse_object(call.arguments) is None else None
 
 
 def lacks_arguments(call: Any) -> bool:
-    """True if a call, as an API spells it, has null or an empty text where its arguments should be."""
+    """Return True if a call in any API's form has null or empty text as its arguments."""
     fields = part_of(call, "function") or part_of(call, "functionCall") or call
     if not isinstance(fields, dict):
         return False
@@ -79,12 +79,12 @@ def lacks_arguments(call: Any) -> bool:
 
 
 class JsonNesting(msgspec.Struct, frozen=True, gc=False):
-    """The place in the JSON of a call's arguments; pieces may be cut anywhere."""
+    """The nesting at the current end of a call's arguments; pieces may be cut anywhere."""
 
     depth: int = 0
     in_string: bool = False
     escaped: bool = False
-    """True if the next character belongs to an escape that has begun."""
+    """True if the next character continues an escape."""
     begun: bool = False
 
     @property
@@ -94,11 +94,11 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_cut(self) -> bool:
-        """True within the arguments: if nothing follows they were cut off."""
+        """True inside the arguments: if nothing follows, they are cut off."""
         return self.depth > 0 or self.in_string
 
     def advance(self, piece: str) -> JsonNesting:
-        """Go on over another piece."""
+        """Advance over another piece."""
         if not piece:
             return self
         rest = _WHOLE.sub("", '"' * self.in_string + "\\" * self.escaped + piece)
@@ -108,22 +108,22 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
 
 
 MAX_OPEN_CALLS = 16
-"""Calls of one message whose arguments are followed at once; of more, those that began first are not."""
+"""Maximum number of incomplete calls of one message that are tracked; the oldest are dropped."""
 
 
 class OpenCalls(msgspec.Struct, frozen=True, gc=False):
-    """The calls of one message whose arguments are not complete yet, in the order in which they began."""
+    """The incomplete calls of one message, in the order in which they began."""
 
     nestings: tuple[tuple[int, JsonNesting], ...] = ()
-    """The number of each, and the place in its JSON."""
+    """The number of each call, and the nesting of its arguments."""
 
     @property
     def last(self) -> int | None:
-        """Return the number of the call that began last; None if all are complete."""
+        """Return the number of the latest incomplete call; None if all are complete."""
         return self.nestings[-1][0] if self.nestings else None
 
     def advance(self, piece: CallDelta) -> OpenCalls:
-        """Follow a piece of a numbered call. A piece with a name begins one."""
+        """Advance over a piece of a numbered call. A piece with a name begins a call."""
         assert piece.index is not None
         numbers = [number for number, _ in self.nestings]
         if piece.index in numbers:
@@ -139,7 +139,10 @@ class OpenCalls(msgspec.Struct, frozen=True, gc=False):
 
 
 class _CallBuffer:
-    """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
+    """The pieces of one call so far.
+
+    Arguments are joined only at the end, because a long call has thousands of pieces.
+    """
 
     __slots__ = ("arguments", "complete", "ended", "id", "name", "nesting", "scanned", "source")
 
@@ -154,7 +157,7 @@ class _CallBuffer:
         self.nesting = JsonNesting()
 
     def is_whole(self) -> bool:
-        """True if its arguments end with the brace that closes them; each piece is looked at once."""
+        """True if the arguments end with their closing brace; each piece is scanned once."""
         for piece in self.arguments[self.scanned :]:
             self.nesting = self.nesting.advance(piece)
         self.scanned = len(self.arguments)
@@ -162,14 +165,15 @@ class _CallBuffer:
 
 
 def _differ(id_: str | None, known: str | None) -> bool:
-    """True if two pieces have ids, and not the same."""
+    """True if both pieces have ids and these differ."""
     return bool(id_ and known and id_ != known)
 
 
 def _is_another(known: _CallBuffer, piece: CallDelta) -> bool:
-    """True if a piece begins another call: with a name, after whole arguments. Some servers change the id in between.
+    """True if a piece begins another call: it has a name, and the arguments of the known call are complete.
 
-    Before that another name does, if the id says so, too, or if calls are not numbered.
+    Some servers change the id within a call. If the arguments are incomplete, another name begins another call only if
+    the id differs, too, or if calls are not numbered.
     """
     differs = _differ(piece.id, known.id)
     if not piece.name or not (known.name or differs) or (piece.id and piece.id == known.id):
@@ -178,14 +182,14 @@ def _is_another(known: _CallBuffer, piece: CallDelta) -> bool:
 
 
 class ToolCallAccumulator:
-    """The calls of one message."""
+    """Assembles the calls of one message."""
 
     def __init__(self, pieces: Iterable[CallDelta] = ()) -> None:
         self._calls: dict[int, _CallBuffer] = {}
-        self._places: dict[int, int] = {}  # by upstream's number, where that call stands
+        self._places: dict[int, int] = {}  # the place of each call by the server's number
         self._last = -1
         self.clean = True
-        """False if clients would read the pieces otherwise: calls of one number, a name twice, an id missing."""
+        """False if clients could misread the pieces: calls share a number, a name is repeated, an id is missing."""
         for piece in pieces:
             self.add(piece)
 
@@ -202,14 +206,14 @@ class ToolCallAccumulator:
         if isinstance(piece.source, Mapping):
             call.source.update(piece.source)
         call.id = call.id or piece.id
-        if piece.name != call.name:  # some servers repeat it with every piece
+        if piece.name != call.name:  # some servers repeat the name with every piece
             call.name += piece.name
         call.arguments.append(piece.arguments)
         call.ended = call.ended or piece.last
         call.complete = call.complete if piece.complete is None else piece.complete
 
     def _find_place(self, piece: CallDelta) -> int:
-        """Find the call of a piece by its number, and by what begins another call of the same number."""
+        """Find the call of a piece by its number, unless the piece begins another call with the same number."""
         last = self._last
         if piece.index is None:
             place = max(last, 0)
@@ -228,7 +232,7 @@ class ToolCallAccumulator:
         return last + 1
 
     def _place_new_number(self, piece: CallDelta, number: int) -> int:
-        """Find the place of a new number: of its own, unless the piece has no name and the id of the last call."""
+        """Return the place of a new number: the number itself, or the last call for a nameless piece with its id."""
         known = self._calls.get(self._last)
         if not (known and not piece.name and piece.id and piece.id == known.id):
             return number
@@ -236,62 +240,63 @@ class ToolCallAccumulator:
         return self._last
 
     def calls(self, *, complete: bool = True) -> list[ToolCall]:
-        """Return the calls in the order of their numbers; a complete call without arguments has `{}`, a cut one none.
+        """Return the calls in the order of their numbers; a complete call without arguments gets `{}`, a cut one none.
 
-        `complete` decides for calls of which the server did not say it: True if it ended the message well.
+        `complete` is the default for calls whose completeness the server did not state: True if it ended the message
+        well.
         """
         return [self._build_call(call, complete=complete) for _, call in sorted(self._calls.items())]
 
     def _build_call(self, call: _CallBuffer, *, complete: bool) -> ToolCall:
         text = "".join(call.arguments)
         is_whole = complete if call.complete is None else call.complete
-        if "custom" in call.source:  # of chat completions, whose input is raw: its JSON is cut where the call is
+        if "custom" in call.source:  # chat completions send raw input: cut its JSON if the call is cut
             text = format_arguments({"input": text})[: None if is_whole else -len('"}')]
         elif not text.strip() and not is_whole:
             text = ""
         elif not text:
             text = "{}"
-            # Clients expect arguments in APIs that have them as JSON text.
+            # In APIs with arguments as JSON text, clients expect some.
             self.clean = self.clean and "function" not in call.source
         return ToolCall(call.name, text, call.id, call.source)
-
-
-# The raw input of a custom tool, read from the JSON of a call's arguments as it comes: `{"input": "*** Begin…"}`.
-#
-# Servers that know no custom tools are told a function with one text, so they write JSON; the client gets the text.
 
 
 _BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')  # used with match
 _RUN = re.compile(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
 )
-"""Characters of a JSON string that are whole: none is cut in an escape, or between two that are one character."""
+"""Whole characters of a JSON string: no escape and no surrogate pair is cut."""
 _decode_string = json.JSONDecoder(strict=False).decode
 
 
 RAW_INPUT_SCHEMA = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""The parameters of a custom tool: raw text."""
+"""Parameters of a custom tool: raw text."""
 
 
 def make_custom_tool(name: str, description: str, grammar: object) -> Tool:
-    """Make a custom tool a function with one text, whose description says the `grammar` of that if it has one."""
+    """Declare a custom tool as a function with one text; its description contains the `grammar` of the text, if any."""
     about = f"{description}\n\nThe input follows this grammar:\n{grammar}".lstrip() if grammar else description
     return Tool(name, about, RAW_INPUT_SCHEMA)
 
 
 class RawInput(msgspec.Struct, frozen=True, gc=False):
-    """The input so far."""
+    """The raw input of a custom tool so far, parsed from the JSON of its arguments `{"input": "*** Begin…"}` as they
+    arrive.
+
+    Servers without custom tools get a function with one text parameter instead, so they write JSON; the client gets the
+    text.
+    """
 
     arguments: TextChain = None
-    """As they came."""
+    """Pieces of the arguments as received."""
     sent: TextChain = None
-    """The input that the client was told."""
+    """Input that was sent to the client."""
     tail: str = ""
-    """The end of the arguments, which is no input yet."""
+    """The end of the arguments that is not decoded yet."""
     begun: bool = False
 
     def feed(self, arguments: str) -> tuple[RawInput, str]:
-        """Go on with a piece of the arguments; return also what it adds to the input."""
+        """Feed a piece of the arguments; return also the input that it adds."""
         chain, text, begun = (self.arguments, arguments), self.tail + arguments, self.begun
         if not begun:
             if (match := _BEGIN.match(text)) is None:
@@ -304,6 +309,6 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rest(self) -> str:
-        """Return what is missing of the input; arguments that are no such object are it as they came."""
+        """Return the rest of the input; arguments of another form are themselves the input."""
         sent, whole = join_chain(self.sent), parse_raw_input(join_chain(self.arguments) or "{}")
         return whole[len(sent) :] if whole.startswith(sent) else ""

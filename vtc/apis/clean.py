@@ -1,7 +1,8 @@
-"""Tell clean pieces of a reply: they hold all that clients of its API rely on, and nothing that they take for more.
+"""Recognise clean pieces of a reply: they have every field that clients of the API rely on, with values that no client
+misreads.
 
-Each API has its tables, which say of a field the kinds of value that it may have. Servers write null, an empty text or
-the word `null` where they have nothing to say; many clients read that as a name, an id or a role.
+Each API has tables with the kinds of value that a field may have. Servers without a value send null, an empty text or
+the word `null`; many clients read these as a name, an id or a role.
 
     {"index": 0, "id": null, "function": {"name": "", "arguments": "\\"a"}}      a later piece of chat completions
 """
@@ -16,23 +17,23 @@ MISSING, NULL, BLANK, WRITTEN, NUMBER, OBJECT, HOLLOW, OTHER = (
 )
 """Kinds of value."""
 OPTIONAL = (MISSING, NULL, BLANK, WRITTEN)
-"""A text that may lack."""
+"""Kinds of an optional text."""
 
 type Table = Mapping[str, Collection[str]]
-"""By field, the kinds of value that it may have, or the very words."""
+"""By field, the kinds of value or the exact words that are allowed."""
 
 _ABSENT = object()
 BLANK_TEXTS = ("", "null")
-"""Texts that say nothing."""
+"""Texts that servers send instead of null."""
 
 
 def get_text(value: Any) -> str:
-    """Return the text that a field says; empty for what stands there for nothing."""
+    """Return the text of a field; empty if the value is blank or no text."""
     return value if kind_of(value) == WRITTEN else ""
 
 
 def kind_of(value: Any) -> str:
-    """Tell the kind of a value."""
+    """Return the kind of a value."""
     if isinstance(value, str):
         return BLANK if value.strip() in BLANK_TEXTS else WRITTEN
     if value is _ABSENT or value is None:
@@ -43,7 +44,7 @@ def kind_of(value: Any) -> str:
 
 
 def is_clean(fields: Mapping[str, Any], table: Table) -> bool:
-    """True if each field of the table has a value that it may have."""
+    """Return True if each field of the table has an allowed value."""
     for key, kinds in table.items():
         value = fields.get(key, _ABSENT)
         if kind_of(value) not in kinds and not (isinstance(value, str) and value in kinds):

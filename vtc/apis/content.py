@@ -1,4 +1,4 @@
-"""The content of a message: its text, and parts that pass as they are (images, thoughts that are signed)."""
+"""The content of a message: its text, and opaque parts that pass through unchanged (images, signed reasoning)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from vtc.events import Media, Message, Opaque, ToolCall
 
 _TEXTS = ("text", "input_text", "output_text")
 BILLING_PREFIX = "x-anthropic-billing-header:"
-"""Begins a text of Claude Code that differs in each request and must stay the first part: it is not read."""
+"""Prefix of a text of Claude Code that differs in each request and must remain the first part; it is not parsed."""
 
 
 _BILLING = re.compile(rf"{BILLING_PREFIX}(?:[ \t]*[\w.-]+=[^;\n]*;)*[^\S\n]*\n?")
 
 
 def without_billing(text: str) -> str:
-    """Leave out what Claude Code puts before its prompt, which differs in each request; no other server wants it."""
+    """Remove the billing header before Claude Code's prompt: it differs in each request, and only Anthropic uses it."""
     return _BILLING.sub("", text, count=1) if is_billing(text) else text
 
 
 def is_billing(text: str) -> bool:
-    """True for what Claude Code puts before its prompt."""
+    """Return True for a text that begins with Claude Code's billing header."""
     return text.startswith(BILLING_PREFIX)
 
 
 def is_text(part: Mapping[str, Any] | str) -> bool:
-    """True if a part says text; some clients send bare strings, which pass. Raises AttributeError if it is none."""
+    """Return True for a text part, False for a bare string of some clients. Raises AttributeError for anything else."""
     if isinstance(part, str):
         return False
     text = part.get("text")
@@ -37,7 +37,7 @@ def is_text(part: Mapping[str, Any] | str) -> bool:
 
 
 def read(content: Any) -> tuple[str | Opaque, ...]:
-    """Read a content: a text, or a list of parts. Raises TypeError or AttributeError if it is neither."""
+    """Decode a content: a text, or a list of parts. Raises TypeError or AttributeError if it is neither."""
     if isinstance(content, str):
         return (content,) if content else ()
     return tuple(part["text"] if is_text(part) else Opaque(part) for part in content or ())
@@ -49,7 +49,7 @@ def split_calls[P](
     read_call: Callable[[P], ToolCall],
     is_thought: Callable[[P], bool],
 ) -> tuple[list[P], tuple[ToolCall, ...]]:
-    """Part the calls of a message from all else that it says; what it thought between calls goes with these."""
+    """Split the parts of a message into calls and the rest; reasoning between calls is attached to these."""
     rest: list[P] = []
     calls: list[ToolCall] = []
     between: list[Opaque] = []
@@ -67,7 +67,7 @@ def split_calls[P](
 
 
 def render_parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
-    """Write a list of parts; one that says what it said before keeps its fields (`cache_control`), `new` has others."""
+    """Render a list of parts; an unchanged text keeps its fields (`cache_control`), other texts get those of `new`."""
     return _render_parts(content, _select_text_parts(originals), new)
 
 
@@ -76,7 +76,7 @@ def _select_text_parts(originals: Any) -> list[Any]:
 
 
 def _render_parts(content: Iterable[str | Opaque], known: list[Any], new: Mapping[str, Any]) -> list[Any]:
-    """Write a list of parts; those that are `known` and still said are taken from there."""
+    """Render a list of parts; texts that are still present reuse their `known` parts."""
     out: list[Any] = []
     for part in content:
         if isinstance(part, Opaque):
@@ -89,9 +89,9 @@ def _render_parts(content: Iterable[str | Opaque], known: list[Any], new: Mappin
 
 
 def render_content(content: Sequence[str | Opaque], original: Any, new: Mapping[str, Any]) -> Any:
-    """Write a content: as a text if it was none of parts and is all text, else as parts.
+    """Render a content: as a text if it was no list of parts and has only text, else as parts.
 
-    A mark for the cache on a text that is not said any more moves to the last part.
+    If the text with the last cache mark is gone, the mark moves to the last part.
     """
     if not isinstance(original, list) and Opaque not in map(type, content):
         return "".join(content)  # type: ignore[arg-type]
@@ -105,9 +105,10 @@ def render_content(content: Sequence[str | Opaque], original: Any, new: Mapping[
 def group_turns(
     messages: Iterable[Message], write: Callable[[Message], Iterable[Any]], *, model: str, key: str
 ) -> list[dict[str, Any]]:
-    """Write messages as entries, for APIs in which turns alternate: what follows with the same role is one entry.
+    """Render messages as entries of an API whose turns alternate: messages of the same role in a row share one entry.
 
-    `model` is the role of the model's, `key` the field of the parts that `write` makes. One without parts is left out.
+    `model` is the role of the model's, `key` the field of the parts that `write` makes. An entry without parts is
+    omitted.
     """
     entries: list[dict[str, Any]] = []
     for message in messages:
@@ -119,11 +120,11 @@ def group_turns(
 
 
 _ANSWERS = ("_call_output", "_tool_result", "mcp_call")
-"""How the types end of parts and items in which a tool's answer stands that is no message of its own."""
+"""Endings of the types of parts and items that contain a tool's answer but are no message."""
 
 
 def get_tool_output(message: Message) -> str:
-    """Return what tools say in a message: all of a result, and in others the answers of tools that a server runs."""
+    """Return the text of tools in a message: all of a result; in other messages the answers of server-side tools."""
     is_result = message.role == "tool"
     own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]
     answers = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
@@ -132,7 +133,7 @@ def get_tool_output(message: Message) -> str:
 
 
 def _find_texts(value: Any) -> Iterator[str]:
-    """Find the texts in a part; not what is encoded, as images are."""
+    """Find the texts in a part, except encoded data of images."""
     if isinstance(value, str):
         if not value.startswith("data:"):
             yield value
@@ -144,13 +145,10 @@ def _find_texts(value: Any) -> Iterator[str]:
             yield from _find_texts(part)
 
 
-# Images and documents as the URLs that most APIs have them in: `data:image/png;base64,…`, or where they are.
-
-
 def parse_media_url(
     kind: Literal["image", "document"], url: object, name: str = "", detail: object = ""
 ) -> Media | None:
-    """Read a URL; None if it is none."""
+    """Parse media as most APIs have them: a `data:image/png;base64,…` URL, or an address; None if it is no URL."""
     closely = detail if isinstance(detail, str) else ""
     if not isinstance(url, str) or not url:
         return None
@@ -161,7 +159,7 @@ def parse_media_url(
 
 
 def render_media_url(media: Media) -> str:
-    """Write it as a URL."""
+    """Render media as a URL."""
     return media.url or f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
 
 
@@ -172,18 +170,18 @@ def list_parts(message: Message) -> list[str | Media]:
 
 
 def describe_omitted_media(media: Media) -> str:
-    """Tell in words that it is left out, for servers that cannot be given it."""
+    """Describe media that are omitted because the server accepts none there."""
     of = " ".join(part for part in (media.media_type or media.kind, media.name or media.url[:200]) if part)
     return f"[{of}: left out, as this server takes none here]"
 
 
 def describe_omitted_part(name: str) -> str:
-    """Tell in words that a part of a message is left out which no other API has: a file that its server keeps."""
+    """Describe a part that is omitted because no other API has it: for example, a file that its server stores."""
     return f"[{name}: left out, as this server cannot be given it]"
 
 
 def get_file_name(part: object) -> str:
-    """Name the file, kept by the server of the part's API, that the part refers to; empty if it refers to none."""
+    """Return the name of the server-side file that a part refers to; empty if it refers to none."""
     outer = part if isinstance(part, Mapping) else {}
     inside = (outer, *(fields for key in ("file", "source") if isinstance(fields := outer.get(key), Mapping)))
     names = [

@@ -1,15 +1,14 @@
-"""The contract of an API: with `request.py`, its half for requests, all that its author writes.
+"""The contract of an API: with `request.py`, its half for requests, all that an author of an API implements.
 
-    request body -> Api.request -> Request           what is asked, in canonical form
-    CanonicalRequest -> Api.ask -> request body      the same for a server of this API, whoever asks
-    frame -> Decoder.decode -> deltas, and what else the frame says
-    deltas, events -> Encoder.write -> JSON values   what the client is told
+    request body -> Api.request -> Request           the request in canonical form
+    CanonicalRequest -> Api.ask -> request body      a request for a server of this API, from any client
+    frame -> Decoder.decode -> deltas and metadata
+    deltas, events -> Encoder.write -> JSON values   the frames for the client
     whole body -> Api.unfold -> JSON values -> Api.fold -> whole body
 
-The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait,
-which leave as their own bytes and which are written anew is up to the relay (`relay/`), once for all APIs. To it a
-frame says, in this order: starts, reasoning, all else that stands beside its deltas, text, calls, the end of a block
-or of the choice, the usage.
+The decoder belongs to the server's API and the encoder to the client's; neither knows the other. The relay (`relay/`)
+decides for all APIs which frames are buffered, forwarded as their own bytes, or re-encoded. To the relay the content of
+a frame has this order: starts, reasoning, all other metadata, text, calls, the end of a block or of the choice, usage.
 """
 
 from __future__ import annotations
@@ -56,123 +55,128 @@ type ReplyEvent = (
     | Failure
     | FrameMetadata
 )
-"""An event that a client can be told. After a `BlockEnd` the next block of the reply begins."""
+"""An event that can be sent to a client. After a `BlockEnd` the next block of the reply begins."""
 
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-"""The kind of a `Failure` of a prompt that is too long: each API has its own error for it, which agents know."""
+"""The kind of a `Failure` for a prompt that is too long: each API has its own error for it, which agents recognise."""
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """The content of one frame: its deltas in order, and all else beside them."""
+    """The content of one frame: its deltas in order, and its metadata."""
 
     deltas: tuple[Delta, ...] = ()
     metadata: tuple[FrameMetadata, ...] = ()
-    """Parts of the frame that need no reading; a field that the decoder does not know is an `Origin`."""
+    """The other parts of the frame; a field that is unknown to the decoder is an `Origin`."""
     frame: Frame | None = None
-    """Stands for the frame that came, where a part of that is not passed on."""
+    """Replaces the received frame if a part of it is not forwarded."""
     keep_alive: bool = False
-    """True for a frame that tells the client nothing (a ping): it need not take its turn."""
+    """True for a frame without content (a ping): it may overtake buffered frames."""
     clean: bool = True
-    """False if clients of the API may read more in the frame than it says, or fail at it: it is written anew. Pieces of
-    calls tell that themselves."""
+    """False if clients of the API could misread the frame or fail at it: it is re-encoded. Pieces of calls have
+    their own flag."""
     ends: bool = False
-    """True for a frame that says nothing but that the reply ends: choices that were not finished are now. One that says
-    more ends no reply, but a choice, by a `Finish`; the relay refuses what does both."""
+    """True for a frame that only ends the reply, so that unfinished choices end here. A frame with more content ends
+    a choice, by a `Finish`; the relay rejects a frame that does both."""
 
 
 class Decoder(Protocol):
-    """One reply in the form of the server's API. Made anew for each reply.
+    """Decodes one reply of the server's API. Created for each reply.
 
-    The relay hands each frame to a copy (`copy.copy`), and keeps the copy if all went well: a field may be given a
-    new value, but a list or dict in it must not be changed in place. Decoders that will read alike are equal
-    (`msgspec.Struct` sees to that): only then can frames like the last one pass unread. Both hold for an `Encoder`.
+    The relay passes each frame to a copy (`copy.copy`) and keeps the copy if nothing failed. So a field may get a new
+    value, but a list or dict in it must not be changed in place. Decoders that will decode the same way must be equal
+    (as `msgspec.Struct` values are): only then can a frame that resembles the last one pass unread. Both rules also
+    hold for an `Encoder`.
 
-    Each choice of a reply begins with a `Start`. Of an API with blocks, a `BlockStart` stands beside the first delta of
-    its block, an empty `TextDelta` if it has no other: without a delta the block before it would not end there, nor
-    keep its place before the text that still waits. A `BlockEnd` ends a block of text; what else ends needs no word.
-    A call is told by pieces, the name in the first one; pieces without an `index` go by their order.
+    Each choice of a reply begins with a `Start`. If the API has blocks, a `BlockStart` accompanies the first delta of
+    its block, or an empty `TextDelta` if the block has none: without a delta the previous block would not end there,
+    and the block would overtake text that is still buffered. A `BlockEnd` ends a block of text; other ends need no
+    event. A call is sent as pieces, the name in the first one; pieces without an `index` belong to calls by their
+    order.
 
-    Whatever the decoder does not know leaves it as an `Origin` that is not harmless, and nothing is dropped: so
-    policies hold, and a person is told what a client of another API lacks.
+    Anything that is unknown to the decoder becomes an `Origin` that is not harmless; nothing is dropped. So policies
+    hold, and a person can see which content a client of another API does not get.
     """
 
     @property
     def framing(self) -> Framing:
-        """The framing that cuts frames."""
+        """The framing that splits the stream into frames."""
         ...
 
     def decode(self, frame: Frame) -> Decoded | None:
-        """Read one frame; None for one that is nothing of this API. May raise where a value has a wrong type."""
+        """Decode one frame; None if it does not belong to this API. May raise if a value has a wrong type."""
         ...
 
 
 class Encoder(Protocol):
-    """One reply in the form of the client's API, made of what is said and of nothing else. Made anew for each reply.
+    """Encodes one reply for the client's API from events alone. Created for each reply.
 
-    It keeps the numbers and the open blocks of the client, and opens what a thing needs before it (the message, a
-    block) when that is said. A server of another API may tell the tokens used before the finish, after it or never, and
-    the end only by `end`: what goes into one last frame has to wait for both. Kinds of `Origin` that are its own API's
-    it writes as they are; those of another API reach no encoder.
+    It keeps the client's numbers and open blocks, and opens the message or a block when an event needs one. A server of
+    another API may send usage before the finish, after it or never, and the end only by `end`: a last frame that
+    contains both has to be delayed. An `Origin` of the encoder's own API is written unchanged; no encoder gets those of
+    another API.
 
-    Where both APIs are the same, a frame of which nothing changed leaves as it came, and the encoder is told that by
-    `follow` instead of `write`. It takes the same note of it, by upstream's numbers: the next thing may be written by
-    it. `in_step` says whether the client counts as upstream did up to here. If not, the relay takes the encoder as it
-    was before and has the frame written. `follow` returns False for what says nothing yet, such as the start of a
-    block: that frame waits for the next one that does, and never leaves if what it begins never comes.
+    If both APIs are the same, an unchanged frame is forwarded as received, and the encoder gets its events by `follow`
+    instead of `write`. It updates the same state, with the server's numbers, because it may have to write the next
+    event. `in_step` tells whether the client's numbers still equal the server's. If not, the relay restores the
+    previous encoder and re-encodes the frame. `follow` returns False for an event without content so far, for example
+    the start of a block: that frame is deferred until the next one with content, and is never sent if its block never
+    gets any.
     """
 
     @property
     def framing(self) -> Framing:
-        """The framing that makes frames."""
+        """The framing that makes frames of values."""
         ...
 
     @property
     def counts(self) -> bool:
-        """True if frames are numbered, so that one more or less gives all after it other numbers."""
+        """True if frames are numbered, so that adding or removing one renumbers all later frames."""
         ...
 
     @property
     def in_step(self) -> bool:
-        """True if what was told last has the number that upstream gave it."""
+        """True if the last sent event has the number that the server gave it."""
         ...
 
     @property
     def call_fields(self) -> Collection[str]:
-        """The fields of a call's own object in which no client finds another call: under a strict policy only these
-        leave besides what VTC has read."""
+        """The fields of a call's object in which no client finds another call.
+
+        Under a strict policy only these are sent, in addition to the values that VTC has read.
+        """
         ...
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
-        """Write something as the data of frames; without any it is told with what follows (the start of a block)."""
+        """Encode events as the data of frames; an empty list if they are sent later (the start of a block)."""
         ...
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
-        """Take note of what is about to leave in a frame of the same API; return False if that says nothing yet."""
+        """Record events that are about to be forwarded in a frame of the same API; False if they have no content."""
         ...
 
     def end(self) -> list[Json]:
-        """End the reply: write what is still open, and the last event, if the API has one (idempotent)."""
+        """End the reply: close what is open and write the API's last event, if it has one (idempotent)."""
         ...
 
     def keep_alive(self) -> bytes | None:
-        """Make a frame that tells a client nothing, for one that waits; None while none may be sent."""
+        """Make a frame without content for a client that is waiting; None while none may be sent."""
         ...
 
 
 class ReasoningFollower(Protocol):
-    """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
+    """A decoder that needs the reasoning of frames that were not decoded, because it uses their text later."""
 
     def record_reasoning(self, data: bytes, texts: Sequence[bytes]) -> None:
-        """Take note of texts, as JSON has them, and of the frames written for them; may change the decoder in place."""
+        """Record the texts of such frames, as escaped in JSON. May change the decoder in place."""
         ...
 
 
 class FrameFollower(Protocol):
-    """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
+    """An encoder that needs the frames that were forwarded without it: it repeats their text later or counts them."""
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
-        """Take note of whole frames that left unread, and of their texts, as JSON has them.
+        """Record whole frames that were forwarded unread, and their texts, as escaped in JSON.
 
         May change the encoder in place.
         """
@@ -181,45 +185,46 @@ class FrameFollower(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice of a reply as the message it adds up to, for people to read."""
+    """One choice of a reply as a single message, for people to read."""
 
     message: Message
     finish_reason: str | None = None
-    """The API's own word."""
+    """The word of the API."""
     complete: bool = True
-    """False if the model was cut off."""
+    """False if the reply is cut off."""
     usage: Usage | None = None
     in_order: bool = True
     """False if a piece of a call breaks a rule of the API."""
     thoughts: str = ""
-    """The name under which the reasoning came, where it is not the API's usual one."""
+    """The field of the reasoning, if it is not the API's usual one."""
 
 
 class Question(NamedTuple):
-    """A question that clients of an API ask besides replies."""
+    """A side question that clients of an API ask."""
 
     kind: Literal["alive", "models", "model", "count", "version"]
     method: str
     path: str
-    """How its path ends, with `{model}` for the name of a model; `/` is all of it."""
+    """The end of its path, with `{model}` for the name of a model; `/` is the whole path."""
     write: Callable[[Any], Json]
-    """Writes the answer: of models, of one, or of a number of tokens; to any other question it is always this."""
+    """Renders the answer from a list of models, one model or a number of tokens; a constant for other questions."""
     sign: Callable[[str, Mapping[str, str]], bool] | None = None
-    """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
+    """Recognises clients of this API by query and headers, if other APIs have the same path; None for all other
+    clients."""
 
     def match_path(self, path: str) -> PathMatch | None:
-        """Read a path that ends in this way; None if it does not."""
+        """Match a path with this end; None if it has another."""
         if self.path == "/":
             return PathMatch("", "", False) if path == "/" else None
         return make_suffix_place(self.path).match_path(path)
 
 
 class UnreadPath(NamedTuple):
-    """Why requests to a path are left alone."""
+    """The reason why requests to a path are not processed."""
 
     why: str
     may_call: bool
-    """True if a reply may hold a call, so that none leaves where a policy refuses calls."""
+    """True if a reply may contain a call, so that a policy against calls blocks the request."""
 
     def __str__(self) -> str:
         return self.why
@@ -231,58 +236,59 @@ TEXT_COMPLETIONS_UNREAD = UnreadPath("text completions have no tools, and are no
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
+    """One API; a row of the registry (`apis/__init__.py`)."""
 
     name: str
     place: Place
-    """Where its requests are sent."""
+    """The paths, headers and query of its requests."""
     request: type[Request]
-    """Decodes a request: its body, and its path for APIs that say something there."""
+    """Decodes a request from its body and, for some APIs, its path."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
-    """Makes the decoder of one reply, from the `form` of its request and names of fields not to send to the client."""
+    """Makes the decoder of one reply from the `form` of its request and the names of fields that are not sent to the
+    client."""
     make_encoder: Callable[[Any, frozenset[str]], Encoder]
     """Makes the encoder of one reply, from the same."""
     unfold: Callable[[Any, Request | None], Iterable[Mapping[str, Any]]]
-    """Tells a whole reply by the events of a stream: all that it says, or what the request asks to be told.
+    """Converts a whole reply to the events of a stream: all its content, or the part that the request asks for.
 
-    Raises `UNFIT` (`fields.py`) if it is none.
+    Raises `INVALID_BODY_ERRORS` (`fields.py`) if it is no reply.
     """
     fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
-    """Adds up the events of a stream to a whole reply."""
+    """Combines the events of a stream into a whole reply."""
     ask: Callable[[CanonicalRequest], Mapping[str, Any]]
-    """Writes a request of this API."""
+    """Renders a request of this API."""
     error: Callable[[Failure, int], Mapping[str, Any]]
-    """Writes the body of an error with its HTTP status."""
+    """Renders the body of an error with this HTTP status."""
     constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
-    """Writes the fields that tell the grammar of a reply, from its form and its value; none if there are none."""
+    """Renders the fields that set the grammar of a reply, from its form and its value; none if the API has none."""
     call_ids: str = "call_"
-    """How ids of calls begin; 24 hex digits follow."""
+    """Prefix of call ids; 24 hex digits follow."""
     in_pieces: bool = True
-    """True if its streams tell a call piece by piece."""
+    """True if its streams send a call in pieces."""
     seals: Literal["beside", "amid", "signed"] = "beside"
-    """Where what it seals of reasoning stands: beside the text of a message, or amid that; `signed`: there, and for the
-    text of the reasoning alone."""
+    """The place of its seals: next to the text of a message (`beside`) or among its parts (`amid`); `signed`: among
+    the parts, and valid only with the text of the reasoning."""
     questions: Sequence[Question] = ()
-    """Questions of its clients besides replies."""
+    """Side questions of its clients."""
     unread: Mapping[str, UnreadPath] = field(default_factory=dict)
-    """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts.
+    """Paths that resemble its own, and why requests to them or below are not processed; the first match counts.
 
     `{model}` is any name.
     """
 
     @property
     def layout(self) -> BodyLayout:
-        """Where in a body its requests have what."""
+        """The layout of its request bodies."""
         return self.request.LAYOUT
 
     @property
     def signs_reasoning(self) -> bool:
-        """True if what it seals of reasoning is for the text of that alone."""
+        """True if its seals are valid only with the text of the reasoning."""
         return self.seals == "signed"
 
     @property
     def framing(self) -> Framing:
-        """How a streamed reply is cut into frames."""
+        """The framing of a streamed reply."""
         return self.decoder().framing
 
     def decoder(self, form: Any = None, drop: Collection[str] = ()) -> Decoder:
@@ -294,19 +300,16 @@ class Api:
         return self.make_encoder(form, frozenset(drop))
 
 
-# A text that comes in pieces, each with those before it, so that adding one copies none.
-
-
 type TextChain = tuple[Any, str] | None
 
 
 def join_chain(chain: TextChain) -> str:
-    """Join the pieces of a text."""
+    """Join the pieces of a text; adding a piece to a chain copies none of the pieces before it."""
     return "".join(list_chain(chain))
 
 
 def list_chain(chain: tuple[Any, Any] | None) -> list[Any]:
-    """List what a chain holds, the first first."""
+    """List the links of a chain, the first one first."""
     links: list[Any] = []
     while chain:
         chain, link = chain

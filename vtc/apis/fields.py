@@ -1,4 +1,4 @@
-"""The fields of JSON bodies: what they say, and the bytes in which those of a request came."""
+"""The fields of JSON bodies: their values, and the original bytes of those of a request."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
 INVALID_BODY_ERRORS = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
-"""What a body raises that is no request."""
+"""The errors that decoding raises for an invalid body."""
 
 
 def describe_body_fault(error: Exception) -> str:
-    """Say why a body is not what it should be, without a word of what stands in it."""
+    """Describe why a body is invalid, without quoting any of it."""
     match error:
         case UnicodeError():  # its own text may be the whole body
             return "not UTF-8"
@@ -35,7 +35,7 @@ def describe_body_fault(error: Exception) -> str:
 
 _PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
 REPLY_FIELDS = ("choices", "message", "delta", "content", "index", "finish_reason")
-"""Fields without which a reply of chat completions says nothing."""
+"""Fields that every reply of chat completions needs."""
 CALL_FIELDS = ("tool_calls", "function_call")
 """The fields of a message of chat completions that hold its calls."""
 
@@ -46,37 +46,37 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""An escape of JSON; of half a surrogate pair the group."""
+"""An escape in JSON; the group matches half of a surrogate pair."""
 REPLACED_SURROGATES = "halves of characters, as of an emoji that was cut, written as U+FFFD"
-"""The line that tells people of it."""
+"""Its line in the report."""
 
 
 def _replace_surrogates(body: bytes) -> bytes:
-    """Write halves of surrogate pairs as U+FFFD; the same bytes if there are none."""
+    """Replace halves of surrogate pairs by U+FFFD; the same bytes if there are none."""
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
 
 
 def split_body(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
-    """Split a body into the bytes of every field and what the fields say. Raises ValueError.
+    """Split a body into the bytes of each field and the decoded fields. Raises ValueError.
 
-    `mend`: halves of characters, as of an emoji that was cut, become U+FFFD. Return, too, if there were any.
+    `mend` replaces halves of characters (an emoji that was cut) by U+FFFD. The last value tells whether there were any.
     """
     try:
         raw = _raw_object.decode(body)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # JavaScript cuts emoji in two when it cuts text.
+        # JavaScript programs that cut text may cut an emoji in two.
         if mend and (whole := _replace_surrogates(body)) != body:
             return *split_body(whole)[:2], True
-        # It takes Python's own decoder, so there are no bytes to keep.
+        # Only Python's decoder accepts the body, so there are no original bytes to keep.
         fields: dict[str, Any] = decode(body)
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, False
     return raw, {key: decode(bytes(value)) for key, value in raw.items()}, False
 
 
 def split_items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
-    """Split a list into the bytes of its items; `values` is what it says."""
+    """Split a list into the bytes of its items; `values` is the decoded list."""
     try:
         return _raw_list.decode(raw)
     except msgspec.DecodeError:
@@ -106,7 +106,7 @@ def split_raw_list(raw: bytes) -> list[msgspec.Raw] | None:
 
 
 def object_of(data: bytes | None) -> dict[str, Any] | None:
-    """Decode the object that a frame of a reply holds; None if it holds something else."""
+    """Decode the JSON object in the data of a frame; None if the data are anything else."""
     try:
         value = decode(data or b"null", "replace")
     except ValueError:
@@ -130,7 +130,7 @@ _ON_ENVELOPE = {
 
 
 def unwrap_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the object that a gateway put into its own, `{"data": {…}, "success": true}`; None if it did not."""
+    """Unwrap the object from a gateway's envelope, `{"data": {…}, "success": true}`; None if there is no envelope."""
     inside = [key for key in _ENVELOPE if value and isinstance(value.get(key), dict)]
     if value is None or len(inside) != 1 or not value.keys() <= {*inside, *_ON_ENVELOPE}:
         return None
@@ -140,39 +140,39 @@ def unwrap_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def is_error(value: Mapping[str, Any]) -> bool:
-    """True for the JSON of a frame that a server sends where it cannot go on, in any of the forms that servers have."""
+    """Return True for an error frame, in any of the forms that servers use."""
     return bool(value.get("error")) or "error" in (value.get("type"), value.get("object"))
 
 
 def part_of(value: Any, key: str) -> Mapping[str, Any]:
-    """Return the object that stands in another one under a key; empty if there is none."""
+    """Return the object in a field of an object; empty if there is none."""
     part = value.get(key) if isinstance(value, dict) else None
     return part if isinstance(part, dict) else {}
 
 
 def text_at(value: Mapping[str, Any], key: str) -> str | None:
-    """Return the text that stands in an object under a key, as names and ids do; None if none does."""
+    """Return the text in a field of an object; None if there is none."""
     text = value.get(key)
     return text if isinstance(text, str) else None
 
 
 def at(value: Any, path: str) -> Any:
-    """Return what stands at a dotted path in an object; None if nothing does."""
+    """Return the value at a dotted path in an object; None if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def count_of(value: Any, key: str) -> int:
-    """Return the whole number that stands in an object under a key; 0 if there is none."""
+    """Return the whole number in a field of an object; 0 if there is none."""
     count = value.get(key) if isinstance(value, Mapping) else None
     return count if isinstance(count, int) else 0
 
 
 def remove_fields(value: Any, names: Collection[str]) -> Any:
-    """Leave out the fields named, at the top of a reply and in the objects that are its parts.
+    """Remove fields by name, at the top of a reply and in the objects that are its parts.
 
-    Calls stay; where there are none their fields go, named or not.
+    Fields with calls stay; empty ones are removed even if they are not named.
     """
     if isinstance(value, list):
         return [remove_fields(entry, names) for entry in value]
@@ -185,9 +185,9 @@ def remove_fields(value: Any, names: Collection[str]) -> Any:
 def drop_frame_fields(
     frame: Frame, value: Any, names: Collection[str], framing: Framing, original: Any = None
 ) -> tuple[Frame, Any]:
-    """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone.
+    """Remove fields from a frame; return the re-encoded frame and value, or the same ones if nothing was removed.
 
-    `original` is the value in the frame, where `value` is another already.
+    `original` is the value in the frame if `value` already differs.
     """
     clean = remove_fields(value, names) if names else value
     if clean == (value if original is None else original):
@@ -196,7 +196,7 @@ def drop_frame_fields(
 
 
 def remove_path(value: Any, path: Sequence[str]) -> Any:
-    """Leave out of JSON what stands at a path; `*` is any key or index."""
+    """Remove the value at a path from JSON; `*` is any key or index."""
     key, *rest = path
     if isinstance(value, list):
         is_this = [key in ("*", str(index)) for index in range(len(value))]
@@ -211,14 +211,14 @@ def remove_path(value: Any, path: Sequence[str]) -> Any:
 
 
 def has_path(value: Any, path: Sequence[str]) -> bool:
-    """True if something stands at a path into JSON; `*` is any key or index."""
+    """Return True if JSON has a value at a path; `*` is any key or index."""
     key, *rest = path
     inside = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
     return any(key in ("*", str(name)) and (not rest or has_path(entry, rest)) for name, entry in inside)
 
 
 def edit_fields(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields without what stands below them at the dotted paths of `drop`, and with those of `set_`."""
+    """Remove the values below the dotted paths of `drop`, then set the fields of `set_`."""
     for path in drop:
         key, _, rest = path.partition(".")
         if rest and key in fields:

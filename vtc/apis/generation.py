@@ -1,4 +1,5 @@
-"""Read how a reply is to be generated, in all spellings of APIs and servers: the effort, the form of answers."""
+"""Read how a reply is to be generated, in the spellings of all APIs and servers: reasoning effort, form of the
+answer."""
 
 from __future__ import annotations
 
@@ -15,25 +16,25 @@ _THINKING_SWITCHES = (
     "enable_thinking",
     "think",
 )
-"""Dotted paths of what turns thinking on or off: templates on vLLM and SGLang; DashScope, SiliconFlow; Ollama."""
+"""Dotted paths that turn thinking on or off: templates on vLLM and SGLang; DashScope, SiliconFlow; Ollama."""
 _EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort")
-"""Those of words that say how much; OpenAI, OpenRouter; Messages."""
+"""Dotted paths of the effort level: OpenAI, OpenRouter, Messages."""
 _THINK_WORDS = ("low", "medium", "high")
-"""The words that Ollama has for the same, in `think`."""
+"""Effort levels in Ollama's `think`."""
 _THINKING_ON = ("enabled", "adaptive")
-"""How `thinking` of Messages turns it on."""
+"""Types of `thinking` in Messages that turn it on."""
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
-"""Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
+"""Dotted paths of the answer's form: chat completions, Responses, Messages (two versions), Ollama."""
 
 _GRAMMARS = (
     *("structured_outputs", "grammar", "json_schema", "regex", "ebnf", "grammar_string", "regex_pattern"),
     *("guided_json", "guided_regex", "guided_grammar", "guided_choice", "structural_tag", "guidance"),
 )
-"""Those that hold a grammar: vLLM, SGLang, llama.cpp, TabbyAPI."""
+"""Fields with a grammar: vLLM, SGLang, llama.cpp, TabbyAPI."""
 
 
 def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
-    """Read what the body of a request says of it."""
+    """Read the generation settings from the body of a request."""
     return GenerationConfig(
         limits=layout.read_limits(fields),
         thinks=_read_thinking(fields),
@@ -45,7 +46,7 @@ def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
 
 
 def _read_thinking(fields: Mapping[str, Any]) -> bool | None:
-    """Return what a request says about thinking: true, false, or None if it says nothing."""
+    """Return whether a request turns thinking on or off; None if it does neither."""
     for path in _THINKING_SWITCHES:
         value = at(fields, path)
         if isinstance(value, bool):
@@ -61,9 +62,9 @@ def _read_thinking(fields: Mapping[str, Any]) -> bool | None:
 
 
 def _read_effort(fields: Mapping[str, Any]) -> str | None:
-    """Return the word for how much is to be thought; None if the request says nothing of it.
+    """Return the effort level; None if the request sets none.
 
-    `none` is for not at all, `auto` for as much as the model wants.
+    `none` is no reasoning at all, `auto` as much as the model chooses.
     """
     words = [word for path in _EFFORTS if isinstance(word := at(fields, path), str)]
     words += [word for word in _THINK_WORDS if word == fields.get("think")]
@@ -74,7 +75,7 @@ def _read_effort(fields: Mapping[str, Any]) -> str | None:
 
 
 def _read_answer(fields: Mapping[str, Any]) -> Answer | None:
-    """Read the form that the answer must have; None if it is free."""
+    """Read the required form of the answer; None if it is free."""
     for path in _FORMATS:
         form = at(fields, path)
         if not _is_json(form):
@@ -89,13 +90,13 @@ def _read_answer(fields: Mapping[str, Any]) -> Answer | None:
 
 
 def _is_constrained(fields: Mapping[str, Any]) -> bool:
-    """True if a request says the form of its answer, or a grammar of it, in any of the ways that servers know."""
+    """Return True if a request sets the form or a grammar of its answer, in any server's spelling."""
     forms = (at(fields, path) for path in _FORMATS)
     kinds = (form.get("type") if isinstance(form, Mapping) else form for form in forms)
     return any(kind not in (None, "", "text") for kind in kinds) or any(fields.get(key) for key in _GRAMMARS)
 
 
 def _is_json(format_: Any) -> bool:
-    if isinstance(format_, Mapping):  # Ollama takes the schema itself
+    if isinstance(format_, Mapping):  # Ollama accepts the schema itself
         return format_.get("type") in ("json_object", "json_schema", "object")
     return bool(format_ == "json")

@@ -1,7 +1,7 @@
 """The layout of an API's request bodies: the fields of the conversation, the tools and the limits; the shape of values.
 
-A value that is out of shape is put right when a request is decoded, before all else reads it, so that a request is the
-same whether its server speaks that API or another. What is in shape keeps its bytes.
+A value out of shape is repaired when a request is decoded, before any other code reads it, so that a request is the
+same for a server of any API. Values in shape keep their bytes.
 """
 
 from __future__ import annotations
@@ -18,64 +18,64 @@ from vtc.events import MAX_TOKENS, Thought
 from vtc.json_text import encode
 
 UNSIGNED_CALL_SIGNATURE = "skip_thought_signature_validator"
-"""The thought signature that Google documents for calls which it did not sign: ai.google.dev, "Thought signatures"."""
+"""The thought signature that Google documents for calls without one of its own: ai.google.dev, "Thought signatures"."""
 
 
 class FullError(NamedTuple):
-    """The error of a prompt that is too long, as the servers of an API say it: agents make the conversation shorter."""
+    """The error for a prompt that is too long, as servers of the API send it; agents then shorten the conversation."""
 
     sentence: str
-    """Holds `{prompt}` and `{window}`, or `{over}`: tokens."""
+    """Contains `{prompt}` and `{window}`, or `{over}`: tokens."""
     sign: str
-    """The part of the error by which agents know it."""
+    """The part of the error that agents recognise."""
     streamed: bool = False
-    """True if it is told in the stream that was asked for, by status 200."""
+    """True if it is sent with status 200 in the requested stream."""
 
 
 class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a request's body, and the one of a reply's that repeats the model."""
+    """The fields of a request's body, and the one with the model's name in a reply."""
 
     name: str
-    """What the body is, for the error where it is none."""
+    """The name of such a body in errors."""
     full: FullError
-    """Sent where the prompt is too long for the model."""
+    """Sent if the prompt is too long for the model."""
     entries: str = "messages"
     """The field of the conversation."""
     prompt: str | None = None
-    """The field of the system prompt; None if that is a message."""
+    """The field of the system prompt; None if it is a message."""
     choice: str | None = "tool_choice"
-    """The field that demands a tool, or forbids all; None if the API has no word for that."""
+    """The field that demands a tool or forbids all; None if the API has none."""
     parallel: str | None = "parallel_tool_calls"
     """The field that forbids more than one call; None if there is none."""
     in_path: bool = False
-    """True if the path says the model, and whether to stream, instead of the body."""
+    """True if the path instead of the body names the model and asks for a stream."""
     model_paths: Sequence[str] = ("model",)
-    """Where replies and the frames of these tell the model, as paths."""
+    """Paths of the model's name in replies and their frames."""
     any_json: bool = True
-    """True if it can ask for JSON without a schema."""
+    """True if a request can ask for JSON without a schema."""
     limits: Mapping[str, Sequence[str]] = {}
-    """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
+    """Dotted paths of limits and sampling by their names in chat completions, the one to write first."""
     shapes: Sequence[Shape] = ()
-    """The shapes of values that some clients miss."""
+    """The shapes that some clients get wrong."""
     carried: Collection[str] = ()
-    """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
+    """Other fields that are translated for other APIs or mean nothing to them; dotted paths for parts."""
     bridged_form: Any = None
-    """The `form` for the decoder of a reply whose client speaks another API."""
+    """The `form` for the decoder of a bridged reply."""
     unsigned: Thought | None = None
-    """The seal that Google's servers accept on a call which none of them signed; None if the API has no such seal."""
+    """The seal that Google's servers accept on a call that none of them signed; None if the API has no such seal."""
     signed: tuple[str, ...] = ()
-    """The type of a part that servers of the API sign, and the field of the signature. They refuse one without it."""
+    """The type of a signed part, and the field of its signature. Servers reject one without it."""
 
     def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Read limits and sampling; `stop` is a list."""
         values = {name: [at(fields, path) for path in paths] for name, paths in self.limits.items()}
         limits = {name: value for name, given in values.items() for value in reversed(given) if value is not None}
         if isinstance(most := limits.get(MAX_TOKENS), int) and most < 0:
-            del limits[MAX_TOKENS]  # as much as there is room for
+            del limits[MAX_TOKENS]  # a negative number means no limit
         return {**limits, "stop": [limits["stop"]]} if isinstance(limits.get("stop"), str) else limits
 
     def write_limits(self, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Write limits and sampling at the first place of each; those for which there is none are left."""
+        """Write limits and sampling at the first path of each; those without a path are omitted."""
         fields: dict[str, Any] = {}
         for name, value in limits.items():
             if name in self.limits:
@@ -87,7 +87,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
         return fields
 
     def rewrite_limits(self, fields: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Write limits where the body says each of them, or else at the first place: return the fields at its top."""
+        """Write limits at the paths that the body already uses, else at the first path; return the changed fields."""
         written: dict[str, Any] = {}
         for name, value in limits.items():
             paths = self.limits.get(name, ())
@@ -98,7 +98,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
         return written
 
     def list_untranslated(self, fields: Mapping[str, Any]) -> list[str]:
-        """List the fields that other APIs are not told: dotted paths in objects of which any part is known."""
+        """List the fields that are not translated: dotted paths in objects of which any part is known."""
         known = {self.entries, self.prompt, self.choice, self.parallel, "tools", *self.carried}
         known |= {path for paths in self.limits.values() for path in paths}
         known |= set() if self.in_path else {"model", "stream"}
@@ -117,39 +117,36 @@ def _is_nothing(value: object) -> bool:
     return value is None or value == [] or value == {}
 
 
-# Shapes
-
-
 type Fix = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
-    """The shape of what stands at a dotted path; the empty path is the whole body.
+    """The shape of the values at a dotted path; the empty path is the whole body.
 
-    `*` is any index. `[a|b]` goes no deeper, and only on where an object has one of these types.
+    `*` is any index. `[a|b]` stays at its object, and continues only if that has one of these types.
     """
 
     path: str
     fix: Fix
-    """Returns the value in shape: the very one if it is so already."""
+    """Returns the value in shape; the same object if nothing was wrong."""
     line: str
-    """Tells people what was done."""
+    """Its line in the report."""
 
 
 class ShapedBody(NamedTuple):
-    """A body whose values are in shape."""
+    """A body with values in shape."""
 
     fields: dict[str, Any]
     raw: Mapping[str, msgspec.Raw]
-    """The bytes of each field; those that came, but for what was out of shape."""
+    """The bytes of each field; the original ones unless it was out of shape."""
     lines: tuple[str, ...] = ()
-    """Tell people what was put in shape."""
+    """The lines of the report."""
 
 
 def apply_shapes(
     raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Iterable[Shape], before: Sequence[str] = ()
 ) -> ShapedBody:
-    """Put the fields of a body in shape; the lines about what was done `before` come first."""
+    """Repair the fields of a body that are out of shape; the lines of `before` come first in the report."""
     shaped = fields
     lines: dict[str, None] = dict.fromkeys(before)
     for shape in shapes:
@@ -162,7 +159,7 @@ def apply_shapes(
 def _encode_fields(
     raw: Mapping[str, msgspec.Raw], before: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, msgspec.Raw]:
-    """Write fields that were put in shape; what is the same as `before` keeps its bytes, entries of lists, too."""
+    """Encode repaired fields; values that equal `before` keep their bytes, also as entries of lists."""
     written: dict[str, msgspec.Raw] = {}
     for key, value in fields.items():
         old = before.get(key)
@@ -178,7 +175,7 @@ def _encode_fields(
 
 @cache
 def _make_fix(path: str, mend: Fix) -> Fix:
-    """Make the function that puts in shape what stands at a path."""
+    """Make the function that repairs the values at a path."""
     for key in reversed(path.split(".") if path else ()):
         if key == "*":
             mend = partial(fix_each, mend)
@@ -190,12 +187,12 @@ def _make_fix(path: str, mend: Fix) -> Fix:
 
 
 def _fix_typed(types: Collection[str], mend: Fix, value: Any) -> Any:
-    """Put in shape an object of one of these types."""
+    """Repair an object of one of these types."""
     return mend(value) if isinstance(value, dict) and value.get("type") in types else value
 
 
 def fix_field(key: str, mend: Fix, value: Any) -> Any:
-    """Put in shape what an object has in this field."""
+    """Repair the value in a field of an object."""
     if not isinstance(value, dict) or key not in value:
         return value
     new = mend(value[key])
@@ -203,7 +200,7 @@ def fix_field(key: str, mend: Fix, value: Any) -> Any:
 
 
 def fix_each(mend: Fix, values: Any) -> Any:
-    """Put each entry of a list in shape."""
+    """Repair each entry of a list."""
     if not isinstance(values, list):
         return values
     new = [mend(value) for value in values]

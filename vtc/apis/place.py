@@ -1,7 +1,7 @@
-"""The place that the requests of an API are sent to, and what it says besides their bodies: a model, a stream, a key.
+"""The place of an API's requests: paths, headers and query, and what these contain: a model, a stream, a key.
 
-POST /v1/chat/completions                                          the body says the model, and whether to stream
-POST /v1beta/models/MODEL:streamGenerateContent?alt=sse&key=KEY    the path says both, the query the key
+POST /v1/chat/completions                                          model and stream are in the body POST
+/v1beta/models/MODEL:streamGenerateContent?alt=sse&key=KEY    both are in the path, the key is in the query
 """
 
 from __future__ import annotations
@@ -14,53 +14,53 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
 BEARER = "authorization"
-"""The header of keys that stand after `Bearer`."""
+"""The header of a key after `Bearer`."""
 _MODEL = "{model}"
 
 
 class PathMatch(NamedTuple):
-    """Holds what a path says."""
+    """The content of a path."""
 
     base: str
-    """Stands before the API's own part."""
+    """The part before the API's own part."""
     model: str
-    """Empty if the body says it."""
+    """Empty if the model is in the body."""
     streams: bool
     """True if the path asks for a stream."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place that requests of an API are sent to; they are all POST."""
+    """The place of an API's requests; their method is always POST."""
 
     path: str
-    """How their paths end; `{model}` stands for the name of the model."""
+    """The end of their paths; `{model}` is the name of the model."""
     streamed: str = ""
-    """The same of requests for a stream, if no field of the body asks for it."""
+    """The end for requests for a stream, if no field of the body asks for it."""
     stream_query: str = ""
-    """Must stand in the query of those."""
+    """Required in the query of requests for a stream."""
     version: str = ""
-    """Stands before that on a server that has several APIs."""
+    """Precedes the path on a server with several APIs."""
     versions: Collection[str] = ()
-    """Others that clients put there."""
+    """Other versions that clients use."""
     kinds: Collection[str] = ()
-    """What else may stand in the place of `models` before a name, which tells it then (`tunedModels/NAME`)."""
+    """Alternatives to `models` before a name, which then include the kind (`tunedModels/NAME`)."""
     key: str = BEARER
-    """The header that holds the key."""
+    """The header of the key."""
     key_query: str = ""
-    """The parameter of the query that may hold it instead."""
+    """The query parameter that may contain the key instead."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that its servers want."""
+    """Headers that its servers require."""
     own_headers: str = ""
-    """How the headers of clients begin that mean nothing to servers of other APIs."""
+    """Prefix of the clients' headers that mean nothing to servers of other APIs."""
     flags: str = ""
-    """The one of them that lists flags of features, with commas between them."""
+    """The one of these headers that lists feature flags, separated by commas."""
     own_query: Collection[str] = ()
-    """Parameters of the query that mean nothing to these, besides the ones above."""
+    """Further query parameters that mean nothing to other APIs."""
     lists: str = "/v1/models"
-    """Where its servers list their models."""
+    """The path at which its servers list their models."""
     shows: str = ""
-    """Where they say more of the one that a body names, if they do."""
+    """The path at which they describe the model that a body names, if they do."""
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:
@@ -70,7 +70,7 @@ class Place:
         )
 
     def match_path(self, path: str, query: str | None = None) -> PathMatch | None:
-        """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
+        """Match a path without its query; None if the path or the `query` does not belong to the API."""
         for pattern, streams in self._patterns:
             if match := pattern.search(path):
                 if streams and query is not None and self.stream_query not in query.split("&"):
@@ -80,22 +80,22 @@ class Place:
         return None
 
     def whole_reply_path(self, path: str) -> str:
-        """Write the path of the same request for a whole reply, if the path says which it is for."""
+        """Return the path of the same request for a whole reply, if the path asks for a stream."""
         match = self.match_path(path.partition("?")[0]) if self.streamed else None
         return self.build_path(match.base, match.model) if match else path
 
     def strip_version(self, base: str) -> str:
-        """Leave the version out of what stands before the API's own part."""
+        """Remove the version from the part before the API's own part."""
         versions = (version for version in (self.version, *self.versions) if version and base.endswith(version))
         return base.removesuffix(next(versions, ""))
 
     def build_path(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
-        """Write a path with its query, which says `query` besides."""
+        """Build a path with the API's own query and `query`."""
         streams = streams and bool(self.streamed)
         path = self.streamed if streams else self.path
         before, is_named, after = path.partition(_MODEL)
         if is_named:
-            # No part of a name is one that leads elsewhere: `../files/x` is one part.
+            # Escape a name with `..` as one part: `../files/x` must not lead elsewhere.
             kind, *rest = parts = model.split("/")
             slash = "" if {"", ".", ".."} & {*parts} else "/"
             has_kind = (
@@ -107,7 +107,7 @@ class Place:
         return f"{base}{path}?{query}" if query else f"{base}{path}"
 
     def split_own_query(self, query: str) -> tuple[str, str]:
-        """Leave out of a query what means nothing to other APIs; return the rest and the key that stood there."""
+        """Split a query into the part for any API and the key; drop the parameters that mean nothing to other APIs."""
         own = {*self.own_query, self.key_query, self.stream_query.partition("=")[0]} - {""}
         parts = [part for part in query.split("&") if part]
         rest = [part for part in parts if unquote_plus(part.partition("=")[0]).casefold() not in own]
@@ -116,11 +116,11 @@ class Place:
 
 
 _FLAGS = re.IGNORECASE | re.DOTALL
-"""A name may hold whatever is written as `%0A`, too."""
+"""A name may contain any escaped character (`%0A`), too."""
 
 
 def _make_expression(end: str, kinds: Collection[str] = ()) -> str:
-    """Write the end of a path as an expression; some clients write its `:` as `%3A`."""
+    """Make the expression for the end of a path; some clients write its `:` as `%3A`."""
     before, is_named, after = (re.escape(part).replace(":", "(?::|%3A)") for part in end.partition(_MODEL))
     if not is_named:
         return before
@@ -134,11 +134,11 @@ def _compile_within(path: str) -> re.Pattern[str]:
 
 
 def is_within(path: str, end: str) -> bool:
-    """True if a path holds what another one ends in, which may have `{model}` in it, up to a `/`."""
+    """Return True if a path contains this end of a path, which may have `{model}` in it, followed by `/`."""
     return _compile_within(end).search(path) is not None
 
 
 @cache
 def make_suffix_place(path: str) -> Place:
-    """Make the place of what is at the end of a path, once: it keeps its expressions."""
+    """Make the place of a path's end; cached, because a place compiles its expressions."""
     return Place(path)

@@ -1,7 +1,7 @@
-"""The words by which servers say why a reply ended.
+"""The finish reasons of all servers.
 
-Each API lists its own words; servers also use those of other APIs and of their engines. Only listed words count: any
-other word denotes a fault of the server.
+Each API lists its own words; servers also use words of other APIs and of their engines. A word that is on no list
+denotes a fault of the server.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ REASON_SYNONYMS: Mapping[str, Reason] = {
 
 
 class ReasonTable(dict[str, Reason]):
-    """The reasons by all words that a server of an API may use; a word that is not listed is a fault."""
+    """Maps all words of an API's servers to reasons; an unlisted word is a fault."""
 
     def __init__(self, own: Mapping[str, Reason]) -> None:
-        """Add the words of other APIs to those of this one."""
+        """Combine the words of other APIs with this API's own."""
         super().__init__({**REASON_SYNONYMS, **own})
 
     def __missing__(self, word: str) -> Reason:

@@ -1,7 +1,7 @@
-"""The request side of an API's contract: a decoded request, which keeps the bytes in which it came.
+"""The request side of an API's contract: a decoded request that keeps its original bytes.
 
-What is not changed keeps its bytes, for all APIs: each field of the body, and each entry of the conversation. An API
-says in a `BodyLayout` where it has what, and by the methods of its `Request` how messages and tools are written.
+For all APIs, each unchanged field of the body and each unchanged entry of the conversation keeps its bytes. An API
+describes its fields by a `BodyLayout`, and renders messages and tools by the methods of its `Request`.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, 
 from vtc.json_text import encode
 
 SINGLE_TOOL_TYPES = ("tool", "function", "custom", "namespace")
-"""The types of a choice of one tool; any other is of none, or of what the server runs."""
+"""The types of a choice of one tool; other types choose none, or a tool that the server runs."""
 STREAM_ONLY_FIELDS = ("stream_options",)
-"""The fields that servers refuse where no stream is asked for."""
+"""Fields that servers reject without a stream."""
 
 type MessageGroup = tuple[Sequence[Message], Sequence[int]]
-"""Messages, and the places of the entries of the conversation that they are."""
+"""Messages, and the indices of their entries in the conversation."""
 
 
 class BadRequest(ValueError):
-    """The body is no request of this API; it is passed on untouched."""
+    """The body is no request of this API; it is forwarded unchanged."""
 
 
 class PromptField(msgspec.Struct, frozen=True):
-    """The `source` of a message that is a field of its own, as the system prompt of some APIs is."""
+    """The `source` of a message that is a field, for example the system prompt of some APIs."""
 
     content: Any
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to a request; all else keeps its bytes."""
+    """The changes to a request; everything else keeps its bytes."""
 
     messages: Sequence[Message] | None = None
-    """Stand for those that came; None if these stay."""
+    """Replace the received messages; None to keep these."""
     tools: Sequence[Tool] | None = None
-    """Are declared instead of those that were; with none at all, what is about tools is left out. None if they stay."""
+    """Replace the declared tools; an empty list also removes all other fields about tools. None to keep them."""
     withheld: Collection[str] = ()
-    """Names of declared tools that are left out, where `tools` is None."""
+    """Names of declared tools to remove, if `tools` is None."""
     redeclared: Mapping[str, Tool] = {}
-    """Tools by the names under which they were declared: their declarations say the name and the parameters of these,
-    and keep all else."""
+    """By declared name, the tools whose name and parameters replace those of the declaration; it keeps all other
+    fields."""
     undemanded: bool = False
-    """True to leave the choice of a tool to the model."""
+    """True to let the model choose whether to call a tool."""
     model: str = ""
-    """The name of another model; empty if it stays."""
+    """The name of another model; empty to keep it."""
     unstreamed: bool = False
     """True to ask for a whole reply."""
     streamed: bool = False
@@ -73,9 +73,9 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Any] = {}
     """By the names of `BodyLayout.limits`."""
     drop: Sequence[str] = ()
-    """Dotted paths of what is left out, `*` being any key or index."""
+    """Dotted paths to remove, `*` being any key or index."""
     set: Mapping[str, Any] = {}
-    """Fields that are set, whatever the above says."""
+    """Fields to set, with priority over all other changes."""
 
 
 NO_CHANGES = Changes()
@@ -91,26 +91,26 @@ class Request(ABC):
     offer: ToolOffer
     generation: GenerationConfig
     body: ShapedBody
-    """The bytes of each field, and what was put in shape."""
+    """The bytes of each field, and the lines about repaired shapes."""
     fields: Mapping[str, Any]
-    """The whole body as plain data, for profiles that match on it."""
+    """The whole decoded body, for profiles that match on it."""
     call_ids: Collection[str]
-    """Of all calls in the conversation."""
+    """The ids of all calls in the conversation."""
     form: Any = None
-    """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
+    """The settings of the request that the reply's decoder and encoder need; `forget` keeps them."""
     refers: str = ""
-    """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
+    """The field that refers to a conversation that only the server has; empty if the request contains all of it."""
     unread: str = ""
-    """The field by which it declares tools in a form that is not read; empty if there is none."""
+    """The field that declares tools in an unsupported form; empty if there is none."""
     idle: bool = False
-    """True if it asks for no reply, but to have the model loaded."""
+    """True if it asks only for loading the model."""
     unliftable: str = ""
-    """Why no call may be read from the text of the reply; empty if it may."""
+    """The reason why no call may be read from the reply's text; empty if calls may be."""
 
     def __init__(self, body: bytes, path: str = "", *, as_it_came: bool = False) -> None:
-        """Decode a body, and the path for APIs that say something there. Raises `BadRequest`.
+        """Decode a body and, for some APIs, its path. Raises `BadRequest`.
 
-        What is not in shape is put so, unless it is to be read `as_it_came`.
+        Values out of shape are repaired, unless `as_it_came`.
         """
         with self._fit():
             raw, fields, halved = self._split(body, mend=not as_it_came)
@@ -133,36 +133,36 @@ class Request(ABC):
             raise BadRequest(f"the body is no {self.LAYOUT.name}: {describe_body_fault(error)}") from None
 
     def forget(self) -> None:
-        """Let go of the conversation and of all else that only sending the request needs."""
+        """Free the conversation and all other data that only sending the request needs."""
         self.body, self.fields, self.messages, self._groups = ShapedBody({}, {}), {}, [], []
 
-    # What an API says of its messages
+    # Messages of one API in the terms of all
 
     @abstractmethod
     def meaning(self, part: Any) -> str | Media | Seal | None:
-        """Tell another API what an opaque part of a message is; None if it has no word for it.
+        """Interpret an opaque part of a message for other APIs; None if they have no equivalent.
 
-        Of past reasoning that is its seal.
+        Past reasoning is interpreted as its seal.
         """
 
     def kind(self, part: Any) -> str:
-        """Name a part that cannot be told, for people; empty for one that need not be."""
+        """Name a part without equivalent, for the report; empty if it need not be reported."""
         return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
 
     def get_loaded_tool(self, part: Any) -> str:
-        """Name the tool that the model may call from an opaque part on; empty for any other part."""
+        """Return the name of the tool that an opaque part makes available; empty for any other part."""
         return ""
 
     def get_attached_media(self, message: Message) -> Sequence[Media]:
-        """Return the media of a message that stand beside its content."""
+        """Return the media of a message that are not part of its content."""
         return ()
 
     def without_attached_media(self, message: Message) -> Message:
-        """Leave out the media that stand beside the content."""
+        """Remove the media that are not part of the content."""
         return message
 
     def get_refusal(self, message: Message) -> str:
-        """Return the text by which the model declined to answer, where it stands beside the content of a message."""
+        """Return the refusal of a message, if it is not part of its content."""
         return ""
 
     def is_failed_result(self, message: Message) -> bool:
@@ -170,15 +170,15 @@ class Request(ABC):
         return False
 
     def list_untranslated(self, message: Message) -> Iterable[str]:
-        """Name the fields of a message that no other API is told."""
+        """List the fields of a message that have no equivalent in other APIs."""
         return ()
 
     def get_call_seals(self, call: ToolCall) -> Sequence[str]:
-        """Return the seals that stand on a call."""
+        """Return the seals on a call."""
         return ()
 
     def list_seals(self, message: Message) -> Iterator[str]:
-        """Find what only its server reads of what the model thought, in a past message."""
+        """List the seals of the reasoning in a past message."""
         for part in message.sequence:
             if isinstance(part, ToolCall):
                 yield from self.get_call_seals(part)
@@ -188,7 +188,7 @@ class Request(ABC):
                     yield seal.value
 
     def without_reasoning(self, message: Message) -> Message:
-        """Leave out all that a past message holds of what the model thought."""
+        """Remove all reasoning from a past message."""
 
         def stays(part: str | Opaque) -> bool:
             return isinstance(part, str) or not self._is_reasoning(part.part)
@@ -197,77 +197,78 @@ class Request(ABC):
 
     @abstractmethod
     def _is_reasoning(self, part: Any) -> bool:
-        """True if an opaque part holds nothing but what the model thought."""
+        """Return True if an opaque part is reasoning."""
 
     def with_reasoning(self, message: Message, field: str) -> Message:
-        """Write the recalled `reasoning` of a past message into its own object, which lacks it.
+        """Add the stored reasoning to the source of a past message, which lacks it.
 
-        Sealed reasoning already stands among its parts. `field` is where servers of chat completions want the text.
+        Sealed reasoning is already among its parts. `field` is the field in which servers of chat completions expect
+        the text.
         """
         thought = (Opaque(thought=Thought(message.recalled_reasoning)),) if message.recalled_reasoning else ()
         return replace(message, content=(*thought, *message.content))
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
-        """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
+        """Return the `form` for a client that gets reasoning in these fields, if its API has several."""
         return self.form
 
-    # What only some servers take
+    # Forms that only some servers accept
 
     def with_usual_role(self, message: Message) -> Message:
-        """Call its role by the usual name, where it is a message under another one (`developer`)."""
+        """Replace the role of a message by its usual name (`developer`)."""
         return message
 
     def as_text(self, message: Message, *, or_null: bool = False) -> Message:
-        """Have a message written as a text, where its content is a list of texts alone; or as null, if it has none."""
+        """Return a message whose content is text instead of a list of texts, or null if it is empty and `or_null`."""
         return message
 
     def lacks_call_id(self, message: Message) -> bool:
-        """True for a result that does not say itself which call it answers, where that is known."""
+        """Return True if a result lacks a known reference to its call."""
         return message.role == "tool" and isinstance(message.source, dict) and self._lacks_call(message)
 
     def _lacks_call(self, result: Message) -> bool:
-        """True if the object of a result lacks what its API calls the call by, and that is known."""
+        """Return True if the source of a result lacks a known reference to its call."""
         return False
 
     def has_null_content(self, message: Message) -> bool:
-        """True if a server of chat completions would get null for its content."""
+        """Return True if the content is null in chat completions."""
         return message.source is None and bool(message.calls) and not message.content
 
-    # What an API reads and writes
+    # The codec of an API
 
     @staticmethod
     def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
-        """Split a body into the bytes of every field and what the fields say (`raws`). Raises ValueError."""
+        """Split a body into the bytes of each field and the decoded fields (`split_body`). Raises ValueError."""
         return split_body(body, mend=mend)
 
     @abstractmethod
     def _decode(self, path: str) -> None:
-        """Decode all but the messages. Raises `UNFIT`."""
+        """Decode everything except the messages. Raises `INVALID_BODY_ERRORS`."""
 
     @abstractmethod
     def _read(self) -> Iterable[MessageGroup]:
-        """Decode the messages; results need no names if they have the ids of calls. Raises `UNFIT`."""
+        """Decode the messages; results need no names if they have ids of calls. Raises `INVALID_BODY_ERRORS`."""
 
     @abstractmethod
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
-        """Write a message that was changed, or is new; `called` are the ids of the calls that are written."""
+        """Render a changed or new message into `entries`; `called` are the ids of all rendered calls."""
 
     def _read_system_prompt(self, prompt: Any) -> tuple[str | Opaque, ...]:
-        """Read the system prompt."""
+        """Decode the system prompt."""
         return content.read(prompt)
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
-        """Write the system prompt."""
+        """Render the system prompt."""
         return "\n\n".join(message.text for message in messages)
 
     @staticmethod
     @abstractmethod
     def _tools(fields: Mapping[str, Any]) -> Sequence[Tool]:
-        """Read the tools that are functions."""
+        """Decode the tools that are functions."""
 
     @staticmethod
     def _name(entry: Any) -> str | None:
-        """Return the name of what is declared."""
+        """Return the name in a declaration."""
         name = entry.get("name")
         return name if isinstance(name, str) else None
 
@@ -278,13 +279,13 @@ class Request(ABC):
 
     @abstractmethod
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        """Write a declaration anew with the name and the parameters of the tool of its name; None if none is given."""
+        """Update a declaration with the name and parameters of the tool given for its name; None if none is given."""
 
     # Messages
 
     @cached_property
     def messages(self) -> Sequence[Message]:
-        """Decode the conversation when it is asked for, as most are left alone. Raises `BadRequest`."""
+        """Decode the conversation on first use, because most requests are forwarded unchanged. Raises `BadRequest`."""
         return [message for group, _ in self._groups for message in group]
 
     @cached_property
@@ -305,7 +306,7 @@ class Request(ABC):
         return self.fields.get(self.LAYOUT.entries, [])
 
     def _write_messages(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
-        """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
+        """Render the messages into the fields `kept`; new ones at the beginning join the system prompt."""
         own = self.messages
         if field := self.LAYOUT.prompt:
             opening = len([*takewhile(lambda message: message.role == "system", messages)])
@@ -324,8 +325,8 @@ class Request(ABC):
             kept[self.LAYOUT.entries] = self._render_entries(messages)
 
     def _render_entries(self, messages: Sequence[Message]) -> list[Any]:
-        """Write messages as entries of the conversation; what is unchanged keeps its own."""
-        entries: Sequence[msgspec.Raw] = ()  # as they came, where one keeps its bytes
+        """Render messages as entries of the conversation; unchanged messages keep their entries."""
+        entries: Sequence[msgspec.Raw] = ()  # the original bytes, split once one is needed
         groups = {id(group[0]): (group, places) for group, places in self._groups if group}
         called = {call.id for message in messages for call in message.calls if call.id}
         written: list[Any] = []
@@ -344,7 +345,7 @@ class Request(ABC):
     # Tools
 
     def _read_offer(self) -> ToolOffer:
-        """Read the tools, and which calls are allowed."""
+        """Decode the tools, and which calls are allowed."""
         layout, tools = self.LAYOUT, [*map(_intern_tool, self._tools(self.fields))]
         declared = [name for entries in self._declarations() for name in self._names(entries)]
         choice, allowed = self._read_choice((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
@@ -357,7 +358,7 @@ class Request(ABC):
         )
 
     def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
-        """Read the choice of a tool, and the names of those that are allowed; None for all."""
+        """Decode the choice of a tool and the names of the allowed tools; None for all."""
         if not isinstance(choice, dict):
             return str(choice), None
         kind = choice.get("type") or "function"
@@ -372,16 +373,16 @@ class Request(ABC):
         return (str(kind) if kind in ("none", "any", "required") else "auto"), None
 
     def _find_chosen_tool(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
-        """Return the name of the tool that is chosen among those `declared`."""
+        """Return the name of the chosen tool among those `declared`."""
         return self._name(choice)
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        """Write the declarations of tools, in place of those that were there."""
+        """Replace the declarations of tools."""
         if tools:
             kept["tools"] = [*map(self._declaration, tools)]
 
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
-        """Leave out what declares the tools named, and what demands one of them."""
+        """Remove the declarations of the named tools, and a choice of one of them."""
         if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
             kept["tools"] = [*self._withhold_tools(entries, names)]
         if not kept.get("tools"):
@@ -390,11 +391,11 @@ class Request(ABC):
             _remove(kept, self.LAYOUT.choice)
 
     def _forget_tools(self, kept: dict[str, Any]) -> None:
-        """Leave out all that is about tools."""
+        """Remove all fields about tools."""
         _remove(kept, "tools", self.LAYOUT.choice, self.LAYOUT.parallel)
 
     def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
-        """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
+        """Update the declarations of some tools, by their previous names, and a choice of one of them."""
         if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
             written = split_items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
             entries = entries if isinstance(raw, msgspec.Raw) else raw
@@ -407,19 +408,19 @@ class Request(ABC):
             kept[field] = self._rename_choice(self.fields[field], names)
 
     def _declarations(self) -> Iterator[list[Any]]:
-        """Find the lists that declare tools."""
+        """Find the lists of declarations."""
         return (entries for entries in (self.fields.get("tools"),) if isinstance(entries, list))
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        """List the names of all that is declared."""
+        """List the names of all declarations."""
         return (name for entry in entries if (name := self._name(entry)))
 
     def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
-        """Leave out declarations of the tools named."""
+        """Remove the declarations of the named tools."""
         return (entry for entry in entries if self._name(entry) not in names)
 
     def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
-        """Write the choice of a tool with other names."""
+        """Replace names in the choice of a tool."""
         if isinstance(choice, list):
             return [self._rename_choice(part, names) for part in choice]
         if not isinstance(choice, dict):
@@ -435,17 +436,19 @@ class Request(ABC):
 
     @staticmethod
     def _stream_fields() -> dict[str, Any]:
-        """Write the fields that ask for a stream which says as much as a whole reply."""
+        """Return the fields that ask for a stream with as much content as a whole reply."""
         return {"stream": True}
 
     def apply_changes(self, changes: Changes = NO_CHANGES) -> dict[str, Any]:
-        """Change the request; return its fields, of which that keeps its bytes which is not changed."""
+        """Apply changes to the request; return its fields, unchanged ones with their original bytes."""
+        # Step 1: complete the fields to drop and to set.
         drop, set_ = changes.drop, changes.set
         if changes.unstreamed and not self.LAYOUT.in_path:
             drop = (*drop, *STREAM_ONLY_FIELDS)
             set_ = {key: value for key, value in set_.items() if key not in STREAM_ONLY_FIELDS} | {"stream": False}
         if changes.streamed and not self.LAYOUT.in_path:
             set_ = {**self._stream_fields(), **set_}
+        # Step 2: keep the bytes of all other fields, then replace the changed ones.
         kept: dict[str, Any] = {key: raw for key, raw in self.body.raw.items() if key not in drop}
         if changes.model and not self.LAYOUT.in_path:
             kept["model"] = changes.model
@@ -461,21 +464,22 @@ class Request(ABC):
             _remove(kept, self.LAYOUT.choice)
         if changes.messages is not None:
             self._write_messages(kept, changes.messages)
+        # Step 3: drop and set fields last, so that they override all other changes.
         return edit_fields(kept, drop, set_)
 
 
 _SHARED_TOOLS: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
-"""The tools of the exchanges that go on, by all that is said of them."""
+"""Tools of the current exchanges, by all their fields."""
 
 
 def _intern_tool(tool: Tool) -> Tool:
-    """Return the tool that an exchange which goes on has like this one: agents declare the same in every turn."""
+    """Return an equal tool of another current exchange: agents declare the same tools in every turn."""
     found = _SHARED_TOOLS.setdefault(encode([tool.name, tool.description, tool.parameters, tool.strict]), tool)
-    return found if found == tool else tool  # JSON has no word for what is no number
+    return found if found == tool else tool  # NaN is encoded as null
 
 
 def _are_identical(messages: Sequence[Message], others: Sequence[Message]) -> bool:
-    """True if they are the very same, and not only equal."""
+    """Return True if the messages are identical, not only equal."""
     return len(messages) == len(others) and all(map(is_, messages, others))
 
 
@@ -486,7 +490,7 @@ def _remove(fields: dict[str, Any], *names: str | None) -> None:
 
 
 def _match_result(message: Message, known: dict[str | None, ToolCall], waiting: list[ToolCall]) -> Message:
-    """Give a result the name and the id of its call: the `known` one of its id, or else by name and order."""
+    """Complete a result with the name and id of its call: the `known` call with its id, or else by name and order."""
     if message.role != "tool":
         known.update((call.id, call) for call in message.calls if call.id)
         waiting += message.calls

@@ -1,11 +1,11 @@
-"""Signs what a server sealed of its reasoning, on its way through a client of another API and back.
+"""Signs the seals of a server's reasoning for their way through a client of another API and back.
 
-    Seal -> base64 of "vtc2.<signature><a Thought>" -> the client's field for such things; next turn -> Thought
+    Seal -> base64 of "vtc2.<signature><a Thought>" -> a suitable field of the client; next turn -> Thought
 
-No other server takes a seal, and none takes one that was changed. So the signature is for the server, for the client's
-credential, the model and the conversation as well, and what it does not hold for goes no further. The text that a seal
-is for goes along: some clients do not send it back (Codex). All of it is base64, as a signature of Gemini's API is
-bytes: google-genai sends them back in the letters of URLs.
+No other server accepts a seal, and none accepts a changed one. So the signature covers the server, the client's
+credential, the model and the conversation, and a seal that fails its check is not sent on. The text of the reasoning is
+included, because some clients do not send it back (Codex). The whole value is base64, because a signature in Gemini's
+API is bytes: google-genai sends them back in the URL alphabet.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from vtc.json_text import decode, encode
 
 _VERSION = b"vtc2."
 SEAL_PREFIX = b64encode(_VERSION)[:6].decode()
-"""Begins each value that VTC wrote."""
+"""Prefix of each value that VTC made."""
 _SIGNATURE_BYTES = 16
 """Bytes of a signature."""
 _OF_URLS = str.maketrans("-_", "+/")
 
 
 class SealKey(msgspec.Struct, frozen=True):
-    """The key for the seals of one server, as one client sees it, in one conversation with one model."""
+    """The key for the seals of one server, one client, one conversation and one model."""
 
     key: bytes
 
     @classmethod
     def of(cls, secret: bytes, whose: Sequence[str | bytes]) -> SealKey:
-        """Derive it from a secret; `whose` tells this conversation from all others."""
+        """Derive a key from a secret; `whose` distinguishes this conversation from all others."""
         return cls(hmac.digest(secret, repr(whose).encode("utf-8", "surrogatepass"), sha256))
 
     def seal(self, thought: Thought) -> str:
-        """Write a thought as one value."""
+        """Encode a thought as one signed value."""
         fields = encode(msgspec.to_builtins(thought))
         return b64encode(_VERSION + self._signature(fields) + fields).decode()
 
     def unseal(self, value: str) -> Thought | None:
-        """Read a thought that was written with this key; return None for all else."""
+        """Decode a thought that was signed with this key; None for any other value."""
         try:
             data = b64decode(value.translate(_OF_URLS), validate=True)
             signature, fields = (

@@ -1,10 +1,9 @@
-"""Values of request bodies in the shape that their API demands, where a client writes another and it is certain what
-it means.
+"""Repair values of request bodies that are out of shape, if their meaning is certain.
 
     {"properties": []} -> {"properties": {}}                      PHP has one empty list for both
-    {"arguments": "{\\"a\\": 1}"} -> {"arguments": {"a": 1}}        a history that was kept for another API
+    {"arguments": "{\\"a\\": 1}"} -> {"arguments": {"a": 1}}        a history from another API
 
-Each API lists its shapes (`BodyLayout.shapes`), and has functions of its own beside these. All return the very value
+Each API lists its shapes (`BodyLayout.shapes`) and has further functions of its own. All of them return the same object
 if it is in shape.
 """
 
@@ -26,19 +25,16 @@ SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
 OWN_PARTS = "parts in the form of another API written in that of the server"
 OWN_TOOLS = "tools declared in the form of another API written in that of the server"
 NO_STRICT = "`strict: null` of tools left out"
-"""The lines that tell people what was done."""
-
-
-# Objects
+"""Lines of the report."""
 
 
 def object_for_list(value: Any) -> Any:
-    """Write an empty list as the empty object that it stands for."""
+    """Replace an empty list by the empty object that it denotes."""
     return {} if value == [] else value
 
 
 def arguments_object(value: Any) -> Any:
-    """Write the arguments of a past call as an object; those that are cut or none stay, and are mended elsewhere."""
+    """Convert the arguments of a past call to an object; incomplete ones stay, because a later step handles them."""
     if value in ([], "[]"):
         return {}
     arguments = parse_object(value) if isinstance(value, str) else None
@@ -46,22 +42,22 @@ def arguments_object(value: Any) -> Any:
 
 
 def arguments_string(value: Any) -> Any:
-    """Write the arguments of a past call as text."""
+    """Convert the arguments of a past call to text."""
     return (format_arguments(value) or "{}") if isinstance(value, dict | list) else value
 
 
 _OBJECTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""Keywords of JSON Schema that hold schemas by name."""
+"""JSON Schema keywords whose value maps names to schemas."""
 _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-"""Those that hold one."""
+"""JSON Schema keywords with one schema."""
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-"""Those that hold a list of some."""
+"""JSON Schema keywords with a list of schemas."""
 _KEYWORDS = frozenset((*_OBJECTS, *_SCHEMAS, *_LISTS))
 EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 def fix_schema(schema: Any) -> Any:
-    """Write the schema of a tool's parameters: an empty list in it is an object where no list can be."""
+    """Repair the schema of a tool's parameters: replace an empty list by an object if no list is possible there."""
     return {**EMPTY_SCHEMA} if schema == [] else _fix_schema(schema)
 
 
@@ -92,28 +88,25 @@ def _fix_named(schemas: Any) -> Any:
 
 
 def without_null_strict(function: Any) -> Any:
-    """Omit a `strict` that is null from a function: Copilot sends it, and servers want true or false."""
+    """Remove a `strict` that is null from a function: Copilot sends it, and servers require true or false."""
     if not isinstance(function, dict) or function.get("strict", False) is not None:
         return function
     return {key: value for key, value in function.items() if key != "strict"}
 
 
-# Contents and results
-
-
 _PARTS = frozenset(
     ("text", "image_url", "input_text", "input_image", "output_text", "image", "document", "file", "input_file")
 )
-"""The types of parts that say what a content may say."""
+"""Types of parts that are a content's only value."""
 
 
 def wrap_part(value: Any) -> Any:
-    """Write a content that is one part as a list of that."""
+    """Wrap a content that is a single part in a list."""
     return [value] if isinstance(value, dict) and value.get("type") in _PARTS else value
 
 
 def fix_result(value: Any) -> Any:
-    """Write what a tool returned as text or as parts; what is neither is written as JSON."""
+    """Convert the result of a tool to text or parts; any other value becomes JSON."""
     value = wrap_part(value)
     if value is None or isinstance(value, str):
         return value
@@ -126,7 +119,7 @@ def _is_part(value: Any) -> bool:
 
 
 def read_foreign_part(part: Any, kinds: Collection[str]) -> str | Media | None:
-    """Read a part of one of these types, which are those of other APIs; None for any other part."""
+    """Interpret a part of these types, which belong to other APIs; None for any other part."""
     kind = part.get("type") if isinstance(part, dict) else None
     if kind not in kinds:
         return None
@@ -145,7 +138,7 @@ def read_foreign_part(part: Any, kinds: Collection[str]) -> str | Media | None:
 
 
 def fix_part(part: Any, kinds: Collection[str], text: str, write: Callable[[Media], Any]) -> Any:
-    """Write a part of one of these types as the API has it: texts with the type `text`, media as `write` does."""
+    """Convert a part of these types to the API's form: texts get the type `text`, media are rendered by `write`."""
     meaning = read_foreign_part(part, kinds)
     if isinstance(meaning, str):
         return {**part, "type": text}
@@ -153,30 +146,27 @@ def fix_part(part: Any, kinds: Collection[str], text: str, write: Callable[[Medi
     return {**write(meaning), **marked} if meaning else part
 
 
-# Tools
-
-
 class ForeignFunction(NamedTuple):
-    """A function as another API declares it."""
+    """A function in the declaration of another API."""
 
     name: str
     about: Mapping[str, Any]
-    """Its `description` and `strict`, where these are said."""
+    """Its `description` and `strict`, if present."""
     parameters: Any
-    """The schema; None if none is declared."""
+    """The schema; None if there is none."""
 
     def render_flat(self, field: str) -> dict[str, Any]:
-        """Write it with its schema in this field."""
+        """Render the declaration with the schema in this field."""
         schema = EMPTY_SCHEMA if self.parameters is None else self.parameters
         return {"name": self.name, **self.about, field: schema}
 
 
 _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
-"""The fields in which APIs have the schema."""
+"""The fields of the schema in all APIs."""
 
 
 def read_function(entry: Any) -> ForeignFunction | None:
-    """Read the declaration of a function, in the form of whichever API; None for what is declared otherwise."""
+    """Read the declaration of a function in the form of any API; None for any other declaration."""
     if not isinstance(entry, dict) or entry.get("type", "function") not in ("function", "custom"):
         return None
     declared = entry

@@ -1,10 +1,10 @@
-"""Answer what clients ask besides replies (`Api.questions`), where the server speaks another API.
+"""Answer the side questions of clients (`Api.questions`) when the server speaks another API.
 
 HEAD /                                a sign of life
-GET /v1/models, GET /api/tags         the models that the server has (Codex says its version)
-GET /v1/models/NAME, POST /api/show   what one of them is
-POST /v1/messages/count_tokens        how long a conversation is, before it is sent
-GET /api/version                      what Ollama's clients look at first
+GET /v1/models, GET /api/tags         the models of the server (Codex sends its version)
+GET /v1/models/NAME, POST /api/show   the details of one model
+POST /v1/messages/count_tokens        the length of a conversation, before it is sent
+GET /api/version                      the first request of Ollama's clients
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from vtc.events import CanonicalRequest, Opaque
 from vtc.json_text import decode, encode
 
 BYTES_PER_TOKEN = 3.5
-"""Bytes of text a token, about: less for code, more for prose."""
+"""Approximate bytes of text per token: fewer for code, more for prose."""
 TOKENS_PER_IMAGE = 1500
-"""Tokens of an image, about."""
+"""Approximate tokens per image."""
 TOKENIZE_PATH = "/tokenize"
-"""Where vLLM and llama.cpp count tokens."""
+"""The path at which vLLM and llama.cpp count tokens."""
 
 
 class SideQuestion(NamedTuple):
-    """A question besides replies, and the API of the client that asks it."""
+    """A side question, and the API of the client that asks it."""
 
     kind: str
     client: str
     model: str = ""
-    """The one that its path names."""
+    """The model that the path names."""
 
     @property
     def api(self) -> Api:
-        """Return the API of that client."""
+        """Return the API of the client."""
         return next(api for api in APIS if api.name == self.client)
 
     @property
@@ -46,11 +46,11 @@ class SideQuestion(NamedTuple):
         return next(question for question in self.api.questions if question.kind == self.kind)
 
     def render_answer(self, answer: object = None) -> bytes:
-        """Write the answer in the form of the client's API."""
+        """Render the answer in the client's API."""
         return encode(self._question.write(answer))
 
     def path_at(self, path: str, end: str) -> str:
-        """Return the path of the question with another end, at which the server is asked."""
+        """Return the path for asking the server: the base of the question's path with another end."""
         plain = path.partition("?")[0]
         bases = (match.base for question in self.api.questions if (match := question.match_path(plain)))
         base = next(bases, None)
@@ -58,7 +58,7 @@ class SideQuestion(NamedTuple):
 
 
 def find_side_question(method: str, path: str, headers: Mapping[str, str]) -> SideQuestion | None:
-    """Find what a request asks; None for any other. `headers` have names in lower case."""
+    """Find the side question in a request; None if it is none. `headers` have names in lower case."""
     plain, query = f"/{normalize_path(path)}", path.partition("?")[2]
     matches = [
         (question, SideQuestion(question.kind, api.name, (question.match_path(path.partition("?")[0]) or match).model))
@@ -71,7 +71,7 @@ def find_side_question(method: str, path: str, headers: Mapping[str, str]) -> Si
 
 
 def answer_locally(aside: SideQuestion, body: bytes, path: str = "") -> bytes | None:
-    """Answer what no server need be asked for; None if it must be. Raises `BadRequest`."""
+    """Answer without the server; None if it has to be asked. Raises `BadRequest`."""
     match aside.kind:
         case "alive":
             return b""
@@ -83,9 +83,9 @@ def answer_locally(aside: SideQuestion, body: bytes, path: str = "") -> bytes | 
 
 
 def render_tokenize_request(aside: SideQuestion, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
-    """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
+    """Render a request for `TOKENIZE_PATH` that counts the tokens of a conversation. Raises `BadRequest`.
 
-    vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
+    vLLM accepts messages and tools, llama.cpp text. `model` maps the client's name of a model to the server's.
     """
     canonical = _read_conversation(aside, body, path)
     fields = openai_chat.API.ask(replace(canonical, model=model(canonical.model) or canonical.model))
@@ -94,7 +94,7 @@ def render_tokenize_request(aside: SideQuestion, body: bytes, model: Callable[[s
 
 
 def convert_token_count(aside: SideQuestion, body: bytes) -> bytes | None:
-    """Read the server's answer to that, and write it for the client; None if it is none."""
+    """Convert the server's token count for the client; None if the body contains none."""
     try:
         value = decode(body)
     except ValueError:
@@ -111,7 +111,7 @@ def _read_conversation(aside: SideQuestion, body: bytes, path: str) -> Canonical
 
 
 def _estimate_tokens(canonical: CanonicalRequest) -> int:
-    """Estimate the tokens of a request, its tools and results among them."""
+    """Estimate the tokens of a request, including its tools and results."""
     return max(
         1,
         round(len(_collect_text(canonical).encode(errors="replace")) / BYTES_PER_TOKEN)
@@ -139,7 +139,7 @@ def _count_images(canonical: CanonicalRequest) -> int:
 
 
 def find_model(body: bytes) -> str:
-    """Find the model that a body names; empty if none."""
+    """Return the model that a body names; empty if it names none."""
     try:
         value = decode(body)
     except ValueError:

@@ -1,10 +1,10 @@
-r"""Write text for a client of another API without its encoder: learned from that, for frames on the fast path.
+r"""Write text frames for a client of another API from a template that was learned from its encoder, for the fast path.
 
     data: {"type":"response.output_text.delta", … ,"delta":" word", … ,"sequence_number":17}
     before                                          text          between                  number, after
 
-The frames that an encoder writes for two texts in a row show it: they are alike but for the text, and at the most one
-number, which counts them.
+Two frames that an encoder writes for two texts in a row show the template: they differ only in the text and in at most
+one number, a counter.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _PROBE = "vtc probe"
 _WRITTEN = json.dumps(_PROBE).encode()
 _NUMBER = re.compile(rb"\d+")
 _ESCAPED_LINE_ENDS = re.compile("[\u2028\u2029\x85]")
-"""Characters that are escaped for clients, as some cut lines at them."""
+"""Characters that must be escaped, because some clients split lines at them."""
 
 
 class TextTemplate:
-    """Writes frames for texts as JSON has them, in the place of an encoder."""
+    """Writes frames for texts that are escaped as in JSON, instead of an encoder."""
 
     __slots__ = ("_after", "_before", "_between", "_number")
 
     def __init__(self, before: bytes, between: bytes = b"", number: int | None = None, after: bytes = b"") -> None:
-        """The next frame has the `number`, if they are counted."""
+        """Create a template; the next frame has the `number`, if frames are counted."""
         self._before, self._between, self._number, self._after = before + b'"', b'"' + between, number, after
 
     def write(self, texts: Sequence[bytes]) -> bytes | None:
-        """Write a frame for each text; None if one must be written by the encoder."""
+        """Write a frame for each text; None if the encoder has to write one of them."""
         data = texts[0] if len(texts) == 1 else b"".join(texts)
         if not data.isascii():
             try:
@@ -54,7 +54,7 @@ class TextTemplate:
         )
 
     def advance(self, frame: bytes) -> bool:
-        """Go on after a frame that the encoder wrote for a text; False if it writes them in another way now."""
+        """Advance past a text frame that the encoder wrote; False if it no longer matches the template."""
         if self._number is None:
             return frame.startswith(self._before) and frame.endswith(self._between)
         text, mark, rest = frame.rpartition(self._between)
@@ -66,9 +66,9 @@ class TextTemplate:
 
 
 def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> TextTemplate | None:
-    """Learn how a client is told the next text of this kind; None if that is not always the same."""
+    """Learn the template of the next text of this kind; None if frames vary in any other way."""
     trial = copy.copy(writer)
-    trial.on_sent = None  # it is not said
+    trial.on_sent = None  # nothing is sent
     events = to_events([replace(delta, text=_PROBE)])
     frames = [trial.encode_events(events, delta.choice) for _ in range(2)]
     if [*map(len, frames)] != [1, 1]:
@@ -89,5 +89,5 @@ def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> Te
 
 
 def _count_up(frame: bytes, start: int, number: re.Match[bytes]) -> bytes:
-    """Count up a number in a frame."""
+    """Return a frame with a number increased by one."""
     return b"%b%d%b" % (frame[: start + number.start()], int(number[0]) + 1, frame[start + number.end() :])

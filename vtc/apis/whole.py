@@ -1,8 +1,8 @@
-"""Whole replies: read and written as the streams that say the same, so that there is one codec for both.
+"""Whole replies, converted to and from equivalent streams so that one codec handles both.
 
-    body -> Api.unfold -> events -> frames -> the way of a stream -> frames -> events -> Api.fold -> body
+    body -> Api.unfold -> events -> frames -> processing as a stream -> frames -> events -> Api.fold -> body
 
-A body whose stream comes back unchanged keeps its bytes.
+A body whose stream is unchanged keeps its bytes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class NoReply(ValueError):
 
 
 def unwrap_gateway_envelope(body: bytes) -> bytes:
-    """Return the reply that a gateway put into an object of its own; the same body if it did not."""
+    """Unwrap a reply from a gateway's envelope; the same body if there is no envelope."""
     inner = unwrap_envelope(object_of(body))
     return body if inner is None else encode(inner)
 
 
 def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> bytes:
-    """Turn a whole reply into a stream: all that it says, or what `request` asks to be told.
+    """Convert a whole reply to a stream: all its content, or the part that `request` asks for.
 
     Raises `NoReply`.
     """
@@ -55,9 +55,9 @@ def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> 
 
 
 def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
-    """Turn the stream that a body became, `before` and `after` it was rewritten, into the body that it adds up to.
+    """Convert the stream of a body, `before` and `after` processing, back to a body.
 
-    A body of which nothing changed keeps its bytes.
+    An unchanged body keeps its bytes.
     """
     if before == after or (reply := _fold_frames(api, after)) == _fold_frames(api, before):
         return body
@@ -65,21 +65,21 @@ def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
 
 
 def render_text_reply(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
-    """Make a whole reply that says a text; its id is made of 64 hex digits, its time is in seconds since 1970."""
+    """Render a whole reply with a text; its id is made of 64 hex digits, its time is in seconds since 1970."""
     encoder = api.encoder(request.form)
     reply = Start(digest[:24], request.model, created), Text(text), Finish("stop"), Usage()
     return encode(api.fold([*encoder.write(reply, 0), *encoder.end()]))
 
 
 def make_error_stream(api: Api, request: Request, failure: Failure) -> bytes:
-    """Make a stream that says nothing but an error."""
+    """Render a stream that contains only an error."""
     framing, encoder = api.framing, api.encoder(request.form)
     events = [*encoder.write((Start(model=request.model), failure), 0), *encoder.end()]
     return b"".join(framing.encode(events)) + framing.last
 
 
 def fold_stream(api: Api, stream: bytes) -> bytes:
-    """Turn a stream into the body that it adds up to, whatever that came from."""
+    """Convert a stream of any origin to a whole body."""
     return encode(_fold_frames(api, stream))
 
 
@@ -91,7 +91,7 @@ def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
 
 
 def add_piece(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add a piece to a message, a block or a call: texts are joined, so are lists."""
+    """Add a piece to a message, a block or a call: texts and lists are joined."""
     for key, value in more.items():
         if isinstance(value, dict):
             add_piece(whole.setdefault(key, {}), value)
@@ -108,12 +108,12 @@ def add_piece(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def _list_parts(content: Any) -> list[Any]:
-    """Return a message's content in parts, as it is where some of it is no text."""
+    """Return a message's content as a list of parts."""
     return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 
 
 def _join_text_parts(parts: Iterable[Any]) -> list[Any]:
-    """Join the parts of text that follow each other."""
+    """Join adjacent parts of text."""
     joined: list[Any] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -124,13 +124,11 @@ def _join_text_parts(parts: Iterable[Any]) -> list[Any]:
     return joined
 
 
-# A reply as the messages that it adds up to: for people to read, never to rewrite.
-
-
 def read_replies(api: Api, body: bytes) -> list[Reply]:
-    """Read each choice of a reply as one message. Raises ValueError if the body is no reply of this API.
+    """Decode each choice of a reply as one message, for people to read. Raises ValueError if the body is no reply of
+    this API.
 
-    Of a stream that broke off, what had come.
+    A stream that broke off is decoded up to there.
     """
     decoder = api.decoder()
     if not decoder.framing.matches(body):
@@ -151,7 +149,7 @@ def read_replies(api: Api, body: bytes) -> list[Reply]:
 
 
 def get_first_text(api: Api, body: bytes) -> str:
-    """Return what the first choice says, its calls written as JSON; empty if the body is no reply of this API."""
+    """Return the text of the first choice, with its calls as JSON; empty if the body is no reply of this API."""
     try:
         message = read_replies(api, body)[0].message
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -1,11 +1,12 @@
-"""Replies of Ollama's chat API: lines of JSON, streamed unless the request says otherwise.
+"""Replies of Ollama's chat API: lines of JSON, streamed unless the request disables it.
 
     {"model": …, "created_at": …, "message": {"role": "assistant", "content": " word"}, "done": false}
     {…, "message": {"content": "", "tool_calls": [{"function": {"name": "read", "arguments": {"path": …}}}]}, …}
     {…, "message": {"content": ""}, "done": true, "done_reason": "stop", "eval_count": 5}
 
-Arguments are objects, calls come whole, and the reason stays `stop` with calls. A whole reply is one such line. Results
-name their tool, and often no call: they are matched by their order. The format is that of ollama's api/types.go.
+Arguments are objects, calls are sent whole, and the reason is `stop` even with calls. A whole reply is one such line.
+Results name their tool, and often no call: they are matched by order. The format is documented in ollama's
+api/types.go.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ _HARMLESS = (
 )
 """Fields of a line in which no client finds a call."""
 _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
-"""Stands for counts that stand in the line beside the usage."""
+"""Marks counts that the line already contains."""
 _CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
-"""The kinds of value in a clean call."""
+"""Kinds of value in a clean call."""
 _MESSAGE_FIELDS = ("role", "content", "tool_calls")
 
 
 class Decoder(msgspec.Struct):
-    """The lines of a reply as they come; `drop` names fields to leave out."""
+    """Decodes the lines of a reply; `drop` names fields to remove."""
 
     framing: ClassVar[Lines] = Lines()
     drop: frozenset[str] = frozenset()
@@ -99,7 +100,7 @@ class Decoder(msgspec.Struct):
 
 
 class Encoder(msgspec.Struct):
-    """The lines of a reply as they leave. `ids` gives calls ids; `drop` names fields to leave out."""
+    """Encodes the lines of a reply. `ids` adds ids to calls; `drop` names fields to remove."""
 
     framing: ClassVar[Lines] = Lines()
     counts: ClassVar[bool] = False
@@ -109,15 +110,15 @@ class Encoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     head: Json = {}
     native: bool = False
-    """True if the server is one of this API: its last line says how many tokens were used."""
+    """True if the server speaks this API: its last line contains usage."""
     finish: Finish | None = None
-    """The end of a reply of another API, which may be told before the tokens used."""
+    """The end of a bridged reply, which may arrive before usage."""
     used: Json = {}
-    """The tokens that a server of another API counted so far."""
+    """The usage of a bridged reply so far."""
     over: bool = False
-    """True after the last line of a reply of another API, or after its error."""
+    """True after the last line or the error of a bridged reply."""
     pieces: tuple[CallDelta, ...] = ()
-    """Those of calls that are not whole: this API has whole calls alone."""
+    """Pieces of incomplete calls: this API has only whole calls."""
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         for event in events:
@@ -129,6 +130,7 @@ class Encoder(msgspec.Struct):
         lines: list[Json] = []
         if self.over:
             return lines
+        # Step 1: collect this API's own fields, usage and the end.
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
         for event in events:
@@ -145,11 +147,12 @@ class Encoder(msgspec.Struct):
                     end = event
         if own["message"] and not end:
             lines.append(self._render_line(**own["message"]))
+        # Step 2: write the events in order.
         for event in events:
             match event:
                 case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
                     lines.append(self._render_line(thinking=text))
-                case Call(call=call) if self.pieces:  # of calls that began before
+                case Call(call=call) if self.pieces:  # earlier calls are still incomplete
                     number = max(piece.index or 0 for piece in self.pieces) + 1
                     self.pieces = (*self.pieces, CallDelta(number, call.id, call.name, call.arguments))
                 case Call(call=call):
@@ -166,6 +169,7 @@ class Encoder(msgspec.Struct):
                 case Failure(message=message):
                     lines += [*self._render_collected_calls(), {"error": message}]
                     self.over = not self.native
+        # Step 3: write the last line, once usage is known.
         if end:
             lines += self._render_collected_calls()
             self.finish = end
@@ -180,25 +184,25 @@ class Encoder(msgspec.Struct):
         return self._render_last_line(self.finish or Finish("stop"), **self.used) if is_open else []
 
     def _render_last_line(self, end: Finish, **fields: Any) -> list[Json]:
-        """Write the last line, once."""
+        """Render the last line, once."""
         self.finish, self.over = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
         reason = (end.said if self.native else "") or reason
         return [{**self._render_line(), "done": True, "done_reason": reason, **fields}]
 
     def _render_collected_calls(self) -> list[Json]:
-        """Write the calls that came in pieces."""
+        """Render the calls that arrived in pieces."""
         calls, self.pieces = ToolCallAccumulator(self.pieces).calls(complete=False), ()
         return [*map(self._render_call, calls)]
 
     def _render_call(self, call: ToolCall) -> Json:
-        """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
+        """Render a call; as text if its arguments are no object, because this API has no other form for them."""
         if (text := render_as_text(call)) is not None:
             return self._render_line(content=text)
         return self._render_line(tool_calls=[entry_of(call, ids=self.ids)])
 
     def keep_alive(self) -> bytes | None:
-        """Make a line without text, as clients read all as JSON; None before the first and after the last."""
+        """Make a line without text, because clients parse each line; None before the first and after the last one."""
         return self.framing.encode([self._render_line()])[0] if self.head and not self.over else None
 
     def _start(self, start: Start) -> None:
@@ -212,13 +216,13 @@ class Encoder(msgspec.Struct):
 
 
 def _make_origins(line: Json, known: Collection[str]) -> Iterator[Origin]:
-    """Take the fields that only this API knows."""
+    """Yield the fields that only this API knows."""
     for key in line.keys() - known:
         yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
 
 
 def _render_line(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    """Write a line of a reply that goes on."""
+    """Render a line of an unfinished reply."""
     head = {key: like[key] for key in _EVERY_LINE if key in like}
     return {**head, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
@@ -242,7 +246,7 @@ def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
 
 
 def unfold_reply(reply: Any, request: Request | None) -> Sequence[Mapping[str, Any]]:
-    """Tell a whole reply by lines; one if no client asked for them."""
+    """Convert a whole reply to lines; to one if no client asked for them."""
     message = reply["message"]
     if not isinstance(message, dict):
         raise TypeError("`message` is no message")
@@ -255,7 +259,7 @@ def unfold_reply(reply: Any, request: Request | None) -> Sequence[Mapping[str, A
 
 
 def fold_lines(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Add up lines to a whole reply."""
+    """Combine lines into a whole reply."""
     message: dict[str, Any] = {}
     for line in lines:
         add_piece(message, line["message"])

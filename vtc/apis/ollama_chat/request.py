@@ -1,4 +1,4 @@
-"""Requests of Ollama's chat API: those of chat completions, with limits in `options` and images beside the text."""
+"""Requests of Ollama's chat API: those of chat completions, with limits in `options` and images next to the text."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ LAYOUT = BodyLayout(
     carried=("format", "think", "keep_alive"),
 )
 _EFFORT_ALIASES = {"minimal": "low", "xhigh": "high", "max": "high"}
-"""Words for how much to think that this API does not have."""
+"""Effort levels that this API does not have."""
 
 
 _FOREIGN = ("input_image", "image")
-"""Types of parts with images that chat completions have not."""
+"""Types of image parts that chat completions do not have."""
 
 
 def _split_images(message: Any) -> Any:
-    """Write a content that is a list of parts as a text, and its images beside that."""
+    """Replace a list of parts by a text, and move its images to the field next to it."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return message
     texts, images = _separate_images(map(_interpret_part, message["content"]))
@@ -56,14 +56,14 @@ def _split_images(message: Any) -> Any:
 
 
 def _interpret_part(part: Any) -> str | Media:
-    """Tell what a part is; one of which this API knows nothing is noted as text."""
+    """Interpret a part; one without equivalent in this API becomes a note in the text."""
     meaning = shapes.read_foreign_part(part, _FOREIGN) or openai_chat.meaning(part)
     kind = str(part.get("type") or "part") if isinstance(part, dict) else "part"
     return describe_omitted_part(kind) if meaning is None else meaning
 
 
 def _separate_images(parts: Iterable[str | Media]) -> tuple[list[str], list[str]]:
-    """Part texts from images, as base64; other media are noted as text."""
+    """Separate texts from images, as base64; other media become notes in the text."""
     texts: list[str] = []
     images: list[str] = []
     for part in parts:
@@ -77,7 +77,7 @@ def _separate_images(parts: Iterable[str | Media]) -> tuple[list[str], list[str]
 
 
 def _strip_data_url(image: Any) -> Any:
-    """Write an image as base64 alone, where it is a URL of data."""
+    """Strip the prefix of a data URL from an image's base64."""
     head, comma, data = image.partition(",") if isinstance(image, str) else ("", "", "")
     return data if comma and head.startswith("data:") and head.endswith(";base64") else image
 
@@ -123,7 +123,7 @@ class Request(openai_chat.Request):
         return bool(result.name) and not (result.source.get("tool_name") or result.source.get("name"))
 
     def as_text(self, message: Message, *, or_null: bool = False) -> Message:
-        return super().as_text(message)  # null is none
+        return super().as_text(message)  # this API has no null content
 
     def with_reasoning(self, message: Message, field: str) -> Message:
         return super().with_reasoning(message, "thinking")
@@ -139,13 +139,13 @@ class Request(openai_chat.Request):
 
 
 def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
-    """Write a call; with an id only for clients that know ids, as others fail at it."""
+    """Render a call; with an id only for clients that use ids, because others fail at it."""
     function = {"name": call.name, "arguments": json.loads(call.arguments)}
     return {"id": call.id, "function": function} if ids else {"function": function}
 
 
 def ask(canonical: CanonicalRequest) -> Json:
-    """Write a request. How much is to be thought is told only in words: of many models it is an error."""
+    """Render a request. Only effort levels are sent: a bare switch is an error for many models."""
     fields: dict[str, Any] = {
         "model": canonical.model,
         "messages": [_render_message(message) for message in canonical.messages],
@@ -164,7 +164,7 @@ def ask(canonical: CanonicalRequest) -> Json:
 
 
 def constrain(form: str, value: Any) -> Json:
-    """Tell the JSON Schema of a reply, which is the one grammar that this API knows."""
+    """Set the JSON Schema of a reply, the only grammar that this API has."""
     return {"format": value} if form == "json_schema" else {}
 
 
@@ -183,11 +183,8 @@ def _render_message(message: Message) -> Json:
 
 
 def error(failure: Failure, _status: int) -> Json:
-    """Write an error."""
+    """Render an error."""
     return {"error": failure.message}
-
-
-# What Ollama's clients ask besides replies.
 
 
 _FAMILY = "vtc"
@@ -195,7 +192,7 @@ _FAMILY = "vtc"
 
 
 def render_model_list(models: Sequence[ListedModel]) -> Json:
-    """Write a list of models."""
+    """Render a list of models."""
     entry: dict[str, Any] = {"size": 0, "digest": "", "details": {}}
     return {
         "models": [{"name": model.name, "model": model.name, "modified_at": model.date, **entry} for model in models]
@@ -203,7 +200,7 @@ def render_model_list(models: Sequence[ListedModel]) -> Json:
 
 
 def render_model(model: ListedModel) -> Json:
-    """Write what a model is. That it takes tools holds for every one, unless the server says otherwise."""
+    """Render the details of a model. It is assumed to accept tools unless the server reports otherwise."""
     abilities = {"tools": True, **model.abilities}
     info = {"general.architecture": _FAMILY, "general.basename": model.name}
     return {

@@ -1,4 +1,4 @@
-"""OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
+"""OpenAI chat completions (`POST …/chat/completions`), the API that most model servers share."""
 
 from vtc.apis.contract import TEXT_COMPLETIONS_UNREAD, Api, UnreadPath
 from vtc.apis.openai_chat import request

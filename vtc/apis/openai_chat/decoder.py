@@ -1,11 +1,11 @@
-r"""Replies of chat completions as they come: chunks of a stream. A whole reply is the stream that says the same.
+r"""Decode replies of chat completions: chunks of a stream. A whole reply is decoded as the equivalent stream.
 
     data: {"id": …, "choices": [{"index": 0, "delta": {"content": " word"}, "finish_reason": null}]}
     data: {…, "delta": {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": …,
                                                                                         "arguments": "{\"path"}}]}}
     {"id": …, "choices": [{"index": 0, "message": {"content": …, "tool_calls": […]}, "finish_reason": "tool_calls"}]}
 
-A call of a custom tool has `custom` with `name` and `input` in place of `function`. The older form of a call,
+A call of a custom tool has `custom` with `name` and `input` instead of `function`. The older form of a call,
 `{"function_call": {"name": …, "arguments": …}}`, is not read.
 """
 
@@ -44,7 +44,7 @@ from vtc.wire.framing import Frame
 
 _HEAD = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "provider"}
 _LATE = ("system_fingerprint", "service_tier", "provider")
-"""Those that may change, or come late."""
+"""Fields of the head that may change or arrive late."""
 _HARMLESS = {
     "chunk": {
         "obfuscation",
@@ -67,23 +67,24 @@ _HARMLESS = {
     },
     "delta": {"annotations", *words.SEALED_FIELDS, "token_ids"},
 }
-"""Fields in which no client finds a call, by where they stand."""
+"""Fields in which no client finds a call, by the object that contains them."""
 _READ = {
     "chunk": {*_HEAD, "choices", "usage", "error"},
     "choice": {"index", "delta", "finish_reason"},
     "delta": {"content", "role", *REASONING_FIELDS, "refusal", "tool_calls"},
 }
 _REPORTED_IF_LOST = ("annotations", "audio", "logprobs", "images", "citations", "function_call")
-"""Fields that tell a client more of the reply."""
+"""Fields with further content for a client."""
 _PARTS = ("image_url", "reference")
-"""The types of parts of a message in which no client finds a call."""
+"""Types of parts in which no client finds a call."""
 
 
 _CLEAN: Mapping[str, Table] = {
     "choice": {"finish_reason": (MISSING, NULL, WRITTEN)},
     "delta": {"role": (MISSING, "assistant"), "content": (*OPTIONAL, NUMBER)},
 }
-"""What clients rely on, by where it stands; for calls there is more of it. The structs below say the same."""
+"""Values that clients rely on, by the object that contains them; calls have their own tables. The structs below are
+equivalent."""
 
 
 class _ChunkDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -123,33 +124,33 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class Decoder(msgspec.Struct):
-    """The chunks of a streamed reply; `drop` names fields to leave out."""
+    """Decodes the chunks of a reply; `drop` names fields to remove."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
 
     drop: frozenset[str] = frozenset()
     begun: frozenset[int] = frozenset()
-    """The choices that began."""
+    """The choices that have begun."""
     head: Json = {}
-    """The fields that every chunk has, as the first one said them."""
+    """The fields of every chunk, from the first one."""
     thoughts: tuple[str, ...] = ()
-    """The fields in which the client is told what the model thinks; none for those of the server."""
+    """The fields in which the client gets reasoning; empty for the server's own fields."""
     sole: bool = False
     """True if the client asks for one choice."""
     numbers: dict[int, int] = {}
-    """By choice, the number that upstream's next call should have."""
+    """By choice, the expected number of the server's next call."""
     open_calls: dict[int, OpenCalls] = {}
-    """By choice, the calls whose arguments are not complete yet."""
+    """By choice, the calls whose arguments are incomplete."""
     choices_with_field: frozenset[int] = frozenset()
-    """The choices whose reasoning has a field of its own: their entries of reasoning say the same."""
+    """The choices with a separate field for reasoning: their entries of reasoning repeat it."""
     details: dict[int, EntryPieces] = {}
     """By choice, the entries of reasoning since the last seal."""
 
     def decode(self, frame: Frame) -> Decoded | None:
-        """Read a chunk.
+        """Decode a chunk.
 
-        Nearly all say text or reasoning of one choice. Decoded into the few fields that decide about these, a chunk
-        costs a third of what plain data would.
+        Nearly all chunks have text or reasoning of one choice. Decoding only the few fields that decide this costs a
+        third of decoding plain data.
         """
         data = frame.data
         if data is None:
@@ -183,12 +184,13 @@ class Decoder(msgspec.Struct):
         )
 
     def _decode_any(self, frame: Frame, data: bytes, *, known: bool = False) -> Decoded | None:
-        """Read any frame; a chunk that is `known` to be clean, but for its calls, is looked through no more."""
+        """Decode any frame; a `known` chunk is clean except for its calls, and is not checked again."""
+        # Step 1: recognise the end mark, errors and frames that are no chunk.
         if data.strip() == b"[DONE]":
             return Decoded(ends=True)
         chunk = object_of(data)
         if chunk is None and _is_json(data):
-            return Decoded(clean=False)  # clients look for choices in it: it says nothing, so nothing is sent
+            return Decoded(clean=False)  # clients would look for choices in it, so it is dropped
         is_null = chunk is not None and "choices" in chunk and chunk["choices"] is None
         if chunk and is_null:
             chunk = {**chunk, "choices": []}
@@ -201,10 +203,12 @@ class Decoder(msgspec.Struct):
             return None
         if any(isinstance(entry.get("index"), dict | list) for entry in entries):
             return None
+        # Step 2: if the client asks for one choice, treat all choices as that one.
         apart = self.sole and any(entry.get("index") for entry in entries)
         if apart or (self.sole and len(entries) > 1):
             entries = [{**entry, "index": 0} for entry in entries]
             chunk = {**chunk, "choices": entries}
+        # Step 3: decode the content of each choice.
         seals = [
             seal for entry in entries for seal in self._read_seals(entry.get("index") or 0, part_of(entry, "delta"))
         ]
@@ -216,6 +220,7 @@ class Decoder(msgspec.Struct):
         )
         if self.sole and len(entries) > 1:
             deltas = _merge_choices(deltas)
+        # Step 4: drop fields and copy reasoning for the client, then collect the metadata.
         received, (frame, chunk) = (
             frame,
             drop_frame_fields(frame, self._copy_reasoning(chunk), self.drop, self.framing, chunk),
@@ -233,7 +238,7 @@ class Decoder(msgspec.Struct):
         )
 
     def _copy_reasoning(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """Tell what the model thinks in all fields in which the client is to be told it."""
+        """Copy reasoning to all fields in which the client expects it."""
         if not self.thoughts:
             return chunk
         entries = []
@@ -248,21 +253,24 @@ class Decoder(msgspec.Struct):
         return {**chunk, "choices": entries}
 
     def _read_choice(self, entry: Json) -> list[Delta]:
-        """Read one choice of a chunk."""
+        """Decode one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
         calls = [self._read_call_piece(call, index) for call in part.get("tool_calls") or ()]
         early = self.sole and not self.numbers.get(index)
         deltas = _read_deltas(index, entry, part, calls, early=early)
         entries = [] if index in self.choices_with_field else words.entries_of(part)
         if text := words.text_of(entries):
-            own = Origin(NAME, f"delta.{words.field_of(entries[0])}", [], harmless=True)  # the entries stand beside it
+            own = Origin(
+                NAME, f"delta.{words.field_of(entries[0])}", [], harmless=True
+            )  # the entries follow separately
             return [ReasoningDelta(text, index, own), *deltas]
         return deltas
 
     def _read_seals(self, choice: int, part: Json) -> Iterator[BlockStart | Seal]:
-        """Take the entries of reasoning of a delta; tell those that must come back, once they are whole.
+        """Collect the entries of reasoning of a delta; yield those that the client must send back, once they are
+        complete.
 
-        What follows a seal is another block.
+        Entries after a seal are another block.
         """
         if choice not in self.choices_with_field and any(part.get(key) for key in REASONING_FIELDS):
             self.choices_with_field |= {choice}
@@ -281,7 +289,7 @@ class Decoder(msgspec.Struct):
             )
 
     def _begin_choices(self, chunk: Json) -> Iterator[FrameMetadata]:
-        """Tell which choices begin with this chunk."""
+        """Yield the starts of the choices that begin with this chunk."""
         for entry in chunk["choices"]:
             index = entry.get("index") or 0
             if index not in self.begun:
@@ -292,9 +300,9 @@ class Decoder(msgspec.Struct):
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
 
     def _read_call_piece(self, entry: Json, choice: int) -> CallDelta:
-        """Read a piece of a call; one that leaves numbers out, or takes one again, is not clean.
+        """Decode a piece of a call; one that skips or reuses a number is not clean.
 
-        Arguments without a name, under a new number, continue the last incomplete call: servers lose count.
+        Arguments without a name and with a new number continue the last incomplete call, because servers lose count.
         """
         next_ = self.numbers.get(choice, 0)
         piece = read_call(entry, choice, next_)
@@ -320,14 +328,14 @@ def _is_json(data: bytes) -> bool:
 
 
 def _read_failure(chunk: Json) -> Failure:
-    """Read an error; OpenRouter sends one beside the end of a choice."""
+    """Decode an error; OpenRouter sends one together with the end of a choice."""
     error = part_of(chunk, "error") or chunk
     reason = error.get("message") or chunk.get("error") or ""
     return Failure(str(reason), str(error.get("type") or ""))
 
 
 def _merge_choices(deltas: Sequence[Delta]) -> list[Delta]:
-    """Say as one what several choices say: Copilot has the text in one and the calls in another."""
+    """Merge the deltas of several choices into one: Copilot sends the text and the calls of a reply as two choices."""
     ends = [delta for delta in deltas if isinstance(delta, Finish)]
     called = [replace(end, early=False) for end in ends if end.reason == "tool_calls" and any(map(_is_call, deltas))]
     return [*(delta for delta in deltas if not isinstance(delta, Finish)), *[*called, *ends][:1]]
@@ -338,7 +346,7 @@ def _is_call(delta: Delta) -> bool:
 
 
 def _read_deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *, early: bool) -> list[Delta]:
-    """Read one choice of a chunk; `part` is its delta, with these pieces of calls. If `early` none has come before."""
+    """Decode one choice of a chunk; `part` is its delta with these pieces of calls. `early`: no call has begun yet."""
     deltas: list[Delta] = []
     content = part.get("content")
     entries = _entries(content) if isinstance(content, list) else []
@@ -358,7 +366,7 @@ def _read_deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta
 
 
 def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
-    """Read what a chunk says besides text, calls and its end."""
+    """Yield the metadata of a chunk."""
     entries = chunk["choices"]
     first = (entries[0].get("index") or 0) if entries else 0
     yield from _make_origins("chunk", chunk, first)
@@ -378,7 +386,7 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
 
 
 def _make_origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
-    """Take fields that only this API knows, as `place.field`."""
+    """Yield fields that only this API knows, as `place.field`."""
     for key, value in fields.items():
         is_read = key in _READ[place] and (key != "delta" or isinstance(value, dict))
         if not is_read and value is not None:
@@ -394,7 +402,7 @@ def _text(content: Any) -> str:
 
 
 def _make_reasoning(key: str, text: Any, choice: int) -> ReasoningDelta:
-    """Read reasoning, which has two names."""
+    """Make a delta of reasoning, for either field name."""
     own = None if key == "reasoning_content" else Origin(NAME, f"delta.{key}", text, choice, harmless=True)
     return ReasoningDelta(text if isinstance(text, str) else "", choice, own)
 

@@ -1,4 +1,4 @@
-"""Replies of chat completions as they leave: the chunks of a stream (`decoder.py` shows them)."""
+"""Encode replies of chat completions: the chunks of a stream (`decoder.py` shows them)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from vtc.wire import sse
 
 
 class Encoder(msgspec.Struct):
-    """The chunks of a streamed reply; `drop` names fields to leave out."""
+    """Encodes the chunks of a reply; `drop` names fields to remove."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = False
@@ -44,19 +44,19 @@ class Encoder(msgspec.Struct):
     head: Json = {}
     """The fields of every chunk."""
     begun: frozenset[int] = frozenset()
-    """The choices whose role was told."""
+    """The choices whose role was sent."""
     calls: dict[int, int] = {}
-    """By choice, how many calls the client was told of."""
+    """By choice, the number of calls that were sent."""
     places: dict[tuple[int, int | None], int] = {}
-    """The client's numbers of upstream's calls, by choice and upstream's number."""
+    """The client's numbers of native calls, by choice and the server's number."""
     native: bool = False
     """True if the server speaks this API, too."""
     seals: tuple[Seal, ...] = ()
-    """Those of a server of another API that stand before a call to come."""
+    """Seals of another API's server that belong to a later call."""
     inputs: dict[tuple[int, int], RawInput] = {}
-    """Of calls of custom tools that the server makes as functions: by choice and the client's number."""
+    """The inputs of custom tools that the server calls as functions, by choice and the client's number."""
     used: Usage | None = None
-    """The tokens that a server of another API counted, in whichever of its events: they are told once, at the end."""
+    """The usage of another API's server, in whichever event it arrived: it is sent once, at the end."""
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.in_step = True
@@ -78,6 +78,7 @@ class Encoder(msgspec.Struct):
             entry = {"index": choice, "delta": delta, "finish_reason": finish, **fields}
             out.append({**self.head, "choices": [entry]})
 
+        # Step 1: start the choice, and collect this API's own fields.
         own: dict[str, dict[str, Any]] = {}
         for event in events:
             match event:
@@ -91,10 +92,12 @@ class Encoder(msgspec.Struct):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
                     fields[key] = [*fields.get(key, ()), *value] if isinstance(value, list) else value
+        # Step 2: write them, unless they belong to the last chunk.
         ends = any(isinstance(event, Finish) for event in events)
         if own.keys() & {"delta"} or (own and not ends):
             say(own.pop("delta", {}), **own.pop("choice", {}))
             out[-1].update(own.pop("chunk", {}))
+        # Step 3: write the events in order.
         for event in events:
             match event:
                 case Text(text) | Rewritten(text=text) if text:
@@ -135,12 +138,12 @@ class Encoder(msgspec.Struct):
         return b": keep-alive\n\n"
 
     def _needs_other_reasoning_field(self, event: ReplyEvent) -> bool:
-        """True for reasoning that the client is told in other fields than those of the server."""
+        """Return True for reasoning that the client expects in other fields than the server's."""
         own = event.own if isinstance(event, ReasoningDelta) else None
         return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in REASONING_FIELDS
 
     def _must_write_reasoning(self, event: ReplyEvent) -> bool:
-        """True for reasoning that is not told as the server's own."""
+        """Return True for reasoning that is not sent in the server's own field."""
         own = event.own if isinstance(event, ReasoningDelta) else None
         in_details = (
             bool(self.form.thoughts) and own is not None and own.kind.removeprefix("delta.") in words.SEALED_FIELDS
@@ -157,7 +160,7 @@ class Encoder(msgspec.Struct):
             self.head = start.own.value if start.own else head
 
     def _render_call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
-        """Write a call as two deltas: all but its arguments, then these."""
+        """Render a call as two deltas: everything except its arguments, then these."""
         index = self._take_number(choice)
         entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
         custom = {"custom": {"input": parse_raw_input(call.arguments)}} if "custom" in entry else None
@@ -166,7 +169,7 @@ class Encoder(msgspec.Struct):
         return {"tool_calls": [{**entry, **sealed, "index": index}]}, {"tool_calls": [rest]}
 
     def _render_piece(self, piece: CallDelta, choice: int) -> Json:
-        """Write a piece of a call that upstream made."""
+        """Render a piece of a native call."""
         place = choice, self._find_number(piece, choice)
         if piece.name in self.form.custom and "custom" not in (piece.source or ()):
             self.inputs = {**self.inputs, place: RawInput()}
@@ -182,39 +185,39 @@ class Encoder(msgspec.Struct):
         return {"tool_calls": [{"index": place[1], **entry, **sealed}]}
 
     def _render_call_seals(self, call: int) -> Json:
-        """Write what stands before a call of what only its server reads, as Google does: some clients bring it back."""
+        """Render the seals before a call as Google does, because some clients send that field back."""
         here = [seal.value for seal in self.seals if seal.calls <= call]
         self.seals = tuple(seal for seal in self.seals if seal.calls > call)
         return words.make_signature_entry(words.SEAL_SEPARATOR.join(here)) if here else {}
 
     def _render_input(self, index: int, text: str, id: str | None = None, name: str = "") -> Json:
-        """Write a piece of the raw input of a custom tool."""
+        """Render a piece of a custom tool's raw input."""
         if not name:
             return {"tool_calls": [{"index": index, "custom": {"input": text}}]}
         entry = {"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": text}}
         return {"tool_calls": [{**entry, **self._render_call_seals(index)}]}
 
     def _finish_inputs(self, choice: int) -> Iterator[Json]:
-        """Write what is missing of raw inputs at the end."""
+        """Render the rest of raw inputs at the end."""
         ended = {place: raw for place, raw in self.inputs.items() if place[0] == choice}
         self.inputs = {place: raw for place, raw in self.inputs.items() if place not in ended}
         yield from (self._render_input(index, rest) for (_, index), raw in ended.items() if (rest := raw.rest))
 
     def _take_number(self, choice: int) -> int:
-        """Take the next number of a call."""
+        """Return the next number of a call, and count it."""
         number = self.calls.get(choice, 0)
         self.calls = {**self.calls, choice: number + 1}
         return number
 
     def _find_number(self, piece: CallDelta, choice: int) -> int:
-        """Find the client's number of the call of a piece."""
+        """Return the client's number of a piece's call."""
         key = choice, piece.index
         if key not in self.places or (piece.index is None and piece.name):
             self.places = {**self.places, key: self._take_number(choice)}
         return self.places[key]
 
     def _choose_reason(self, end: Finish, choice: int) -> str:
-        """Write the finish reason; the server's own word if it is one of this API and says the same."""
+        """Choose the finish reason; the server's own word if this API has it with the same meaning."""
         if end.said and (self.native or end.said in REASONS) and REASON_OF[end.said] == end.reason:
             return end.said
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):

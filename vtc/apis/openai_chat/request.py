@@ -1,4 +1,4 @@
-"""Requests of chat completions. A request keeps the bytes of every field and message that is not changed."""
+"""Requests of chat completions. An unchanged field or message keeps its bytes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ from vtc.events import (
     ToolCall,
 )
 
-# Requests of chat completions that stand for those of another API.
-
-
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
 LAYOUT = BodyLayout(
     name="chat completion request",
@@ -48,11 +45,11 @@ LAYOUT = BodyLayout(
     ),
 )
 EFFORT_ALIASES = {"max": "xhigh"}
-"""Words for how much to think that only other APIs have."""
+"""Effort levels that only other APIs have."""
 
 
 def ask(canonical: CanonicalRequest) -> Json:
-    """Write a request; usage is always asked for, as other APIs tell it."""
+    """Render a request; it always asks for usage, because other APIs send it."""
     fields: dict[str, Any] = {
         "model": canonical.model,
         "messages": [*_render_messages(canonical.messages, canonical.thoughts or REASONING_FIELDS[0])],
@@ -78,7 +75,7 @@ def ask(canonical: CanonicalRequest) -> Json:
 
 
 def constrain(form: str, value: Any) -> Json:
-    """Tell the grammar of a reply, in the field that the server has for it."""
+    """Set the grammar of a reply, in the server's own field."""
     match form:
         case "structural_tag":
             return {"response_format": {"type": "structural_tag", "format": value}}
@@ -94,12 +91,12 @@ def constrain(form: str, value: Any) -> Json:
 
 
 def render_tool_choice(choice: str) -> Any:
-    """Write the choice of a tool."""
+    """Render the choice of a tool."""
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
 def _render_messages(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
-    """Write messages; images in results are shown by the user after all of them, as results hold text alone."""
+    """Render messages; images in results follow in a user message, because results contain only text."""
     shown: list[Mapping[str, Any]] = []
     for message in messages:
         if message.role == "tool":
@@ -161,7 +158,7 @@ def _render_media(media: Media) -> Mapping[str, Any]:
 
 
 def meaning(part: Any) -> str | Media | None:
-    """Tell what a part of a message is."""
+    """Interpret a part of a message."""
     match part:
         case str():
             return part
@@ -177,39 +174,39 @@ def meaning(part: Any) -> str | Media | None:
 
 
 def error(failure: Failure, status: int) -> Json:
-    """Write an error."""
+    """Render an error."""
     return {"error": words.error(failure.message, failure.kind, status)}
 
 
 ROLE_ALIASES = {"developer": "system"}
-"""Roles by another name."""
+"""Alternative names of roles."""
 REASONING_KEYS = (*REASONING_FIELDS, "thinking")
-"""Fields that hold what the model thought, by servers."""
+"""Fields of reasoning text, in order of precedence."""
 _ALL_REASONING_FIELDS = {*REASONING_KEYS, *words.SEALED_FIELDS}
 MESSAGE_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
-"""What a message says of itself."""
+"""Fields that are rendered from a message itself."""
 
 
 def _fix_tool(entry: Any) -> Any:
-    """Declare a function as this API does."""
+    """Convert the declaration of a function to this API's form."""
     if not isinstance(entry, dict) or function_of(entry) or not (function := shapes.read_function(entry)):
         return entry
     return {"type": "function", "function": function.render_flat("parameters")}
 
 
 def _fix_result(message: Any) -> Any:
-    """Write what a tool returned as text or as parts."""
+    """Convert the result of a tool to text or parts."""
     is_result = isinstance(message, dict) and message.get("role") in ("tool", "function")
     return fix_field("content", shapes.fix_result, message) if is_result else message
 
 
 def _fix_part(part: Any) -> Any:
-    """Write a part as this API does."""
+    """Convert a part to this API's form."""
     return shapes.fix_part(part, ("input_text", "output_text", "input_image", "image"), "text", _render_media)
 
 
 def _drop_empty_tools(fields: Any) -> Any:
-    """Leave out a list of no tools, and what is said of them."""
+    """Remove an empty list of tools, and the fields about them."""
     if fields.get("tools") != [] or fields.get(str(LAYOUT.choice)) not in (None, "auto", "none"):
         return fields
     return {key: value for key, value in fields.items() if key not in ("tools", LAYOUT.choice, LAYOUT.parallel)}
@@ -249,7 +246,7 @@ class Request(request.Request):
         ),
     )
     TRANSLATED_FIELDS: ClassVar[Collection[str]] = ("refusal", *words.SEALED_FIELDS, "cache_control")
-    """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
+    """Further fields of a message that are translated for other APIs, or mean nothing to them."""
     meaning = staticmethod(meaning)
 
     def _decode(self, path: str) -> None:
@@ -301,7 +298,7 @@ class Request(request.Request):
         return isinstance(part, dict) and part.get("type") == "thinking"
 
     def with_reasoning(self, message: Message, field: str) -> Message:
-        if not message.reasoning or words.find_past_entries(message).fields:  # which say the same
+        if not message.reasoning or words.find_past_entries(message).fields:  # the fields already contain it
             return message
         source = message.source if isinstance(message.source, dict) else {}
         return replace(message, source={**source, field: message.reasoning})
@@ -334,7 +331,7 @@ class Request(request.Request):
         changes = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
         return {**entry, "function": {**function, **changes}} if isinstance(function, dict) else {**entry, **changes}
 
-    # What only some servers take
+    # Forms that only some servers accept
 
     def with_usual_role(self, message: Message) -> Message:
         source = message.source
@@ -371,7 +368,7 @@ def _read_function(entry: Any) -> Tool | None:
 
 
 def _read_custom_tool(entry: Mapping[str, Any]) -> Tool | None:
-    """Read the declaration of a custom tool; None if it is another."""
+    """Read the declaration of a custom tool; None if it is none."""
     tool = _read_function(entry.get("custom")) if entry.get("type") == "custom" else None
     if tool is None:
         return None
@@ -380,7 +377,7 @@ def _read_custom_tool(entry: Mapping[str, Any]) -> Tool | None:
 
 
 def _read_message(entry: Mapping[str, Any]) -> Message:
-    """Read a message, with the fields that Ollama has for the same."""
+    """Decode a message, including Ollama's fields."""
     role = str(entry.get("role") or "")
     thought: Any = ""
     if not entry.keys().isdisjoint(_ALL_REASONING_FIELDS):
@@ -398,14 +395,14 @@ def _read_message(entry: Mapping[str, Any]) -> Message:
 
 
 def _drop_call_seal(call: ToolCall) -> ToolCall:
-    """Leave out what stands on a call of what was thought."""
+    """Remove the seal of reasoning from a call."""
     if not (isinstance(call.source, dict) and words.signature_on(call.source)):
         return call
     return replace(call, source={key: value for key, value in call.source.items() if key != words.EXTRA_CONTENT})
 
 
 def _read_call(entry: Mapping[str, Any]) -> ToolCall:
-    """Read a call; that of a custom tool has its raw input as the one argument."""
+    """Decode a call; the raw input of a custom tool becomes its only argument."""
     function = function_of(entry)
     arguments = {"input": function.get("input") or ""} if entry.get("custom") else function.get("arguments")
     return ToolCall(str(function.get("name")), format_arguments(arguments) or "{}", text_at(entry, "id"), entry)
@@ -415,7 +412,7 @@ _TEXT = {"type": "text"}
 
 
 def _render_message(message: Message) -> dict[str, Any]:
-    """Write a message that was changed: what it says now, and all fields of its source that say nothing of that."""
+    """Render a changed message: its current content, and the other fields of its source."""
     source = message.source if isinstance(message.source, dict) else {}
     role = str(source.get("role", message.role))
     same_role = ROLE_ALIASES.get(role, role) == message.role
@@ -442,17 +439,14 @@ def _render_message(message: Message) -> dict[str, Any]:
     return entry
 
 
-# What clients of chat completions ask besides replies.
-
-
 def render_model(model: ListedModel) -> Json:
-    """Write a model; with the window under the names that vLLM and OpenRouter have for it."""
+    """Render a model; its window has the field names of vLLM and OpenRouter."""
     window = dict.fromkeys(("context_length", "max_model_len"), model.window) if model.window else {}
     return {"id": model.name, "object": "model", "created": model.created, "owned_by": "vtc", **window}
 
 
 def render_model_list(models: Sequence[ListedModel]) -> Json:
-    """Write a list of models."""
+    """Render a list of models."""
     return {"object": "list", "data": [*map(render_model, models)]}
 
 
@@ -470,13 +464,14 @@ QUESTIONS = (
 
 _REASONING_CHUNK_FIELDS = dict.fromkeys((*REASONING_FIELDS, *words.SEALED_FIELDS))
 SEPARATE_CHUNK_FIELDS = ("role", "content", *_REASONING_CHUNK_FIELDS, "tool_calls")
-"""Fields of a message that get chunks of their own; the others share one."""
+"""Fields of a message that get separate chunks; all others share one."""
 
 
 def unfold_reply(reply: Any, request: request.Request | None) -> Iterator[dict[str, Any]]:
-    """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError.
+    """Convert a chat completion to chunks; to one per choice if no client asked for them. Raises ValueError.
 
-    A client is told a reason in any case.
+    A stream has the order of servers: a chunk with the role, the reasoning, the text, one chunk per call, one with the
+    finish reason, usage if it was asked for, `[DONE]`. A client gets a finish reason in any case.
     """
     head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"
@@ -491,7 +486,7 @@ def unfold_reply(reply: Any, request: request.Request | None) -> Iterator[dict[s
 
 
 def fold_chunks(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up chunks to a chat completion."""
+    """Combine chunks into a chat completion."""
     reply: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     for chunk in chunks:
@@ -512,7 +507,7 @@ def fold_chunks(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _render_whole_choice(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a choice as one chunk has it."""
+    """Render a choice as one chunk."""
     rest = {key: value for key, value in entry.items() if key != "message"}
     delta = {**(entry.get("message") or {})}
     if delta.get("tool_calls"):
@@ -521,7 +516,7 @@ def _render_whole_choice(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _split_choice(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Write a choice as each of its chunks has it."""
+    """Render a choice as several chunks."""
     message = entry.get("message") or {}
     index = entry.get("index", 0)
     others = {
@@ -529,7 +524,7 @@ def _split_choice(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     }
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
     thoughts: dict[str, Any] = {key: message[key] for key in _REASONING_CHUNK_FIELDS if message.get(key)}
-    deltas += [thoughts] if thoughts else []  # one thing, whatever its names
+    deltas += [thoughts] if thoughts else []  # one chunk, because all fields have the same text
     deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []
     calls = message.get("tool_calls") or []

@@ -1,4 +1,4 @@
-"""The words of chat completions that its modules share."""
+"""Constants and helpers that the modules of chat completions share."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ NAME = "openai-chat"
 
 
 class ChatForm(msgspec.Struct, frozen=True):
-    """The part of a request that the encoder of its reply must know."""
+    """The settings of a request that the codec of its reply needs."""
 
     usage: bool = True
-    """True if the client asks how many tokens were used, or for a whole reply, which says it."""
+    """True if the client asks for usage, or for a whole reply, which contains it."""
     thoughts: tuple[str, ...] = ()
-    """The fields in which the client is told what the model thinks; none for those of the server."""
+    """The fields in which the client gets reasoning; empty for the server's own fields."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
     sole: bool = False
-    """True if the client asks for one choice, as nearly all do: what a server says in others belongs to that one."""
+    """True if the client asks for one choice, as nearly all do: then content that a server sends in others belongs
+    to it."""
 
 
 FRAMING = EventStream(last=b"data: [DONE]\n\n")
@@ -52,7 +53,7 @@ REASON_OF = ReasonTable(REASONS)
 
 
 def error(message: str, kind: str, status: int = 500) -> Json:
-    """Write an error; `kind` is the server's word for it."""
+    """Render an error; `kind` is the server's word for it."""
     if kind == CONTEXT_LENGTH_EXCEEDED:
         return {
             "message": message,
@@ -64,45 +65,46 @@ def error(message: str, kind: str, status: int = 500) -> Json:
     return {"message": message, "type": type_, "param": None, "code": None}
 
 
-# Reads and writes what a model thought, as servers tell it and want it back. OpenRouter has `reasoning_details`:
+# Reasoning, in the fields in which servers send it and require it back. OpenRouter has `reasoning_details`:
 #
 #     {"type": "reasoning.text", "text": …, "signature": …, "format": …, "index": 0}
 #     {"type": "reasoning.summary", "summary": …, …}
 #     {"type": "reasoning.encrypted", "data": …, …}
 #
-# LiteLLM has Claude's blocks in `thinking_blocks`; that with the signature may repeat the text of those before it:
+# LiteLLM has Claude's blocks in `thinking_blocks`; the one with the signature may repeat the text of earlier ones:
 #
 #     {"type": "thinking", "thinking": …, "signature": …}
 #     {"type": "redacted_thinking", "data": …}
 #
-# Google has a signature of what was thought on a call, which must come back there: `extra_content`, with a `google` or
-# `vertex` in it that has the `thought_signature`. It crosses as an entry of our own, `{"extra_content": …}`.
+# Google signs reasoning on a call, and requires the signature there: `extra_content`, with a `google` or `vertex`
+# object that has the `thought_signature`. On a bridge it is an entry of VTC's own, `{"extra_content": …}`.
 #
-# Copilot has two fields of the message, which must come back together: `reasoning_text`, and `reasoning_opaque`, which
-# may come in pieces. They cross as an entry of our own with both.
+# Copilot has two fields of the message, which must be sent back together: `reasoning_text`, and `reasoning_opaque`,
+# which may arrive in pieces. On a bridge they are an entry of VTC's own with both fields.
 #
-# In a stream an entry comes in pieces, of one type and index. One with a signature, or encrypted, must come back, with
-# all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
+# In a stream an entry arrives in pieces of one type and index. An entry with a signature or encrypted data must be sent
+# back, with all entries before it; so together they are one seal. The other entries are text, which usually also has a
+# separate field.
 
 
 DETAILS_FIELD = "reasoning_details"
 _BLOCKS_FIELD = "thinking_blocks"
 COPILOT_FIELDS = ("reasoning_text", "reasoning_opaque")
 SEALED_FIELDS = (DETAILS_FIELD, _BLOCKS_FIELD, *COPILOT_FIELDS)
-"""The fields of a message that hold entries."""
+"""The fields of a message that contain entries of reasoning."""
 _BLOCK_TYPES = ("thinking", "redacted_thinking")
 _TEXTS = ("text", "summary", "thinking", COPILOT_FIELDS[0])
 _SEALS = ("signature", "data", COPILOT_FIELDS[1])
 EXTRA_CONTENT = "extra_content"
 SEAL_SEPARATOR = "."
-"""Parts the seals of a server of another API that clients are told in one signature."""
+"""Separates several seals of another API's server in one signature."""
 _SIGNERS, _SIGNATURE = ("google", "vertex"), "thought_signature"
 type EntryPieces = tuple[Any, Sequence[Json]] | None
-"""The entries of a chunk, after those that came before."""
+"""The entries of a chunk, after those of earlier chunks."""
 
 
 def entries_of(message: Json) -> list[Json]:
-    """Find the entries of a message, or of a delta."""
+    """Find the entries of reasoning in a message or a delta."""
     lists = (message[key] for key in (DETAILS_FIELD, _BLOCKS_FIELD) if isinstance(message.get(key), list))
     listed: list[Json] = [entry for entries in lists for entry in entries if isinstance(entry, dict)]
     of_copilot: Json = {
@@ -112,7 +114,7 @@ def entries_of(message: Json) -> list[Json]:
 
 
 def field_of(entry: Json) -> str:
-    """Name the field of a message that has an entry."""
+    """Return the field of an entry."""
     return _BLOCKS_FIELD if entry.get("type") in _BLOCK_TYPES else DETAILS_FIELD
 
 
@@ -122,17 +124,17 @@ def text_of(entries: Sequence[Json]) -> str:
 
 
 def seals_in(entries: Sequence[Json]) -> Iterator[str]:
-    """Find what only a server reads."""
+    """Find the seals of entries."""
     return (str(entry[key]) for entry in entries for key in _SEALS if entry.get(key))
 
 
 def is_sealed(entries: Sequence[Json]) -> bool:
-    """True if one of them must come back as it is."""
+    """Return True if one of the entries has a seal."""
     return any(seals_in(entries))
 
 
 def pack_entries(pieces: EntryPieces) -> str:
-    """Write all entries so far as one value."""
+    """Encode all entries so far as one value."""
     whole: list[dict[str, Any]] = []
     texts: list[str] = []
     for entry in (entry for entries in list_chain(pieces) for entry in entries):
@@ -154,7 +156,7 @@ def pack_entries(pieces: EntryPieces) -> str:
 
 
 def unpack_entries(value: str) -> list[Json]:
-    """Read entries that were written as one value; none if it is no such."""
+    """Decode entries from one value; an empty list if it is invalid."""
     try:
         entries = decode(value.encode())
     except ValueError:
@@ -163,7 +165,7 @@ def unpack_entries(value: str) -> list[Json]:
 
 
 def find_call_seals(message: Json) -> Iterator[tuple[int, Json]]:
-    """Find what stands on the calls of a delta and must come back with them, and how many of its calls began before."""
+    """Find the seals on the calls of a delta, each with the number of its calls that began before."""
     calls = message.get("tool_calls")
     begun = 0
     for entry in calls if isinstance(calls, list) else ():
@@ -175,7 +177,7 @@ def find_call_seals(message: Json) -> Iterator[tuple[int, Json]]:
 
 
 def signature_on(call: Json) -> str:
-    """Return the signature that stands on a call; empty if none does."""
+    """Return the signature on a call; empty if there is none."""
     extra = call.get(EXTRA_CONTENT)
     signed = [extra.get(signer) for signer in _SIGNERS] if isinstance(extra, dict) else []
     values = [fields[_SIGNATURE] for fields in signed if isinstance(fields, dict) and fields.get(_SIGNATURE)]
@@ -183,19 +185,19 @@ def signature_on(call: Json) -> str:
 
 
 def make_signature_entry(signature: str) -> Json:
-    """Write a signature as an entry that stands on a call."""
+    """Make the entry of a signature on a call."""
     return {EXTRA_CONTENT: {_SIGNERS[0]: {_SIGNATURE: signature}}}
 
 
 class PastEntries(NamedTuple):
-    """Hold what must come back with a past message: fields of its own, and those that stand on its calls."""
+    """Entries that a past message must send back: its fields, and fields of its calls."""
 
     fields: Json
     on_calls: Mapping[int, Json]
-    """By the place of the call."""
+    """Fields by the index of the call."""
 
     def put_on(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Put what stands on the calls on their entries; return these."""
+        """Add the fields to the entries of their calls; return these."""
         for place, fields in self.on_calls.items():
             calls[place] |= fields
         return calls
@@ -205,14 +207,14 @@ _NO_ENTRIES = PastEntries({}, {})
 
 
 def drop_reasoning(message: Message) -> Sequence[str | Opaque]:
-    """Return the content of a past message but for what was thought."""
+    """Return the content of a past message without reasoning."""
     if Opaque not in map(type, message.content):
         return message.content
     return [part for part in message.content if isinstance(part, str) or not part.thought]
 
 
 def find_past_entries(message: Message) -> PastEntries:
-    """Find the entries of a past message that must come back."""
+    """Find the entries of a past message that must be sent back."""
     if Opaque not in map(type, message.sequence if message.calls else message.content):
         return _NO_ENTRIES
     fields: dict[str, Any] = {}
@@ -236,12 +238,9 @@ def _entry_key(entry: Json) -> tuple[Any, Any]:
     return entry.get("type"), entry.get("index")
 
 
-# Calls of chat completions: entries of `tool_calls`.
-
-
 _KNOWN_CALL_FIELDS = frozenset(("index", "id", "type", "function", "custom", "name", "arguments"))
 HARMLESS_CALL_FIELDS = _KNOWN_CALL_FIELDS | {EXTRA_CONTENT}
-"""The fields of a call in which no client finds another one."""
+"""Fields of a call in which no client finds another one."""
 
 
 _TYPES = ("function", "custom")
@@ -249,11 +248,11 @@ _FIRST: Table = {"index": (NUMBER,), "id": (WRITTEN,), "type": _TYPES}
 _LATER: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
 _FUNCTION_OF_FIRST: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
 _FUNCTION_OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
-"""The kinds of value in a clean entry, and in its function: in the first piece of a call, and in later ones."""
+"""Kinds of value in a clean entry and its function, in the first piece of a call and in later ones."""
 
 
 def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta:
-    """Read an entry of `tool_calls`, or a piece of one; `known` calls have begun before it."""
+    """Decode an entry of `tool_calls`, or a piece of one; `known` calls have begun before it."""
     function = function_of(call)
     index, name, arguments = call.get("index"), get_text(function.get("name")), function.get("arguments")
     number = index if isinstance(index, int) else None
@@ -266,13 +265,13 @@ def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta
 
 
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what an entry of `tool_calls` calls, or one of `tools` declares: a function or a custom tool."""
+    """Return the function or custom tool that an entry of `tool_calls` calls or one of `tools` declares."""
     part = entry.get("function") or entry.get("custom")
     return part if isinstance(part, dict) else {}
 
 
 def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
-    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (thought signatures).
+    """Render a call as an entry of `tool_calls`, with its unknown fields (thought signatures).
 
     `custom` are the names of custom tools.
     """

@@ -1,10 +1,10 @@
-"""The relay: pairs the frames of a reply with what became of their deltas, once for all APIs.
+"""The relay: pairs the frames of a reply with the results of their deltas, for all APIs.
 
     frame -> decoder (server's API) -> deltas -> choice: reader and stages -> events
-          -> pending frames: what of which frame is decided -> frame writer (client's API) -> bytes
+          -> pending frames: the decided part of each frame -> frame writer (client's API) -> bytes
 
-A frame is read and written on copies of the relay's values, which replace them if that went well: `release` gives back
-just what has not left.
+A frame is decoded and encoded on copies of the relay's state, which replace it only if nothing failed: so after a
+failure `release` returns exactly the frames that have not been sent.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ from vtc.json_text import encode
 from vtc.wire.framing import Frame
 
 MAX_FRAMES_AT_ONCE = 4096
-"""Frames of text that are sent in one go. A call that is given up after a megabyte has 262,144 of them, for which all
-other streams would wait more than a second."""
+"""Maximum number of frames of text that are sent in one step. A call that is given up after a megabyte has 262,144
+of them, for which all other streams would wait more than a second."""
 MAX_CHOICES = 256
-"""Choices of one reply that are told apart: twice as many as any server makes."""
+"""Maximum number of choices in one reply: twice as many as any server makes."""
 NO_REASON = "the reply ended without a reason"
 BROKE_OFF = "the server broke off: its stream ended without a reason and without an end mark"
 
 
 class LastFrame(NamedTuple):
-    """The way of a frame that said one thing: what left with it, and what waits now."""
+    """The effect of a frame with a single delta: the frames that it sent, and those that are still pending."""
 
     frame: Frame
     delta: Delta
     left: Sequence[SplitFrame]
-    """Frames that left."""
+    """The frames that were sent."""
     out: Sequence[bytes]
-    """The bytes that left for them."""
+    """The bytes that were sent for them."""
     waiting: Sequence[PendingFrame]
     alone: bool
-    """True if the frame said no more than the delta."""
+    """True if the frame contained only the delta."""
 
 
 class UnreadableFrame(ValueError):
-    """A frame that is not passed on, where nothing may leave that was not read."""
+    """A frame that is not forwarded because a policy lets nothing unread pass."""
 
 
 class Relay[P: Pipeline]:
@@ -84,43 +84,46 @@ class Relay[P: Pipeline]:
         strict: bool = False,
         whole: bool = False,
     ) -> None:
-        """`passes` says that both are of one API, `strict` that nothing may leave that was not read.
+        """Set up the relay of one reply.
 
-        `whole` says that the frames stand for a whole reply, whose end is certain.
+        `passes`: client and server speak the same API. `strict`: nothing may be sent unread. `whole`: the frames stand
+        for a whole reply, whose end is certain.
         """
         self.decoder = decoder
         self.writer = FrameWriter(encoder, passes, strict)
         self.pipelines: dict[int, P] = {}
-        """By choice."""
+        """The pipeline of each choice."""
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self.unsettled: dict[int, list[Text]] = {}
-        """Text that is decided, by choice; so many frames of it wait that they are sent in parts."""
+        """Decided text, by choice, that is deferred: it belongs to so many pending frames that they are sent in
+        several steps."""
         self.queued: list[Frame] = []
-        """Frames that are to be read once that text was sent."""
-        self._last = Frame(b"", None)  # the last one with deltas
+        """Frames that are processed after the deferred text was sent."""
+        self._last = Frame(b"", None)  # the last frame with deltas
         self.last_frame: LastFrame | None = None
-        """The way of the last frame, if it said one thing, and text is all that became of it."""
+        """The effect of the last frame, if it had a single delta and only text resulted."""
         self.fault = ""
-        """Why the reply did not end well though its connection did not break; for people."""
+        """The reason why the reply did not end well although its connection did not break; for people."""
         self.is_whole = whole
         self.counted: Callable[[int], None] | None = None
-        """Takes the tokens that the server counted of the prompt."""
+        """Called with the number of prompt tokens that the server counted."""
         self.failed: Callable[[bytes], Failure | None] = lambda _: None
-        """Takes the error, as JSON, that the server sent in place of the rest of the reply.
+        """Called with the error, as JSON, that the server sent instead of the rest of the reply.
 
-        It returns what the client is told instead, None for the very error.
+        It returns a replacement for the client, or None to forward the error.
         """
 
     def continue_reply(self, first: Relay[P]) -> None:
-        """Write on in the reply of another relay, whose end waits."""
+        """Continue the reply of another relay, whose end is held back."""
         self.writer = first.writer.for_second_reply()
 
     def feed(self, frame: Frame) -> list[bytes]:
-        """Take a frame; return what may leave now. Raises `UnreadableFrame` where it is strict.
+        """Process a frame; return the bytes to send now. Raises `UnreadableFrame` in strict mode.
 
-        Then nothing has changed.
+        After an error the state is unchanged.
         """
+        # Step 1: decode the frame on a copy of the decoder.
         decoder = copy.copy(self.decoder)
         try:
             decoded = decoder.decode(frame)
@@ -130,11 +133,13 @@ class Relay[P: Pipeline]:
             raise
         if decoded is None and (inner := self._unwrap_envelope(frame)):
             return self.feed(inner)
+        # Step 2: forward a frame without content at once.
         if decoded is None or decoded.keep_alive:
             return self._forward_now(frame, decoded)
         self.last_frame, frame, metadata = None, decoded.frame or frame, decoded.metadata
         if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
+        # Step 3: check for an error or a failed end, and count the prompt's tokens.
         deltas: Sequence[Delta] = decoded.deltas
         last, instead = deltas[-1] if deltas else None, None
         if isinstance(last, Failure):
@@ -144,6 +149,7 @@ class Relay[P: Pipeline]:
         several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
+        # Step 4: pass the deltas through their choices, and send the frames that they settle.
         if decoded.ends or isinstance(last, Failure):
             writer = copy.copy(self.writer)
             out, choices = self._handle_end(writer, frame, metadata, last, anew=instead is not None)
@@ -159,7 +165,7 @@ class Relay[P: Pipeline]:
             stays = not (events or choice.ended) and choice.waiting is waiting
             many = len(waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events)
             if many or (stays and (waiting or entry.text or entry.calls)):
-                choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
+                choice.waiting.append(entry)  # the common case inside a long call; nothing can fail any more
                 self.decoder, self._choices[index], self._last = decoder, choice, frame if deltas else self._last
                 if last and len(deltas) == 1 and decoded.clean and not (metadata or self.unsettled):
                     self.last_frame = LastFrame(frame, last, (), (), waiting, True)
@@ -169,8 +175,11 @@ class Relay[P: Pipeline]:
             left, waiting = settle([*choice.waiting, entry], settled, ended=choice.ended)
             out, choices = writer.send(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
-            if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
+            if (
+                last and is_text and not any(isinstance(item, Seal) for item in metadata)
+            ):  # seals must reach `on_sent` one by one
                 self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
+        # Step 5: nothing failed, so replace the state.
         self.decoder, self.writer = decoder, writer
         for choice in choices:
             self._choices[choice.index] = choice
@@ -180,27 +189,27 @@ class Relay[P: Pipeline]:
     def _without_error(
         self, frame: Frame, deltas: Sequence[Delta], failure: Failure
     ) -> tuple[Sequence[Delta], Delta, Failure | None]:
-        """Return the deltas of a frame without its error, the last one or the error, and the error sent instead."""
+        """Return the deltas of a frame without its error, its last delta or error, and the replacement of the error."""
         if instead := self._replace_error(frame, failure, deltas):
             return (), instead, instead
         deltas = deltas[:-1]
         return deltas, deltas[-1] if deltas else failure, None
 
     def _replace_error(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
-        """Return the error that the client is told alone, instead of the frame; None if the frame stands."""
+        """Return an error that replaces the whole frame for the client; None to keep the frame."""
         says = any(isinstance(delta, CallDelta) or getattr(delta, "text", "") for delta in deltas)
-        # A router's error beside the end of a choice, which alone would be a reply.
+        # A router sent an error together with the end of a choice, which on its own would look like a reply.
         is_lost = len(deltas) > 1 and not says and not self.writer.same_api
         return self.failed(frame.data or b"") or (failure if is_lost else None)
 
     def _count(self, metadata: Sequence[FrameMetadata]) -> None:
-        """Tell the tokens that the server counted of the prompt."""
+        """Report the number of prompt tokens that the server counted."""
         for usage in metadata:
             if isinstance(usage, Usage) and usage.prompt and self.counted:
                 self.counted(usage.prompt)
 
     def _unwrap_envelope(self, frame: Frame) -> Frame | None:
-        """Return the frame that a gateway put into an object of its own; None if this is none of its API."""
+        """Unwrap a frame from a gateway's envelope; None if there is no envelope."""
         inner = unwrap_envelope(object_of(frame.data))
         if inner is None:
             return None
@@ -208,7 +217,7 @@ class Relay[P: Pipeline]:
         return Frame(framing.encode([inner], frame)[0], encode(inner))
 
     def _forward_now(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
-        """Let a frame leave that tells nothing, or nothing of this API."""
+        """Forward a frame without content, or one that does not belong to the API."""
         writer = self.writer
         if not writer.same_api or (writer.strict and decoded and frame.data is not None):
             keep_alive = writer.encoder.keep_alive()
@@ -220,10 +229,10 @@ class Relay[P: Pipeline]:
         return writer.forward_now(frame) if decoded else [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:
-        """End the reply: return what the choices that upstream did not finish still have.
+        """End the reply: return the rest of the choices that the server did not finish.
 
-        If it `breaks` off, nothing tells the client that this is the end, and a client of another API gets an error.
-        For such a client a stream without a reason and without an end mark has broken off, too.
+        If it `breaks` off, nothing signals the end to the client, and a client of another API gets an error. For such a
+        client a stream without a reason and without an end mark has broken off, too.
         """
         writer = copy.copy(self.writer)
         if not breaks and self._lacks_end(writer):
@@ -237,13 +246,14 @@ class Relay[P: Pipeline]:
         return out
 
     def _lacks_end(self, writer: FrameWriter) -> bool:
-        """True if a stream of another API that said something has neither told a reason nor its end."""
+        """Return True if a bridged stream with content has neither a reason nor an end mark."""
         choice = self._choices.get(0)
         return not (writer.same_api or writer.ended or self.is_whole or choice is None or choice.ended)
 
     def feed_text(self, index: int, frame: Frame, text: str, events: Sequence[Event]) -> list[bytes]:
-        """Take a frame like the last one, which waits: it says nothing but this text, which became events, and with it
-        that of those which wait. Return what may leave now.
+        """Process a frame like the last one, which is pending, and return the bytes to send now.
+
+        It contains only this text, which together with the text of the pending frames became these events.
         """
         choice, entry = self._choices[index], PendingFrame(frame, text)
         self._last = frame
@@ -261,7 +271,7 @@ class Relay[P: Pipeline]:
         return out
 
     def send_deferred(self) -> list[bytes]:
-        """Send the next frames of text that is decided, where there are too many to be sent at once."""
+        """Send the next frames of deferred text."""
         out: list[bytes] = []
         for index, texts in [*self.unsettled.items()]:
             choice = self._choices[index]
@@ -280,7 +290,7 @@ class Relay[P: Pipeline]:
         return out
 
     def _defers(self, choice: Choice, events: Sequence[object]) -> bool:
-        """Put off what became of very many frames, if it is nothing but text; False if it is not."""
+        """Defer the events of very many frames if they are only text; False if they are not."""
         texts = [event for event in events if type(event) is Text]
         before = self.unsettled.get(choice.index, [])
         if len(texts) < len(events) or not (before or texts):
@@ -289,16 +299,16 @@ class Relay[P: Pipeline]:
         return True
 
     def _join_deferred(self, index: int, events: Read) -> Read:
-        """Return the events of a choice after the text that was put off."""
+        """Return the events of a choice after its deferred text."""
         return [*self.unsettled.pop(index, ()), *events]
 
     def drop_pending(self) -> None:
-        """Take note that the last frame, which waited, has left by another way."""
+        """Drop the last frame, which was pending: the fast path has already forwarded it."""
         if self.last_frame:
             self._choices[self.last_frame.delta.choice].waiting.clear()
 
     def release(self) -> list[bytes]:
-        """Give back all that waits, as it came; for after a failure."""
+        """Return all pending frames as received; used after a failure."""
         out: list[bytes] = []
         self.unsettled.clear()
         for choice in self._choices.values():
@@ -313,7 +323,7 @@ class Relay[P: Pipeline]:
         return [*out, *self.writer.close()]
 
     def pass_through(self, frame: Frame) -> list[bytes]:
-        """Let a frame leave after a failure: as it came, unless those before it got other numbers."""
+        """Forward a frame after a failure: as received, unless earlier frames were renumbered."""
         if self.writer.in_step:
             return [*self.writer.close(), frame.raw]
         decoded = self.decoder.decode(frame)
@@ -340,7 +350,7 @@ class Relay[P: Pipeline]:
     def _feed_choices(
         self, writer: FrameWriter, frame: Frame, decoded: Decoded, indices: Sequence[int]
     ) -> tuple[list[bytes], list[Choice]]:
-        """Take a frame of several choices: whole if nothing changes, else by choice."""
+        """Process a frame of several choices: as a whole if nothing changes, else by choice."""
         parts = []
         for index in indices:
             deltas = [delta for delta in decoded.deltas if delta.choice == index]
@@ -362,7 +372,7 @@ class Relay[P: Pipeline]:
     def _handle_end(
         self, writer: FrameWriter, frame: Frame, metadata: Sequence[FrameMetadata], last: Delta | None, *, anew: bool
     ) -> tuple[list[bytes], list[Choice]]:
-        """Take the frame by which the server ended the reply, or broke it off; it is written `anew`, or left alone."""
+        """Process the frame by which the server ended or broke off the reply; it is re-encoded if `anew`."""
         if not isinstance(last, Failure):
             out, choices = _settle_choices(writer, self._end_choices(writer, complete=True))
             return [*out, *writer.end(frame)], choices
@@ -373,9 +383,9 @@ class Relay[P: Pipeline]:
         return [*out, *left], choices
 
     def _end_choices(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[ChoicePart]:
-        """End the choices that upstream did not finish; one with calls gets a reason, unless it breaks off.
+        """End the choices that the server did not finish; one with calls gets a reason, unless the reply breaks off.
 
-        Native calls must be whole for that, unless the server announced that calls are the reason.
+        Native calls must be complete for that, unless the server announced calls as the reason.
         """
         writer.breaks = breaks
         for choice in self._choices.values():
@@ -394,7 +404,7 @@ class Relay[P: Pipeline]:
 
 
 def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[list[bytes], list[Choice]]:
-    """Let leave what is decided of some choices; return that, and the choices."""
+    """Send the decided part of some choices; return the bytes and the updated choices."""
     out: list[bytes] = []
     choices: list[Choice] = []
     for choice, entry, events in parts:
@@ -405,7 +415,7 @@ def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[l
 
 
 def _split_texts(texts: Iterable[Text], size: int) -> tuple[Read, list[Text]]:
-    """Part texts after so many characters."""
+    """Split texts after `size` characters."""
     now: Read = []
     later: list[Text] = []
     for text in texts:

@@ -1,7 +1,8 @@
-"""One choice of a reply: its deltas through the reader and the stages, and the fate of upstream's own calls.
+"""One choice of a reply: its deltas pass through the reader and the stages, and native calls are forwarded or
+re-encoded.
 
-Of upstream's calls those leave piece by piece that the pipeline lets; each of the others waits for its own end, which
-shows as another one begins. A choice is replaced with every frame, and never changed.
+The pipeline decides which native calls are forwarded piece by piece. Every other one is buffered until its end, which
+shows when another call begins. A choice is immutable; each frame makes a new one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from vtc.events import (
 )
 
 MAX_BUFFERED_CALLS = 512
-"""Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
+"""Maximum number of buffered native calls in one message: all are processed at its end, while every other stream
+waits."""
 
 
 class SentCall(Protocol):
@@ -48,50 +50,50 @@ class SentCall(Protocol):
     def call(self) -> ToolCall: ...
     @property
     def fault(self) -> str:
-        """Why its arguments are no object; empty if they are one."""
+        """The fault of its arguments; empty if they are an object."""
         ...
 
 
 class Pipeline(Protocol):
-    """One choice of a reply: text in, events out. The `raw` of all events, joined, is that text."""
+    """The stages of one choice: text in, events out. The `raw` of all events, joined, is that text."""
 
     @property
     def structured(self) -> bool:
-        """True if the client reads calls in their structured form."""
+        """True if the client reads native calls."""
         ...
 
     @property
     def takes_calls(self) -> bool:
-        """True if upstream's own calls go through `finish`; if not, they pass."""
+        """True if native calls go through `finish`; if not, they pass through."""
         ...
 
     @property
     def guarded(self) -> bool:
-        """True if no call may reach the client that a policy has not seen."""
+        """True if no call may reach the client before a policy has checked it."""
         ...
 
     def feed(self, text: str) -> list[Event]: ...
     def record_reasoning(self, text: str) -> None:
-        """Take reasoning that upstream parted off itself: none is to be looked for in the text."""
+        """Record reasoning that the server separated itself: then the text is not searched for any."""
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
-        """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
+        """Process a piece of a native call; return the piece to send now, or None if its call is buffered."""
         ...
 
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
-        """Take calls of upstream's that waited and are whole; the message goes on."""
+        """Process buffered native calls that are complete; the message continues."""
         ...
 
     def pause(self) -> list[Event]:
-        """End one block of text; the message goes on with another."""
+        """End a block of text; the message continues with another."""
         ...
 
     def release(self) -> list[Event]:
-        """Upstream makes calls itself: give back what is held; text that follows is text."""
+        """Return buffered text, because the server makes native calls; later text is plain text."""
         ...
 
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
-        """End the calls of upstream's that left as they came; return what is missing of each, by its number."""
+        """End the native calls that were forwarded; return the missing part of each, by its number."""
         ...
 
     @property
@@ -100,15 +102,15 @@ class Pipeline(Protocol):
         ...
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
-        """End the message; `calls` are those of upstream's that waited."""
+        """End the message; `calls` are the buffered native calls."""
         ...
 
     def late(self) -> None:
-        """Upstream went on after the end of its message, and that is dropped."""
+        """Record that the server continued after the end of its message, and that this was dropped."""
 
 
 type ChoicePart = tuple[Choice, PendingFrame, Read]
-"""What one choice makes of a frame: the frame waits with those of the choice until it is settled by the events."""
+"""One choice's part of a frame: it is pending until the events settle it."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -118,36 +120,36 @@ class Choice(msgspec.Struct, frozen=True):
     pipeline: Pipeline
     waiting: deque[PendingFrame]
     native: bool = False
-    """True once upstream makes calls itself."""
+    """True once the server makes native calls."""
     paused: bool = False
-    """True after the end of a block, until the message goes on."""
+    """True after the end of a block, until the message continues."""
     refusing: bool = False
-    """True while the text that comes is a refusal: one block ends where it begins."""
+    """True while the text is a refusal: a block ends where it begins."""
     kept: bool = False
-    """True once calls of upstream's have left in their frames."""
+    """True once native calls were sent in their own frames."""
     stuck: bool = False
-    """True once a call that waits was not whole as another one began: all that wait do so until the end."""
+    """True once another call began before a buffered one was complete: then all of them are buffered until the end."""
     lifted: bool = False
-    """True once the client was given calls that it would not have been given otherwise."""
+    """True once the client was sent calls that the server did not make natively."""
     owes_end: bool = False
-    """True once upstream told the end of a choice whose calls have not come."""
+    """True once the server announced the end of a choice whose calls have not arrived."""
     ended: bool = False
     whole: bool = False
-    """True after its end if upstream made calls, and each of them is whole."""
+    """True after its end if the server made native calls and all of them are complete."""
     cut: bool = False
     """True after its end if a native call lacks the end of its arguments."""
     reencodes: bool = False
-    """True if calls that wait leave in frames of our own only."""
+    """True if buffered calls are always re-encoded."""
     bridged: bool = False
-    """True if the client speaks another API: there a cut call makes the end of the reply an error (`frames.py`)."""
+    """True if the client speaks another API, for which a cut call makes the end of the reply an error (`frames.py`)."""
 
 
 type CallFate = Literal["none", "kept", "written"]
-"""What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
+"""The fate of native calls: there are none, they are sent in their own frames, or they are re-encoded."""
 
 
 def to_events(deltas: Iterable[Delta]) -> list[ReplyEvent]:
-    """Turn deltas into what is said where no stage looks at them."""
+    """Convert deltas to events without any stage."""
     return [
         (RefusalDelta(delta.text) if delta.refusal else Text(delta.text)) if isinstance(delta, TextDelta) else delta
         for delta in deltas
@@ -155,7 +157,7 @@ def to_events(deltas: Iterable[Delta]) -> list[ReplyEvent]:
 
 
 def read_frame(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
-    """Put the deltas that a frame has for one choice through its pipeline."""
+    """Process the deltas of a frame for one choice."""
     pipeline = choice.pipeline
     events: Read = []
     if (
@@ -164,7 +166,7 @@ def read_frame(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
         and delta.text
         and not (choice.ended or choice.paused or delta.refusal or choice.refusing)
     ):
-        events += pipeline.feed(delta.text)  # as for nearly all, a long call's above all
+        events += pipeline.feed(delta.text)  # the common case, above all inside a long call
         if not choice.lifted and any(type(event) in (Call, CallPiece) for event in events):
             choice = replace(choice, lifted=True)
         return choice, replace(entry, text=delta.text), events
@@ -179,7 +181,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
     after: list[ReplyEvent] = []
     text, intact = "", True
     for delta in deltas:
-        if choice.ended:
+        if choice.ended:  # the server continued after its end
             if pipeline.guarded and not (pipeline.structured and isinstance(delta, TextDelta)):
                 pipeline.late()
                 intact = False
@@ -230,7 +232,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
 
 
 def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tuple[Choice, Read, list[CallDelta], bool]:
-    """Let a piece of upstream's own call leave, or have it wait with `calls`; tell also if it leaves as it came."""
+    """Send a piece of a native call or buffer it with `calls`; return also whether it is sent as received."""
     pipeline = choice.pipeline
     events: Read = []
     if pipeline.structured and not choice.native:
@@ -254,7 +256,7 @@ def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tupl
 
 
 def _begin_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
-    """End the block of text before this, if it begins another: after the end of that one, or where a refusal begins."""
+    """End the previous block of text if this delta begins another: after its end, or at the start of a refusal."""
     is_ended = choice.paused and not isinstance(delta, BlockEnd | Finish)
     refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
     if not is_ended and refusing == choice.refusing:
@@ -264,14 +266,14 @@ def _begin_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
 
 
 def _count_refusal(deltas: Sequence[Delta]) -> int:
-    """Count the characters of a refusal, which comes after all other text of its frame."""
+    """Count the characters of a refusal, which follows all other text of its frame."""
     texts = [delta for delta in deltas if isinstance(delta, TextDelta)]
     begun = next((place for place, delta in enumerate(texts) if delta.refusal), len(texts))
     return sum(len(delta.text) for delta in texts[begun:])
 
 
 def has_calls(events: Iterable[object]) -> bool:
-    """True if the client is given a call, or a piece of one."""
+    """Return True if the client is sent a call or a piece of one."""
     kinds = [*map(type, events)]
     return Call in kinds or CallPiece in kinds
 
@@ -279,18 +281,22 @@ def has_calls(events: Iterable[object]) -> bool:
 def finish_choice(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, told: bool
 ) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], CallFate]:
-    """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait.
+    """End a choice; return also the last pieces of calls that were sent, and the pieces of `calls` that are still
+    buffered.
 
-    `told` is True if the server gave a reason that completes calls without arguments.
+    `told` is True if the server sent a reason that completes calls without arguments.
     """
+    # Step 1: release the last pieces of calls that were sent.
     ended = choice.pipeline.end_calls(complete=complete)
     placed: set[int | None] = set()
     if any(entry.calls for entry in choice.waiting):
         choice = replace(choice, waiting=deque(_release_last_pieces(entry, ended, placed) for entry in choice.waiting))
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
+    # Step 2: assemble the buffered calls and end the pipeline with them.
     gathered, clean = _collect_calls(choice, calls, complete=told)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
+    # Step 3: find out which calls are complete, and how the buffered ones are sent.
     sent = choice.pipeline.sent_calls if choice.kept else ()
     are_whole = all(parse_object(call.arguments) is not None for call in gathered)
     faulty = [call.call for call in sent if call.fault]
@@ -303,11 +309,11 @@ def finish_choice(
 
 
 type Missing = Mapping[int | None, CallDelta | None]
-"""What calls that have left still lack, by their numbers; None for one that lacks nothing."""
+"""The missing parts of calls that were sent, by their numbers; None for a call that lacks nothing."""
 
 
 def _release_last_pieces(entry: PendingFrame, missing: Missing, placed: set[int | None]) -> PendingFrame:
-    """Let the last pieces of these calls leave, which waited for the end of the message."""
+    """Release the last pieces of these calls, which were buffered for the end of the message."""
     last, calls = _last_pieces(entry.calls, missing, placed)
     if len(calls) == len(entry.calls):
         return entry
@@ -319,9 +325,9 @@ def _release_last_pieces(entry: PendingFrame, missing: Missing, placed: set[int 
 def _last_pieces(
     pieces: Sequence[CallDelta], missing: Missing, placed: set[int | None]
 ) -> tuple[list[CallDelta], list[CallDelta]]:
-    """Part the pieces that waited of calls that have left from those of others.
+    """Separate the buffered pieces of calls that were sent from those of other calls.
 
-    What such a call lacks stands in the place of all of them, once: `placed` are the numbers of those that have it.
+    The missing part of such a call replaces all its pieces, once: `placed` are the numbers of the calls that have it.
     """
     last: list[CallDelta] = []
     rest: list[CallDelta] = []
@@ -337,12 +343,12 @@ def _last_pieces(
 
 
 def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
-    """Deal with the calls of frames that wait, as another call `begins`."""
+    """Process the calls of pending frames when another call `begins`."""
     pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
         return choice, []
     if any(entry.text[entry.decided :].strip() for entry in choice.waiting):
-        return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
+        return replace(choice, stuck=True), []  # a call must not overtake earlier text
     arguments: dict[int | None, str] = {}
     for piece in pieces:
         arguments[piece.index] = arguments.get(piece.index, "") + piece.arguments
@@ -357,9 +363,9 @@ def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]
 
 
 def _collect_calls(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> tuple[list[ToolCall], bool]:
-    """Put together the calls that wait; also tell whether their pieces are clean.
+    """Assemble the buffered calls; return also whether their pieces are clean.
 
-    `complete` says that the server ended the message well.
+    `complete`: the server ended the message well.
     """
     accumulated = ToolCallAccumulator([*[piece for entry in choice.waiting for piece in entry.calls], *calls])
     gathered = accumulated.calls(complete=complete)
@@ -371,10 +377,10 @@ def _collect_calls(choice: Choice, calls: Sequence[CallDelta], *, complete: bool
 def _decide_calls(
     choice: Choice, gathered: Sequence[ToolCall], events: list[Event], *, clean: bool
 ) -> tuple[Choice, Read, CallFate]:
-    """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
+    """Decide whether native calls are sent in their own frames: they must be clean, and no stage may have changed them.
 
-    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another. So
-    they are for a client of another API, which is told them whole.
+    They are re-encoded if nothing may be sent unread, because the rest of their frames may contain another call, and
+    for a client of another API, which gets whole calls.
     """
     if not gathered:
         return replace(choice, lifted=choice.lifted or has_calls(events)), [*events], "none"
@@ -387,7 +393,7 @@ def _decide_calls(
 
 
 def _release_call_pieces(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
-    """Let the pieces of a call leave that waited for its beginning."""
+    """Release the pieces of a call that were buffered for its beginning."""
     if not entry.calls:
         return entry
     begun = tuple(call for call in entry.calls if call.index == piece.index)
@@ -397,7 +403,7 @@ def _release_call_pieces(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
 
 
 def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
-    """True if calls leave as upstream made them; an id for one that came without makes no difference."""
+    """Return True if calls are unchanged; an id for a call that had none makes no difference."""
     return len(left) == len(gathered) and all(
         (call.name, call.arguments, call.id) == (own.name, own.arguments, own.id or call.id)
         for call, own in zip(left, gathered, strict=True)
@@ -409,7 +415,7 @@ def _without_calls(entry: PendingFrame) -> PendingFrame:
 
 
 def adapt_reason(reason: Reason, choice: Choice, fate: CallFate) -> Reason:
-    """Return the reason that goes with the calls that the client is given."""
+    """Return the finish reason that matches the calls that the client was sent."""
     if choice.cut and not choice.bridged and reason not in CUT_OFF:
         return "length"
     if choice.lifted or choice.kept or fate == "kept":

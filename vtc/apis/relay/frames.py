@@ -1,17 +1,18 @@
-"""Frames on their way out: they wait until what they say was read, and leave as they came or written anew.
+"""Outgoing frames: they are pending until their text is decided, then forwarded as received or re-encoded.
 
-A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it
-leaves before, unless only white space and back-ticks are left: then it waits whole, so that it can leave as it came.
+A frame is pending as long as some of its text is undecided, and so are the frames behind it. Its decided text is sent
+before the rest, unless only white space and back-ticks remain: then the whole frame is kept, so that it can be
+forwarded as received.
 
-It leaves as it came if both APIs are the same, nothing of it changed, no client misreads it and the client's numbers
-are still the server's; where a policy is strict, only if the decoder knows all that it holds. All else is written anew
-by the encoder of the client's API.
+A frame is forwarded as received if both APIs are the same, nothing of it changed, no client misreads it and the
+client's numbers still equal the server's; under a strict policy, only if the decoder knows all its content. Every other
+frame is re-encoded for the client's API.
 
-To a client of another API, a reply that the server ended well in the middle of a native call is an error, and so is
-one that ended for a reason that is on no list: agents then retry.
+For a client of another API, a reply that its server ended well in the middle of a native call is an error, and so is
+one with an unlisted finish reason: agents then retry.
 
-A frame for which the encoder writes nothing (the start of a block) stays here until something after it leaves. It is
-left out if the encoder has to write in its place.
+A frame that encodes to nothing (the start of a block) is deferred until a later frame is sent. It is dropped if the
+encoder writes instead.
 """
 
 from __future__ import annotations
@@ -51,24 +52,22 @@ from vtc.events import (
 from vtc.json_text import has_distinct_keys, is_unambiguous
 from vtc.wire.framing import Frame
 
-# What waits, and how much of it is decided once the text was read.
-
 type Read = list[Event | BlockEnd | CallDelta]
-"""The events that text became; a `BlockEnd` stands where one block of it was ended and the next begins, and a piece of
-a call of upstream's where that leaves as it came."""
+"""The events that resulted from text; a `BlockEnd` ends one block of it, and a `CallDelta` is a piece of a native
+call that is sent as received."""
 
 
 _ORIGIN_PLACES = ("", "chunk.", "choice.", "delta.", "event.", "candidate.", "content.", "part.", "line.", "message.")
 _TOKEN_ORIGINS = frozenset(
     at + name for at in _ORIGIN_PLACES for name in ("logprobs", "logprobsResult", "token_ids", "hidden_states")
 )
-"""What repeats the text of its frame, by the kinds of `Origin`."""
+"""Kinds of `Origin` that repeat the text of their frame."""
 _QUOTING_FIELDS = (
     *("annotations", "annotation", "citations", "citations_delta", "citationMetadata"),
     *("groundingMetadata", "groundingAttributions"),
 )
 _QUOTING_ORIGINS = frozenset(at + name for at in _ORIGIN_PLACES for name in _QUOTING_FIELDS)
-"""What quotes the text so far, or says something of places in it."""
+"""Kinds of `Origin` that quote earlier text, or refer to places in it."""
 
 
 def _kind_of(event: ReplyEvent) -> str:
@@ -76,45 +75,45 @@ def _kind_of(event: ReplyEvent) -> str:
 
 
 class PendingFrame(msgspec.Struct, frozen=True, gc=False):
-    """A frame, or one choice's part of it, that has not left."""
+    """A frame, or one choice's part of it, that has not been sent completely."""
 
     frame: Frame
     text: str = ""
-    """The text of its deltas that has not left."""
+    """The text of its deltas that has not been sent."""
     refusal: int = 0
-    """Characters at the end of the text that are a refusal, where the server's API keeps that apart."""
+    """Characters at the end of the text that are a refusal, if the server's API separates that."""
     decided: int = 0
     """Characters of the text that are decided."""
     before: tuple[ReplyEvent, ...] = ()
-    """What it says before its text: a start, reasoning, what only its API knows."""
+    """The events before its text: a start, reasoning, origins."""
     events: tuple[ReplyEvent, ...] = ()
-    """What its text became, as far as that is decided."""
+    """The events of the decided text."""
     calls: tuple[CallDelta, ...] = ()
-    """Pieces of upstream's calls that are decided at the end of the choice."""
+    """Pieces of native calls that are decided at the end of the choice."""
     after: tuple[ReplyEvent, ...] = ()
-    """What it says after its text: pieces of calls that pass, the end of a block or of the choice, the usage."""
+    """The events after its text: pieces of calls that pass, the end of a block or of the choice, usage."""
     intact: bool = True
-    """True as long as it may leave as it came: nothing of it was changed, and no part of it has to leave alone."""
+    """True while it may be forwarded as received: nothing of it was changed or had to be sent on its own."""
     unknown: bool = False
-    """True if it holds something that the decoder does not know to be harmless."""
+    """True if it has fields that are not known to be harmless."""
     altered: bool = False
     """True if its text is not sent as it was received."""
     mirrors: bool = False
-    """True if it repeats text beside that: log probabilities, citations."""
+    """True if it repeats text outside its content: log probabilities, citations."""
     odd: bool = False
-    """True if clients may read more in it than it says, or fail at it: it leaves written anew."""
+    """True if it must be re-encoded because a client could misread its original bytes."""
     shared: bool = False
-    """True if the frame holds other choices, too."""
+    """True if the frame also contains other choices."""
     begun: bool = False
-    """True once a part of it has left."""
+    """True once a part of it was sent."""
 
     def render_text(self, start: int = 0) -> list[ReplyEvent]:
-        """Return its text from a place on, as it came."""
+        """Return its text from an offset on, as received."""
         return _slice_frame(self, start, len(self.text))
 
 
 def make_pending(frame: Frame, metadata: Sequence[FrameMetadata], failure: Failure | None = None) -> PendingFrame:
-    """Make the pending frame of one that says more than its text."""
+    """Make the pending frame of a frame with metadata."""
     origins = [item if isinstance(item, Origin) else getattr(item, "own", None) for item in (*metadata, failure)]
     unknown = mirrors = False
     for own in origins:
@@ -127,13 +126,13 @@ def make_pending(frame: Frame, metadata: Sequence[FrameMetadata], failure: Failu
 
 
 def select_before(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
-    """Return what is said before the text, the starts first."""
+    """Return the metadata before the text, the starts first."""
     first = [item for item in metadata if not _comes_last(item)]
     return tuple(sorted(first, key=lambda item: not isinstance(item, Start | BlockStart)))
 
 
 def select_after(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
-    """Return what is said after the text."""
+    """Return the metadata after the text."""
     return tuple(item for item in metadata if _comes_last(item))
 
 
@@ -144,25 +143,29 @@ def _comes_last(item: FrameMetadata) -> bool:
 
 
 type SplitFrame = tuple[PendingFrame, list[ReplyEvent]]
-"""A frame that leaves, or a part of one, and all that it says."""
+"""A frame to send, or a part of one, and all its events."""
 
 
 def settle(
     frames: Sequence[PendingFrame], events: Read, *, ended: bool
 ) -> tuple[list[SplitFrame], deque[PendingFrame]]:
-    """Give frames, in their order, what became of their text; return what leaves of them, and those that wait.
+    """Assign the events of their text to frames, in order; return the frames to send, and those still pending.
 
-    `ended` says that the choice is: then the pieces of its calls that waited leave, too.
+    `ended`: the choice has ended, so that the buffered pieces of its calls are sent, too.
     """
     if len(frames) == len(events) == 1:
         first, event = frames[0], events[0]
         if type(event) is Text and event.raw == first.text and not (first.calls or first.refusal):
-            return [(first, [*first.before, event, *first.after])], deque()  # nothing waits or changes, as mostly
+            return [
+                (first, [*first.before, event, *first.after])
+            ], deque()  # the common case: nothing is pending or changed
+    # Step 1: assign the events, leaving out frames that they cannot belong to.
     start = len(frames) - 1
-    # All before a text that is decided wait for calls only, and after a long call they are many.
+    # Frames before a decided text are pending only for calls; after a long call there are many of them.
     while start and not 0 < len(frames[start - 1].text) == frames[start - 1].decided:
         start -= 1
     shares = [*frames[:start], *_share_events(frames[start:], events)]
+    # Step 2: release whole frames up to the first undecided one.
     leave: list[SplitFrame] = []
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
@@ -170,6 +173,7 @@ def settle(
         middle = _order_by_call(share) if share.calls else [*share.events, *share.after]
         leave.append((share, [*share.before, *middle]))
     wait = deque(shares[len(leave) :])
+    # Step 3: release the decided part of that frame, unless only white space and back-ticks of it remain.
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]
         rest = first.text[first.decided :]
@@ -180,8 +184,8 @@ def settle(
 
 
 def _order_by_call(frame: PendingFrame) -> list[ReplyEvent]:
-    """List what a frame says after its beginning, its calls in the order of their numbers, as pieces of some waited."""
-    # Those of a call that was let go later than another of the same frame stand behind its text already.
+    """List the events of a frame after its beginning, with the pieces of its calls in the order of their numbers."""
+    # Pieces of a call that was released later than another of the same frame are already behind its text.
     begun = [*takewhile(_is_piece, frame.after)]
     left = [event for event in frame.events if frame.intact and _is_piece(event)]
     text = [event for event in frame.events if not (frame.intact and _is_piece(event))]
@@ -194,17 +198,18 @@ def _is_piece(event: ReplyEvent) -> bool:
 
 
 def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
-    """Give each frame its share of the events, by their characters."""
+    """Assign to each frame its share of the events, by their characters."""
     shares: list[PendingFrame] = []
     rest = iter(frames)
     here, last = next(rest), frames[-1]
     decided, share, intact, altered = here.decided, [*here.events], here.intact, here.altered
-    pieces: list[ReplyEvent] = []  # of calls, which stand in the last frame, after its text
-    is_silent = False  # the last share says nothing
+    pieces: list[ReplyEvent] = []  # pieces of calls, which go to the last frame, after its text
+    is_silent = False  # True if the last share has no events
     for event in events:
         if isinstance(event, CallDelta):
             pieces.append(event)
             continue
+        # Step 1: move over the characters of the event, closing the share of each frame that they complete.
         left = size = 0 if isinstance(event, BlockEnd) else len(event.raw)
         kind = type(event) if isinstance(event, Text | Reasoning) else None
         changes = size > 0 and kind is not Text
@@ -214,27 +219,26 @@ def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingF
             if end > decided and kind:
                 if here.refusal and kind is Text:
                     share += _slice_frame(here, decided, end)
-                elif (
-                    intact and share and isinstance(text := share[-1], Text)
-                ):  # nothing stood between: they leave as one
+                elif intact and share and isinstance(text := share[-1], Text):  # nothing in between: merge them
                     share[-1] = Text(text.raw + here.text[decided:end])
                 else:
                     share.append(kind(here.text[decided:end]))
             left -= end - decided
             decided = end
-            # An event that stands for no characters belongs after all that are decided.
+            # An event without characters belongs after all decided text.
             if not left and (size or decided < len(here.text) or here is last):
                 break
             says = share or intact or here.before or here.calls or here.after or here.begun or here.shared
-            if says or not is_silent:  # of those in the middle of a call one is enough
+            if says or not is_silent:  # inside a call one silent share is enough
                 shares.append(replace(here, decided=decided, events=tuple(share), intact=intact, altered=altered))
             is_silent = not says
             here = next(rest)
             decided, share, intact = here.decided, [*here.events], here.intact and not changes
             altered = here.altered or changes
+        # Step 2: add an event that replaces its characters, in the frame of the last one.
         if isinstance(event, Call | Rewritten):
             altered = True
-            if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
+            if here is last and not event.raw:  # decided at the end, after the calls that were sent in pieces
                 share, pieces = [*share, *pieces], []
             intact = False
             refuses = here.refusal and decided + (not size) > len(here.text) - here.refusal
@@ -243,6 +247,7 @@ def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingF
             intact, altered = False, True
             if event.name or event.arguments:
                 share.append(CallDelta(event.number, event.id, event.name, event.arguments))
+    # Step 3: close the share of the current frame; the frames behind it have none.
     shares += [replace(here, decided=decided, events=tuple(share), intact=intact, altered=altered), *rest]
     if pieces:
         shares[-1] = replace(shares[-1], events=(*shares[-1].events, *pieces))
@@ -250,82 +255,81 @@ def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingF
 
 
 def _slice_frame(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
-    """Return a part of a frame's text, the refusal at its end apart."""
+    """Return a part of a frame's text, with the refusal at its end separate."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]
     return [*([Text(text)] if text else []), *([RefusalDelta(refusal)] if refusal else [])]
 
 
-# What leaves.
-
 type SettledEntry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
-"""One choice's part of a frame that leaves, and all that it says."""
+"""One choice's part of a frame to send, and all its events."""
 
 EMPTY_REPLY_MESSAGE = "The server ended the reply before it said anything."
 MAX_REASON_CHARACTERS = 100
-"""Characters of a server's word for the end of a reply that an error quotes."""
+"""Maximum characters of a server's finish reason that an error quotes."""
 
 
 def describe_failed_end(end: Finish) -> str:
-    """Say for what reason the server ended the reply."""
+    """Describe the reason for which the server ended the reply."""
     return f"the server ended the reply with the reason {end.said[:MAX_REASON_CHARACTERS]!r}"
 
 
 def _is_cut_off(end: Finish) -> bool:
-    """True if the reply did not end well."""
+    """Return True if the reply did not end well."""
     return end.reason in CUT_OFF
 
 
 class BridgedCalls(msgspec.Struct, frozen=True):
-    """The native calls that a client of another API was sent."""
+    """The native calls that were sent to a client of another API."""
 
     pieces: dict[tuple[int, int | None], JsonNesting] = {}
-    """Those that were sent in pieces, by choice and number."""
+    """The nesting of the calls that were sent in pieces, by choice and number."""
     cut: frozenset[int] = frozenset()
     """The choices in which a native call lacks its end."""
 
 
 class FrameWriter(msgspec.Struct):
-    """Lets frames leave, and knows what the client was told. Copied for each frame: fields get new values.
+    """Forwards or re-encodes frames, and tracks what the client was sent. Copied for each frame: fields get new values.
 
-    So does `encoder`: one that is to be told something is copied before.
+    `encoder`, too, is copied before each change.
     """
 
     encoder: Encoder
     same_api: bool = True
-    """True if the server's API is the client's: frames may leave as they came."""
+    """True if client and server speak the same API: frames may be forwarded as received."""
     strict: bool = False
-    """True if nothing may leave that the decoder does not know."""
+    """True if nothing may be sent that the decoder does not know."""
     deferred: tuple[bytes, ...] = ()
-    """Frames that leave with what comes after them."""
+    """Frames that are sent together with a later one."""
     behind: bool = False
-    """True if the encoder has to write what stood in frames that were left out."""
+    """True if the encoder still has to write the content of dropped frames."""
     renumbered: bool = False
-    """True once frames have other numbers than they came with, for the rest of the reply."""
+    """True once frames are renumbered, for the rest of the reply."""
     ended: bool = False
     failure: Failure | None = None
-    """The error by which a reply of another API ended."""
+    """The error that ended a bridged reply."""
     has_written: bool = False
-    """True once something was written."""
+    """True once something was encoded."""
     bridged_calls: BridgedCalls = BridgedCalls()
     changed: frozenset[int] = frozenset()
     """The choices whose text was not sent as it was received."""
     breaks: bool = False
     """True if the reply ends in an error: a call that lacks its end becomes text, because a client may run any call."""
     left_out: tuple[str, ...] = ()
-    """What did not leave, as no encoder or no policy takes it, for people."""
+    """Content that was dropped because no encoder or no policy accepts it, for the report."""
     ending: Frame | None = None
-    """How upstream ended a reply whose end waits."""
+    """The server's end of a reply whose end is held back."""
     on_sent: Callable[[Iterable[ReplyEvent], int], object] | None = None
-    """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
+    """Called with the events that are sent of a choice, except frames of plain text or reasoning that need no
+    reading."""
 
     @property
     def in_step(self) -> bool:
-        """True if frames still leave as they came, where nothing of them changes."""
+        """True if unchanged frames are still forwarded as received."""
         return self.same_api and not (self.renumbered or self.behind) and self.encoder.in_step
 
     def send(self, choice: int, left: Iterable[SplitFrame]) -> list[bytes]:
-        """Let leave what is decided of a choice: each frame as it came if nothing of it changed."""
+        """Send the decided frames of a choice: each as received if nothing of it changed."""
         out: list[bytes] = []
         if not self.same_api:
             left = [*left]
@@ -336,18 +340,19 @@ class FrameWriter(msgspec.Struct):
             if pending.intact:
                 out += self.send_whole(pending.frame, [(choice, pending, says)])
                 continue
-            if pending.mirrors:  # of its text, a part of which may be removed
+            if pending.mirrors:  # a mirror of text of which a part may be removed
                 says = [event for event in says if _kind_of(event) not in _TOKEN_ORIGINS | _QUOTING_ORIGINS]
             if says:
                 out += self.encode_events(says, choice, pending.frame, first=not pending.begun)
             elif not pending.begun:
-                if self.deferred:  # without its text, a block whose start is kept may never begin
+                if self.deferred:  # a block whose start is deferred may never begin without its text
                     self.encode_events((), 0)
                 self.renumbered = self.renumbered or self.encoder.counts
         return out
 
     def send_whole(self, frame: Frame, entries: Sequence[SettledEntry]) -> list[bytes]:
-        """Let a frame leave of which nothing changed: as it came, if all that it holds may leave and is in step."""
+        """Send an unchanged frame: as received, if all its content may be sent and numbers are in step."""
+        # Step 1: drop metadata that repeats changed text.
         is_odd = entries[0][1].odd
         if self.changed:
             said = [says for _, _, says in entries]
@@ -355,6 +360,7 @@ class FrameWriter(msgspec.Struct):
                 (choice, pending, self._drop_stale_mirrors(pending, says, choice)) for choice, pending, says in entries
             ]
             is_odd = is_odd or said != [says for _, _, says in entries]
+        # Step 2: forward the frame if the encoder, following it, is still in step with the server's numbers.
         may_pass = self.same_api and not (is_odd or (self.strict and self._may_hide_more(frame, entries)))
         if may_pass and not (self.renumbered or self.behind):
             before, self.encoder = self.encoder, copy.copy(self.encoder)
@@ -371,14 +377,15 @@ class FrameWriter(msgspec.Struct):
                 out, self.deferred = [*self.deferred, frame.raw], ()
                 return out
             self.encoder = before
+        # Step 3: else re-encode it.
         return [piece for choice, _, says in entries for piece in self.encode_events(says, choice, frame)]
 
     def _drop_stale_mirrors(
         self, pending: PendingFrame, says: Sequence[ReplyEvent], choice: int
     ) -> Sequence[ReplyEvent]:
-        """Leave out of a frame whose text stays what repeats text that was changed before, in the same block.
+        """Drop metadata of an unchanged frame that repeats text which was changed earlier in the same block.
 
-        A policy may have removed that, and clients show what stands in log probabilities and citations, too.
+        A policy may have removed that text, and clients also show the text in log probabilities and citations.
         """
         if choice not in self.changed:
             return says
@@ -394,16 +401,16 @@ class FrameWriter(msgspec.Struct):
             self.breaks = self.breaks or any(isinstance(event, Finish) and not _is_cut_off(event) for event in events)
 
     def _may_hide_more(self, frame: Frame, entries: Sequence[SettledEntry]) -> bool:
-        """True if a client may find more in a frame than the decoder knows."""
+        """Return True if a client may find more in a frame than the decoder knows."""
         is_known = not any(pending.unknown for _, pending, _ in entries)
         return not (is_known and self.encoder.framing.is_unambiguous(frame) and is_unambiguous(frame.data or b"null"))
 
     def encode_events(
         self, events: Iterable[ReplyEvent], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
-        """Let the encoder write something, in the place of the frame `like` or of a part of it.
+        """Encode events in place of the frame `like` or of a part of it.
 
-        A client of another API is told one choice: no two APIs have several.
+        A client of another API gets one choice, because no two APIs have several.
         """
         if choice and not self.same_api:
             self._record_left_out("more than one choice")
@@ -425,14 +432,14 @@ class FrameWriter(msgspec.Struct):
         return self.encoder.framing.encode(values, like, first=first)
 
     def forward_now(self, frame: Frame) -> list[bytes]:
-        """Let a frame leave that tells nothing, after those that stay here."""
+        """Forward a frame without content, after the deferred frames."""
         if not self.deferred:
             return [frame.raw]
         self.deferred = (*self.deferred, frame.raw)
         return []
 
     def end(self, frame: Frame | None = None) -> list[bytes]:
-        """End the reply; `frame` is how upstream ended it."""
+        """End the reply; `frame` is the server's end."""
         out: list[bytes] = []
         if isinstance(self.encoder, TurnEncoder) and self.encoder.state == "held":
             self.ending = frame or self.ending
@@ -454,7 +461,7 @@ class FrameWriter(msgspec.Struct):
         return out
 
     def release_end(self) -> list[bytes]:
-        """Let the end leave that waits: the model is not asked, or gave no answer."""
+        """Send the end that was held back: the model is not asked again, or gave no answer."""
         assert isinstance(self.encoder, TurnEncoder)
         self.encoder = copy.copy(self.encoder)
         values = self.encoder.release_end()
@@ -462,19 +469,19 @@ class FrameWriter(msgspec.Struct):
         return [*self.encoder.framing.encode(values, None), *self.end(self.ending)]
 
     def for_second_reply(self) -> FrameWriter:
-        """Return what writes on in the same reply, for the answer to a question that the client knows nothing of."""
+        """Return a writer that continues the reply with the answer to a follow-up."""
         encoder = copy.copy(self.encoder)
         assert isinstance(encoder, TurnEncoder)
         encoder.begin_second()
         return replace(self, encoder=encoder, renumbered=True, on_sent=None)
 
     def close(self) -> list[bytes]:
-        """Return the frames that stayed here; for the end of the body, or after a failure."""
+        """Return the deferred frames; for the end of the body, or after a failure."""
         out, self.deferred = [*self.deferred], ()
         return out
 
     def _drop_unknown_origins(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
-        """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
+        """Drop unknown origins; for a client of another API, also those attached to events."""
         for event in events:
             known = event
             if not self.same_api:
@@ -496,13 +503,13 @@ class FrameWriter(msgspec.Struct):
                 yield replace(known, own=None)
 
     def _complete_empty_calls(self, choice: int) -> Iterable[ReplyEvent]:
-        """Complete the calls sent in pieces that have no arguments, as the server said that the message is complete."""
+        """Complete calls that were sent in pieces without arguments: the server declared the message complete."""
         for (of, index), nesting in self.bridged_calls.pieces.items():
             if of == choice and not nesting.begun:
                 yield self._translate_event(CallDelta(index, arguments="{}", choice=choice), choice)
 
     def _strip_call_source(self, event: ReplyEvent) -> ReplyEvent:
-        """Part a call from what else its own object says: that may be another call."""
+        """Remove unknown fields from a call's object: they may contain another call."""
         source = (
             event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
         )
@@ -515,7 +522,7 @@ class FrameWriter(msgspec.Struct):
         return replace(event, source=known)
 
     def _describe_fault(self, end: Finish, choice: int) -> str:
-        """Say what makes the end of a reply an error for clients of another API; empty if nothing does."""
+        """Describe why the end of a reply is an error for clients of another API; empty if it is none."""
         if end.reason == "failed":
             return f"T{describe_failed_end(end)[1:]}."
         calls = [nesting for (of, _), nesting in self.bridged_calls.pieces.items() if of == choice]
@@ -528,7 +535,7 @@ class FrameWriter(msgspec.Struct):
         self.left_out = self.left_out if kind in self.left_out else (*self.left_out, kind)
 
     def _translate_event(self, event: ReplyEvent, choice: int) -> ReplyEvent:
-        """Tell a client of another API what its own server would have said."""
+        """Convert an event to the equivalent of a server of the client's API."""
         match event:
             case CallDelta():
                 key = choice, event.index

@@ -1,10 +1,10 @@
-"""A turn that may take two replies: the end of one that says nothing waits, and what the model says then goes on in it.
+"""A turn that may take two replies: the end of a silent reply is held back, so that a follow-up can continue it.
 
-    text, reasoning -> leave                 the end, its reason, the tokens used -> wait
-    the model is asked once more -> its reply goes on, without a beginning of its own; the tokens are those of both
-    it is not, or there is no reply -> what waited leaves
+    text, reasoning -> sent                  the end, its reason, usage -> held back
+    the model is asked again -> its reply is appended, without its beginning; usage is the sum of both
+    it is not asked, or does not reply -> the held events are sent
 
-Its client sees one reply of one model.
+The client sees one reply of one model.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from vtc.json_text import decode
 from vtc.wire.framing import Framing
 
 MAX_SILENT_CHARACTERS = 1 << 20
-"""Characters of a reply beyond which it is none that says nothing."""
+"""A reply with more characters is not silent."""
 _GAP = 2
 """Line breaks between the texts of two replies."""
 _COUNTS = ("prompt", "completion", "cached", "reasoning")
 _CONTENT = ("part", "delta", "message", "event", "odd")
-"""Places of an API's own things that are content, by how their kinds begin."""
+"""Prefixes of the kinds of `Origin` that are content."""
 
 
 class Silent(NamedTuple):
-    """A reply that made no call, as its client was told it."""
+    """A reply without calls, as its client received it."""
 
     text: str
     thought: bool
-    """True if the model thought."""
+    """True if it contains reasoning."""
     finish: Finish
 
 
 type ClassifySilence = Callable[[Silent], Silence | None]
-"""Names how a reply that made no call was silent, so that its end is to wait; None if it is not to."""
+"""Classifies a reply without calls, if its end is to be held back; else None."""
 
 
 class TurnEncoder(msgspec.Struct, eq=False):
@@ -64,36 +64,36 @@ class TurnEncoder(msgspec.Struct, eq=False):
     encoder: Encoder
     classify: ClassifySilence
     state: Literal["first", "held", "second", "over"] = "first"
-    """`held`: the end of the first reply waits. `over`: all leaves as it is."""
+    """`held`: the end of the first reply is held back. `over`: everything is sent unchanged."""
     silence: Silence | None = None
-    """How the first reply was silent."""
+    """The class of the first reply."""
     text: TextChain = None
-    """Its text."""
+    """The text of the first reply."""
     size: int = 0
     thinks: bool = False
-    """True if what came last was reasoning."""
+    """True if the latest content is reasoning."""
     thought: bool = False
     speaks: bool = False
-    """True once it made a call, or said what only its API knows."""
+    """True once it made a call or sent content that only its API knows."""
     held: tuple[ReplyEvent, ...] = ()
     used: Usage | None = None
-    """The tokens of the first reply."""
+    """The usage of the first reply."""
     told: bool = False
-    """True once the second reply said something."""
+    """True once the second reply had content."""
     parted: bool = False
-    """True once its text began."""
+    """True once the text of the second reply began."""
     counted: bool = False
-    """True once its tokens were told."""
+    """True once the usage was sent."""
 
     def __copy__(self) -> TurnEncoder:
         return replace(self, encoder=copy.copy(self.encoder))
 
     def __eq__(self, other: object) -> bool:
-        """True if another one will write alike; what was said makes no difference to that."""
+        """Return True if another encoder will write identically; the text so far makes no difference."""
         return isinstance(other, TurnEncoder) and (self.encoder, self.state) == (other.encoder, other.state)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a struct has one of its own
+        return not self == other  # msgspec defines `__ne__` itself
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -118,11 +118,11 @@ class TurnEncoder(msgspec.Struct, eq=False):
 
     @property
     def first_text(self) -> str:
-        """All that the first reply said."""
+        """The whole text of the first reply."""
         return join_chain(self.text)
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
-        """Take note of frames that left unread (`contract.FrameFollower`)."""
+        """Record frames that were forwarded unread (`contract.FrameFollower`)."""
         if self.state == "first" and not self.thinks:
             self._record_text(decode(b'"%b"' % b"".join(texts), "replace"))
         if follow := getattr(self.encoder, "record_passed", None):
@@ -132,7 +132,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
         if self.state == "first" and not choice:
             self._record(events)
             if self._holds_end(events):
-                self.state = "held"  # so that it is written
+                self.state = "held"  # so that the relay re-encodes the frame
                 return True
         return self.encoder.follow(events, choice)
 
@@ -162,11 +162,11 @@ class TurnEncoder(msgspec.Struct, eq=False):
         return [*rest, *self.encoder.end()]
 
     def release_end(self) -> list[Json]:
-        """Write the end that waits: the model has said no more."""
+        """Write the end that was held back: the model has no more to add."""
         held, self.held, self.state = self.held, (), "over"
         return self.encoder.write(held, 0)
 
-    # The first reply
+    # Methods for the first reply
 
     def _record(self, events: Sequence[ReplyEvent]) -> None:
         for event in events:
@@ -189,12 +189,10 @@ class TurnEncoder(msgspec.Struct, eq=False):
 
     def _record_text(self, text: str) -> None:
         self.size += len(text)
-        self.text = (
-            (self.text, text) if self.size <= MAX_SILENT_CHARACTERS else None
-        )  # a reply that is longer has spoken
+        self.text = (self.text, text) if self.size <= MAX_SILENT_CHARACTERS else None  # a longer reply is not silent
 
     def _holds_end(self, events: Sequence[ReplyEvent]) -> bool:
-        """True if the reply ends with these events, and its end is to wait."""
+        """Return True if the reply ends with these events, and its end is held back."""
         finish = next((event for event in events if isinstance(event, Finish)), None)
         if finish is None or self.state == "over":
             return False
@@ -203,10 +201,10 @@ class TurnEncoder(msgspec.Struct, eq=False):
             self.state = "over"
         return self.silence is not None
 
-    # The second reply
+    # Methods for the second reply
 
     def begin_second(self) -> None:
-        """Take what comes for the reply to a question that the client knows nothing of."""
+        """Treat further events as the reply to a follow-up, of which the client knows nothing."""
         used = [event for event in self.held if isinstance(event, Usage)]
         self.state, self.used = "second", used[-1] if used else self.used
         self.used = replace(self.used, own=None) if self.used else None
@@ -237,7 +235,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
 
 
 def add_usage(first: Usage | None, second: Usage) -> Usage:
-    """Add the tokens of two replies; the API's own counts, which are of one of them, are left out."""
+    """Add the usage of two replies; the API's own counts, which belong to only one of them, are omitted."""
     if first is None:
         return second
     counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
