@@ -197,7 +197,7 @@ BODIES = {
 @pytest.mark.parametrize("what", BODIES)
 def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture) -> None:
     """They are refused for what they are, and not because something of ours broke."""
-    with pytest.raises(BadRequest, match="the body is no chat completion request: ") as caught:
+    with pytest.raises(BadRequest, match="the body is not a valid chat completion request: ") as caught:
         Session.open(API, BODIES[what], Facts(), planner(), "seed")
     assert caught.value.__cause__ is None
     assert caplog.records == []

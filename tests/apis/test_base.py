@@ -73,7 +73,7 @@ def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | 
         ("GET", "/v1/responses/resp_1?stream=true", "a response that the server stored"),
         ("POST", "/v1/responses/resp_1/cancel", "a response that the server stored"),
         ("GET", "/v1/responses", "a response that the server stored"),
-        ("GET", "/v1/chat/completions/c1", "a completion that the server kept"),
+        ("GET", "/v1/chat/completions/c1", "a completion that the server stored"),
         ("POST", "/v1/completions", "text completions have no tools"),
         ("POST", "/api/generate", "text completions have no tools"),
         ("POST", "/v1/messages", ""),

@@ -137,5 +137,5 @@ def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
 @each
 def test_conversation_that_is_no_list_is_refused(api: Api) -> None:
     key = conversations.key(api.name)
-    with pytest.raises(BadRequest, match=f"`{key}` is no list"):
+    with pytest.raises(BadRequest, match=f"`{key}` is not a list"):
         request(api, **{key: {}})

@@ -17,9 +17,9 @@ from tests.e2e.upstream import JSON, SSE, Reply
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 CLOSE: dict[str, tuple[Any, str]] = {
-    "/v1/messages/count_tokens?beta=true": (messages.request(), "tokens are counted without what VTC would write"),
+    "/v1/messages/count_tokens?beta=true": (messages.request(), "tokens are counted without VTC's changes"),
     "/v1/messages/batches": ({"requests": [{"params": messages.request()}]}, "of a batch are not read"),
-    "/v1/responses/input_tokens": (responses.request(), "tokens are counted without what VTC would write"),
+    "/v1/responses/input_tokens": (responses.request(), "tokens are counted without VTC's changes"),
     "/v1/responses/resp_1/cancel": (responses.request(), "a response that the server stored"),
     "/v1/completions": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
     "/api/generate": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),

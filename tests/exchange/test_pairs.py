@@ -207,7 +207,7 @@ def test_a_cut_call_is_none_for_ollamas_clients(reason: str) -> None:
 @OTHERS
 @pytest.mark.parametrize("body", [[], [chat.DONE]], ids=["empty", "end"])
 def test_a_reply_of_nothing_is_an_error(client: str, body: list[bytes]) -> None:
-    with pytest.raises(StreamError, match="before it said anything"):
+    with pytest.raises(StreamError, match="before it sent any content"):
         chat_reply(client, *body, ends=False)
 
 
@@ -224,7 +224,7 @@ def test_an_error_is_no_whole_reply(client: str) -> None:
     """Neither one amid a stream that the server sent in place of it, nor a reply without any choice."""
     error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
     for body in (b"".join([chat.ROLE, *chat.said("Hi"), error]), chat.encoded({**HEAD, "choices": []})):
-        with pytest.raises(StreamError, match=r"out of memory|before it said anything"):
+        with pytest.raises(StreamError, match=r"out of memory|before it sent any content"):
             told(crossing(client, "openai-chat", stream=False), client, body, stream=False)
 
 

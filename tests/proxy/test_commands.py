@@ -94,7 +94,7 @@ def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
     assert "What VTC did" not in said
     assert "profile qwen3" in said
     flow.request.content = b"x"
-    assert "It would be left alone: the body is no chat completion request" in session.call("vtc.explain @all")
+    assert "It would be left alone: the body is not a valid chat completion request" in session.call("vtc.explain @all")
 
 
 @pytest.mark.parametrize("api", SHAPES)
@@ -198,7 +198,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
     broken.response = http.Response.make(502, b"<html>")
     path = tmp_path / "cases.yaml"
     said = session.call(f"vtc.save @all '{path}'")
-    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is no reply")
+    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is not a reply")
     assert len(read_cases(path.read_text("utf-8"))) == 1
     session.view.clear()
     session.view.add([broken])

@@ -84,7 +84,7 @@ def test_other_replies_are_left_to_other_views(other: http.HTTPFlow) -> None:
 def test_a_request_that_vtc_touched_is_shown_even_if_it_is_none() -> None:
     left = flow(b"{}", "application/json")
     left.request.content = b"x"
-    left.metadata[METADATA] = {"request": ["left alone: the body is no chat completion request"]}
+    left.metadata[METADATA] = {"request": ["left alone: the body is not a valid chat completion request"]}
     assert "left alone: the body" in shown(left, "request").text
 
 

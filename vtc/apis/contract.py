@@ -230,7 +230,7 @@ class UnreadPath(NamedTuple):
         return self.why
 
 
-TOKEN_COUNT_UNREAD = UnreadPath("tokens are counted without what VTC would write into the request", may_call=False)
+TOKEN_COUNT_UNREAD = UnreadPath("tokens are counted without VTC's changes to the request", may_call=False)
 TEXT_COMPLETIONS_UNREAD = UnreadPath("text completions have no tools, and are not read", may_call=False)
 
 

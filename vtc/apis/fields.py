@@ -26,7 +26,7 @@ def describe_body_fault(error: Exception) -> str:
         case KeyError():
             return f"{error} is missing"
         case AttributeError():
-            return "a value in it has another type than the API says"
+            return "a value has a type that the API does not allow"
         case RecursionError():
             return "nested too deeply"
         case _:
@@ -47,7 +47,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 """An escape in JSON; the group matches half of a surrogate pair."""
-REPLACED_SURROGATES = "halves of characters, as of an emoji that was cut, written as U+FFFD"
+REPLACED_SURROGATES = "halves of characters (of an emoji that was cut) replaced by U+FFFD"
 """Its line in the report."""
 
 

@@ -118,7 +118,7 @@ class Request(ABC):
             self.body = apply_shapes(raw, fields, () if as_it_came else self.LAYOUT.shapes, lines)
             self.fields = self.body.fields
             if not isinstance(self._conversation, list):
-                raise TypeError(f"`{self.LAYOUT.entries}` is no list")
+                raise TypeError(f"`{self.LAYOUT.entries}` is not a list")
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.generation = generation.read(self.fields, self.LAYOUT)
@@ -130,7 +130,7 @@ class Request(ABC):
         try:
             yield
         except INVALID_BODY_ERRORS as error:
-            raise BadRequest(f"the body is no {self.LAYOUT.name}: {describe_body_fault(error)}") from None
+            raise BadRequest(f"the body is not a valid {self.LAYOUT.name}: {describe_body_fault(error)}") from None
 
     def forget(self) -> None:
         """Free the conversation and all other data that only sending the request needs."""

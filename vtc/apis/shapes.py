@@ -18,13 +18,13 @@ from vtc.apis.content import parse_media_url
 from vtc.apis.layout import fix_each
 from vtc.events import Media
 
-ARGUMENTS_ARE_OBJECTS = "arguments of past calls written as objects"
-ARGUMENTS_ARE_TEXT = "arguments of past calls written as text"
-RESULTS_ARE_TEXT = "results that are no text written as JSON"
-SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
-OWN_PARTS = "parts in the form of another API written in that of the server"
-OWN_TOOLS = "tools declared in the form of another API written in that of the server"
-NO_STRICT = "`strict: null` of tools left out"
+ARGUMENTS_ARE_OBJECTS = "arguments of past calls converted to objects"
+ARGUMENTS_ARE_TEXT = "arguments of past calls converted to text"
+RESULTS_ARE_TEXT = "results that are no text converted to JSON"
+SCHEMAS_HAVE_OBJECTS = "empty lists in schemas converted to objects"
+OWN_PARTS = "parts converted from another API's form"
+OWN_TOOLS = "tools converted from another API's form"
+NO_STRICT = "`strict: null` of tools removed"
 """Lines of the report."""
 
 

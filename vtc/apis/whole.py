@@ -50,7 +50,7 @@ def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> 
     try:
         events = [*api.unfold(decode(body, "replace"), request)]
     except INVALID_BODY_ERRORS as error:
-        raise NoReply(f"the body is no reply of {api.name}: {describe_body_fault(error)}") from None
+        raise NoReply(f"the body is not a reply of {api.name}: {describe_body_fault(error)}") from None
     return b"".join(framing.encode(events)) + framing.last
 
 
@@ -144,7 +144,7 @@ def read_replies(api: Api, body: bytes) -> list[Reply]:
                 continue
             choices.setdefault(delta.choice, []).append(delta)
     if not choices:
-        raise ValueError(f"the body is no reply of {api.name}")
+        raise ValueError(f"the body is not a reply of {api.name}")
     return [_build_reply(deltas, usage) for _, deltas in sorted(choices.items())]
 
 

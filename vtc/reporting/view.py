@@ -157,7 +157,7 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
-    """Read a body as a conversation; raises ValueError if it is nothing of this API."""
+    """Read a body as a conversation; raises ValueError if it does not belong to this API."""
     if not body:
         raise ValueError("it is empty")
     return transcript.read_request(api, body) if side == "request" else transcript.read_reply(api, body)

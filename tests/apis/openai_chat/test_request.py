@@ -127,7 +127,7 @@ def test_the_other_fields() -> None:
     "body", [b"", b"x", b"[]", b"5", b'{"messages": 5}', b'{"messages": null}', b'{"messages": [[]]}', b'{"tools": 5}']
 )
 def test_what_is_no_request(body: bytes) -> None:
-    with pytest.raises(BadRequest, match="the body is no chat completion request"):
+    with pytest.raises(BadRequest, match="the body is not a valid chat completion request"):
         Request(body)
 
 

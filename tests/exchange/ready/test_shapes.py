@@ -140,5 +140,5 @@ def test_halves_of_characters_are_written_as_such_and_told(api: str) -> None:
     """Servers refuse them (`no low surrogate in string`, Anthropic), so that a conversation with one is dead."""
     exchange = opened(api, HALVES)
     assert json.loads(exchange.request()) == json.loads(WHOLE)
-    assert exchange.report.request == ["halves of characters, as of an emoji that was cut, written as U+FFFD"]
+    assert exchange.report.request == ["halves of characters (of an emoji that was cut) replaced by U+FFFD"]
     assert opened(api, WHOLE).request() == WHOLE

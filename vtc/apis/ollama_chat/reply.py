@@ -249,7 +249,7 @@ def unfold_reply(reply: Any, request: Request | None) -> Sequence[Mapping[str, A
     """Convert a whole reply to lines; to one if no client asked for them."""
     message = reply["message"]
     if not isinstance(message, dict):
-        raise TypeError("`message` is no message")
+        raise TypeError("`message` is not an object")
     if request is None:
         return [reply]
     lines = [_render_line(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]

@@ -89,15 +89,15 @@ class Request(openai_chat.Request):
         LAYOUT,
         shapes=(
             *openai_chat.CONTENT_SHAPES,
-            Shape("messages.*", _split_images, "lists of parts joined into one text, their images beside it"),
-            Shape("messages.*.images.*", _strip_data_url, "images written as base64 alone"),
+            Shape("messages.*", _split_images, "lists of parts joined into one text, their images moved next to it"),
+            Shape("messages.*.images.*", _strip_data_url, "data URLs of images converted to base64"),
             Shape(
                 "messages.*.tool_calls.*.function.arguments",
                 shapes.arguments_object,
                 shapes.ARGUMENTS_ARE_OBJECTS,
             ),
             *openai_chat.TOOL_SHAPES,
-            Shape("options", shapes.object_for_list, "an empty list in options written as an object"),
+            Shape("options", shapes.object_for_list, "an empty list in options converted to an object"),
         ),
     )
     TRANSLATED_FIELDS = ("images", "tool_name")

@@ -23,7 +23,7 @@ API = Api(
     request.constrain,
     questions=QUESTIONS,
     unread={
-        "/chat/completions": UnreadPath("a completion that the server kept is not read", may_call=True),
+        "/chat/completions": UnreadPath("a completion that the server stored is not read", may_call=True),
         "/completions": TEXT_COMPLETIONS_UNREAD,
     },
 )

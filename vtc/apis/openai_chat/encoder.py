@@ -78,8 +78,7 @@ class Encoder(msgspec.Struct):
             entry = {"index": choice, "delta": delta, "finish_reason": finish, **fields}
             out.append({**self.head, "choices": [entry]})
 
-        # Step 1: start the choice, and collect this API's own fields.
-        own: dict[str, dict[str, Any]] = {}
+        own: dict[str, dict[str, Any]] = {}  # Step 1: start the choice, and collect this API's own fields.
         for event in events:
             match event:
                 case Start():

@@ -238,9 +238,9 @@ class Request(request.Request):
                 shapes.ARGUMENTS_ARE_TEXT,
             ),
             *TOOL_SHAPES,
-            Shape("", _drop_empty_tools, "a list of no tools left out"),
+            Shape("", _drop_empty_tools, "an empty list of tools removed"),
             *(
-                Shape(key, shapes.object_for_list, f"an empty list in {key} written as an object")
+                Shape(key, shapes.object_for_list, f"an empty list in {key} converted to an object")
                 for key in ("metadata", "logit_bias", "stream_options")
             ),
         ),

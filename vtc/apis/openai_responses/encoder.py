@@ -743,7 +743,7 @@ class Encoder(EventCounter):
         yield from self._begin_calls(all_=True)
         yield from self._end_item("incomplete" if cut else "completed")
         if end is None and not self.done:
-            yield from self._render_failure(Failure("The server ended the reply before it said anything."))
+            yield from self._render_failure(Failure("The server ended the reply before it sent any content."))
             return
         # Step 2: find the status. A cut-off reply is incomplete even if the server says `completed`.
         self.ended = True

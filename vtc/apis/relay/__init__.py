@@ -123,8 +123,7 @@ class Relay[P: Pipeline]:
 
         After an error the state is unchanged.
         """
-        # Step 1: decode the frame on a copy of the decoder.
-        decoder = copy.copy(self.decoder)
+        decoder = copy.copy(self.decoder)  # Step 1: decode on a copy.
         try:
             decoded = decoder.decode(frame)
         except Exception as error:
@@ -133,14 +132,12 @@ class Relay[P: Pipeline]:
             raise
         if decoded is None and (inner := self._unwrap_envelope(frame)):
             return self.feed(inner)
-        # Step 2: forward a frame without content at once.
-        if decoded is None or decoded.keep_alive:
+        if decoded is None or decoded.keep_alive:  # Step 2: forward a frame without content at once.
             return self._forward_now(frame, decoded)
         self.last_frame, frame, metadata = None, decoded.frame or frame, decoded.metadata
         if decoded.ends and (decoded.deltas or metadata):
-            raise ValueError("the decoder tells the end of the reply and more in one frame")
-        # Step 3: check for an error or a failed end, and count the prompt's tokens.
-        deltas: Sequence[Delta] = decoded.deltas
+            raise ValueError("the decoder returned the end of the reply and other content in one frame")
+        deltas: Sequence[Delta] = decoded.deltas  # Step 3: look for an error or a failed end, and for usage.
         last, instead = deltas[-1] if deltas else None, None
         if isinstance(last, Failure):
             deltas, last, instead = self._without_error(frame, deltas, last)
@@ -149,8 +146,7 @@ class Relay[P: Pipeline]:
         several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
-        # Step 4: pass the deltas through their choices, and send the frames that they settle.
-        if decoded.ends or isinstance(last, Failure):
+        if decoded.ends or isinstance(last, Failure):  # Step 4: process the deltas; send the frames that they settle.
             writer = copy.copy(self.writer)
             out, choices = self._handle_end(writer, frame, metadata, last, anew=instead is not None)
         elif len(several) > 1:
@@ -175,12 +171,9 @@ class Relay[P: Pipeline]:
             left, waiting = settle([*choice.waiting, entry], settled, ended=choice.ended)
             out, choices = writer.send(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
-            if (
-                last and is_text and not any(isinstance(item, Seal) for item in metadata)
-            ):  # seals must reach `on_sent` one by one
+            if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each seal is recorded
                 self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
-        # Step 5: nothing failed, so replace the state.
-        self.decoder, self.writer = decoder, writer
+        self.decoder, self.writer = decoder, writer  # Step 5: nothing failed, so replace the state.
         for choice in choices:
             self._choices[choice.index] = choice
         self._last = frame if deltas else self._last
@@ -223,9 +216,9 @@ class Relay[P: Pipeline]:
             keep_alive = writer.encoder.keep_alive()
             return [keep_alive] if keep_alive else []
         if writer.strict and not writer.encoder.framing.is_unambiguous(frame):
-            raise UnreadableFrame("data stand in a comment")
+            raise UnreadableFrame("a comment contains data")
         if writer.strict and decoded is None and b"{" in (frame.data or b""):
-            raise UnreadableFrame("it is nothing of this API")
+            raise UnreadableFrame("it does not belong to this API")
         return writer.forward_now(frame) if decoded else [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:

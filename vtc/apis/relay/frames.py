@@ -264,7 +264,7 @@ def _slice_frame(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
 type SettledEntry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
 """One choice's part of a frame to send, and all its events."""
 
-EMPTY_REPLY_MESSAGE = "The server ended the reply before it said anything."
+EMPTY_REPLY_MESSAGE = "The server ended the reply before it sent any content."
 MAX_REASON_CHARACTERS = 100
 """Maximum characters of a server's finish reason that an error quotes."""
 
