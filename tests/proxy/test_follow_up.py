@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,57 @@ async def test_nobody_there_and_nobody_who_answers(tmp_path: Path) -> None:
         with pytest.raises(NoAnswer, match="no reply within 0 s"):
             await FollowUpRequests(flow_to(f"http://127.0.0.1:{port}"), 0)(b"{}")
         server.close()
+
+
+# Garbage collections while long work goes on
+
+
+@pytest.fixture
+def thresholds() -> Iterator[tuple[int, int, int]]:
+    """Those of Python, whatever the tests run with."""
+    before, usual = gc.get_threshold(), (700, 10, 10)
+    gc.freeze()  # a full collection waits for a quarter more objects than there are
+    gc.set_threshold(*usual)
+    yield usual
+    gc.set_threshold(*before)
+
+
+def collected_meanwhile(work: Callable[[], object]) -> set[int]:
+    """Do work; return the generations that were collected."""
+    generations = set[int]()
+
+    def note(_: str, about: dict[str, int]) -> None:
+        generations.add(about["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        work()
+    finally:
+        gc.callbacks.remove(note)
+    return generations
+
+
+def make_objects() -> int:
+    return len([[i] for i in range(200_000)])
+
+
+def test_no_full_collection_stops_all_threads_while_long_work_goes_on(thresholds: tuple[int, int, int]) -> None:
+    async def session() -> set[int]:
+        return await whole_reply.run_work(lambda: collected_meanwhile(make_objects), much=True)
+
+    assert collected_meanwhile(make_objects) == {0, 1, 2}
+    assert asyncio.run(session()) == {0, 1}
+    assert gc.get_threshold() == thresholds
+
+
+def test_full_collections_are_not_put_off_for_ever(thresholds: tuple[int, int, int]) -> None:
+    now = 0.0
+    collections = whole_reply.FullCollections(lambda: now)
+    with collections.put_off():
+        with collections.put_off():
+            assert gc.get_threshold() != thresholds
+        assert gc.get_threshold() != thresholds
+        now = 2 * whole_reply.MAX_SECONDS_PUT_OFF
+        with collections.put_off():
+            assert gc.get_threshold() == thresholds
+    assert gc.get_threshold() == thresholds

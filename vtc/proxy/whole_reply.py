@@ -7,9 +7,11 @@ between two of them: beside the event loop if there is much to do. `dealt_with` 
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 import time
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from mitmproxy import ctx, http
@@ -42,9 +44,48 @@ def is_long(*messages: http.Message) -> bool:
     )
 
 
+class FullCollections:
+    """Puts off the full collections of Python's garbage collector while long work goes on in threads.
+
+    A full collection goes through all objects at once, while every thread waits: 0.4 s where a reply of 1 MB is read as
+    70,000 calls. Nearly all of these objects are freed without it when the work ends.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._at_work = 0
+        self._since = 0.0
+        self._usual = gc.get_threshold()
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Put them off until no work goes on, but not for ever where one piece of work follows the other."""
+        with self._lock:
+            self._at_work += 1
+            if self._at_work == 1:
+                self._since, self._usual = self._clock(), gc.get_threshold()
+                gc.set_threshold(*self._usual[:2], NO_FULL_COLLECTION)
+            elif self._clock() - self._since > MAX_SECONDS_PUT_OFF:
+                gc.set_threshold(*self._usual)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+                if not self._at_work:
+                    gc.set_threshold(*self._usual)
+
+
+NO_FULL_COLLECTION = 1 << 30
+"""Collections of younger objects before a full one."""
+MAX_SECONDS_PUT_OFF = 60.0
+FULL_COLLECTIONS = FullCollections()
+
+
 async def run_work[T](work: Callable[[], T], *, much: bool) -> T:
     """Do work: in another thread if it is `much`, as handing it over takes a tenth of a short exchange."""
-    return await asyncio.to_thread(work) if much else work()
+    return await asyncio.to_thread(FULL_COLLECTIONS.put_off()(work)) if much else work()
 
 
 OK = 200
