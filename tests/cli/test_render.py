@@ -55,7 +55,7 @@ def test_the_body_can_be_had_as_json() -> None:
         ("gbnf", "hermes", "root ::= "),
         ("structural_tag", "hermes", '"triggered_tags"'),
         ("gbnf", "gemma4", "no grammar: dialect gemma4: arguments are in a writing of Gemma's own"),
-        ("json_schema", "bare-json", "no grammar: a JSON Schema is of the whole reply, so a call must be demanded"),
+        ("json_schema", "bare-json", "no grammar: a JSON Schema describes the whole reply, so a call must be required"),
     ],
 )
 def test_the_grammar_of_the_reply(form: str, dialect: str, shown: str) -> None:

@@ -104,7 +104,7 @@ def test_a_problem_names_the_line_and_says_what_to_do(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('call: "<x>{nme}</x>"', "4: call: '<x>{nme}</x>': {nme} is no placeholder here"),
+        ('call: "<x>{nme}</x>"', "4: call: '<x>{nme}</x>': {nme} is not a placeholder here"),
         ("call: {json}", "4: call: must be a list or a text, not a mapping; put it in quotes"),
         ('call: "{json}"\nprompt: |\n  {% for x %}', "5: prompt: line 1 of the template: expected token 'in'"),
     ],
@@ -239,7 +239,7 @@ def test_of_headers_that_list_no_flags_no_profile_drops_anything(flag: str, tmp_
     ("key", "problem"),
     [
         ("markers: ['{name}<|message|>']", "markers: '{name}<|message|>' must begin with literal text"),
-        ("markers: ['<|to={tool}|>']", "markers: '<|to={tool}|>': {tool} is no placeholder here; there are {name}"),
+        ("markers: ['<|to={tool}|>']", "markers: '<|to={tool}|>': {tool} is not a placeholder here; use {name}"),
         ("answer: {open: ['<a{']}", "answer: '<a{': "),
     ],
 )

@@ -44,5 +44,5 @@ def test_other_dialects_are_more_than_json(name: str) -> None:
 
 
 def test_a_call_must_be_demanded() -> None:
-    with pytest.raises(Inexpressible, match="must be demanded"):
+    with pytest.raises(Inexpressible, match="must be required"):
         render_constraint("json_schema", DIALECTS["bare-json"], [*TOOLS.values()], Demand(demanded=False))

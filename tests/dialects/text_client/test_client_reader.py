@@ -43,7 +43,7 @@ READER = ClientReader(CLINE, ["read_file", "write_to_file"], ["path", "content",
     ],
 )
 def test_calls_by_the_rules_of_the_client(text: str, calls: list[tuple[str, dict[str, str]]]) -> None:
-    assert [*READER.calls(text)] == calls
+    assert [*READER.find_calls(text)] == calls
 
 
 @pytest.mark.parametrize(

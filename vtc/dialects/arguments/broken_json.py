@@ -82,6 +82,7 @@ def has_structure(text: str, cut: CutString) -> bool | None:
         return False
     if cut.quote == "'" and _NEXT_STRING.search(text):
         return None  # several strings, as Python writes them
+    # A known key outside braces shows that the string has ended before it.
     depth = lowest = place = 0
     strange = cut.listed
     for match in _NAMED.finditer(text):
@@ -90,6 +91,7 @@ def has_structure(text: str, cut: CutString) -> bool | None:
         if depth <= 0 and match[1] in cut.known:
             return True
         strange = True
+    # Other keys are content if quotes and braces are balanced.
     if strange and quotes % 2 == 0:
         depth = 0
         for brace in re.findall("[{}]", text):
@@ -308,7 +310,7 @@ class _JsonSearch:
                 nodes += _STATES[node.state](self, node, gap.end())
         return None if self.steps < 0 else first or _NO_READING
 
-    def _value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
+    def _try_value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         char = self.text[at : at + 1]
         if char and char in "{[":
             inner = self._open_container(char, node.open)
@@ -337,7 +339,7 @@ class _JsonSearch:
             token = CutString(*match.span("text"), "")
             yield node.take_token(token, match.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
 
-    def _key(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
+    def _try_key(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open
         assert opened is not None
         char = self.text[at : at + 1]
@@ -375,7 +377,7 @@ class _JsonSearch:
         keyed = node.take_token(span, at, "value", *repairs, open=opened, no_comma=False, bare=False, doubt=doubt)
         yield keyed._replace(written=(keyed.written, ":"))
 
-    def _after(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
+    def _try_after_value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open
         if opened is None:
             yield node._replace(state="done")
@@ -473,10 +475,12 @@ class _JsonSearch:
                 return
             match = _NEXT.match(self.text, end + 1)
             assert match is not None
+            # A quote can end the string only before structure.
             char = self.text[match.end("closers") : match.end("closers") + 1]
             if not (match["closers"] or match["comma"] or match["end"] is not None or char in "\"'"):
                 continue
             depth = self._depth(start, end)
+            # A known key that is still missing leaves no doubt.
             if match["key"] and self._is_key(match):
                 known = opened is not None and match["key"] in opened.known
                 again = known and not match["closers"] and opened is not None and match["key"] in opened.keys
@@ -502,6 +506,7 @@ class _JsonSearch:
 
         Return `_NO_READING` if one of its strings must have ended elsewhere, None if that is uncertain.
         """
+        # Step 1: Collect the tokens of the path, the last one first.
         tokens: list[str | CutString] = []
         written = node.written
         while written:
@@ -512,6 +517,7 @@ class _JsonSearch:
         if python and Repair.JSON_COMMENT in node.repairs:
             return None  # the quote may be in the comment
         repairs = dict.fromkeys((*node.repairs, *([Repair.PYTHON_LITERAL] if python else [])))
+        # Step 2: Reject strings that may contain structure.
         if self.inner:
             last = spans[0]
             if Repair.JSON_CUT in repairs and count_quotes(self.text[last.start : last.end], last.quote):
@@ -519,6 +525,7 @@ class _JsonSearch:
             swallowed = [has_structure(self.text[span.start : span.end], span) for span in spans]
             if None in swallowed or True in swallowed:
                 return _NO_READING if True in swallowed else None
+        # Step 3: Render the tokens as JSON.
         pieces: list[str] = []
         for token in reversed(tokens):
             if isinstance(token, str):
@@ -532,10 +539,10 @@ class _JsonSearch:
 
 
 _STATES: Mapping[str, Callable[[_JsonSearch, _ParseState, int], Iterator[_ParseState]]] = {
-    "value": _JsonSearch._value,
-    "first [": _JsonSearch._value,
-    "next [": _JsonSearch._value,
-    "first {": _JsonSearch._key,
-    "next {": _JsonSearch._key,
-    "after": _JsonSearch._after,
+    "value": _JsonSearch._try_value,
+    "first [": _JsonSearch._try_value,
+    "next [": _JsonSearch._try_value,
+    "first {": _JsonSearch._try_key,
+    "next {": _JsonSearch._try_key,
+    "after": _JsonSearch._try_after_value,
 }

@@ -40,7 +40,7 @@ class EnvelopeContent(NamedTuple):
     repairs: tuple[str, ...] = ()
 
 
-DECLARATION = "it declares a tool, as the list of tools does"
+DECLARATION = "it declares a tool, like the list of tools"
 _ABOUT_THE_CALL = ("id", "type", "index", *WRAPPER_KEYS)
 _NAMES = ("tool", "tool_name", "function", "function_name", "func", "action", "method", "call")
 """Keys that models write for the name."""
@@ -83,7 +83,7 @@ def read_arguments(name: str, text: str, tool: Tool | None) -> EnvelopeContent:
     if text.startswith('"'):
         text = _decode_nested_arguments(load_unique_keys(text))
         return EnvelopeContent(name, text, _parse_object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
-    return EnvelopeContent(name, text, _parse_object(text, "its arguments are no object"), tool)
+    return EnvelopeContent(name, text, _parse_object(text, "its arguments are not an object"), tool)
 
 
 def read_parameters(
@@ -116,12 +116,14 @@ def read(
     With `needs_arguments`, an object without the key of the arguments is an answer and not a call. `offered` finds the
     tool for a written name, because its parameters must never be dropped, whatever their keys are.
     """
+    # Step 1: Unwrap the call.
     call, fields = _parse_object(text), split_members(text)
     around = [key for key in WRAPPER_KEYS if isinstance(call.get(key), dict)]
     if around and not any(key in call for key in keys.name if key not in WRAPPER_KEYS):
         # The form of the chat API, {"type": "function", "function": {…}}.
         inner = fields[around[0]]
         call, fields = {**call, **_parse_object(inner)}, {**fields, **split_members(inner)}
+    # Step 2: Find its name.
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
     if not named and not needs_arguments:
@@ -130,6 +132,7 @@ def read(
     name = call.get(named)
     if not isinstance(name, str):
         raise NotACall(f"the JSON has no {keys.name[0]!r}")
+    # Step 3: Decide whether this is a call, and not an answer or a declaration.
     key = next((key for key in keys.arguments if key in call), "")
     tool = offered(name)
     parameters = tool.schema.properties if tool else ()
@@ -138,6 +141,7 @@ def read(
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
     if "description" in call:
         raise NotACall(DECLARATION)
+    # Step 4: Find the arguments: under their key, or among the other members.
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # a key that usually describes the call may be an argument here
         about -= {key for key in parameters if key not in (named, *WRAPPER_KEYS) and fields.get(key) not in _KINDS}
@@ -148,18 +152,19 @@ def read(
         arguments = load_unique_keys(text)
     elif beside := [field for field in rest if field not in keys.arguments and field in parameters]:
         if call[key] not in ({}, None, ""):
-            raise NotACall(f"{beside[0]!r} stands beside its arguments")
+            raise NotACall(f"{beside[0]!r} is outside its arguments")
         text, repairs = render_members({field: rest[field] for field in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
         arguments = load_unique_keys(text)
     else:
         text, arguments = fields[key], call[key]
+    # Step 5: Decode arguments that were encoded twice, and check their type.
     if isinstance(arguments, str):
         text, repairs = _decode_nested_arguments(arguments), (*repairs, Repair.ARGUMENTS_ENCODED_TWICE)
         arguments = _parse_object(text)
     elif arguments is None:
         text, arguments = "{}", {}
     elif not isinstance(arguments, dict):
-        raise NotACall("its arguments are no object")
+        raise NotACall("its arguments are not an object")
     if _has_schema(call, arguments):
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
@@ -195,11 +200,11 @@ def _find_arguments(fields: dict[str, str], declared: Collection[str]) -> tuple[
     if all(key in declared for key in fields):
         return render_members(fields), (Repair.FLAT_ARGUMENTS,)
     raise NotACall(
-        f"{next(key for key in fields if key not in declared)!r} is no parameter, and may hold its arguments"
+        f"{next(key for key in fields if key not in declared)!r} is not a parameter, and may hold its arguments"
     )
 
 
-def _parse_object(text: str, otherwise: str = "the JSON is no object") -> dict[str, Any]:
+def _parse_object(text: str, otherwise: str = "the JSON is not an object") -> dict[str, Any]:
     """Parse an object without duplicate keys. Raises `NotACall`."""
     try:
         value = load_unique_keys(text)

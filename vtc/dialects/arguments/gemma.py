@@ -127,7 +127,7 @@ class GemmaBody:
         elif kind == "key":
             self._forward(dump_json(piece))
         elif kind in ("other", "partial") and self._inside is None:
-            self._error = f"{piece!r} where a value, a key or their end is expected"
+            self._error = f"{piece!r} in place of a value, a key or their end"
         else:
             self._forward(piece)
 

@@ -118,7 +118,7 @@ def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _load_kind[T](text: str, kind: type[T]) -> T:
     value = load_json(text)
     if not isinstance(value, kind):
-        raise ValueError(f"the JSON is no {kind.__name__}")
+        raise ValueError(f"the JSON is not a {kind.__name__}")
     return value
 
 
@@ -238,6 +238,7 @@ class JsonBody:
         return start, _PATH.search(text, max(0, len(text) - MAX_PATH_LENGTH))
 
     def _feed_structure(self, text: str, at: int, final: bool) -> int:
+        # Step 1: Match a token; a word at the end of the text may continue.
         match = _TOKEN.match(text, at)
         assert match is not None
         kind = match.lastgroup
@@ -250,6 +251,7 @@ class JsonBody:
             token, piece = "word", self._parse_word(match["word"])
         else:
             token = piece = match[kind or 0]
+        # Step 2: Look up the next state; the braces of an object may be doubled.
         state = JSON_GRAMMAR[self._expect].get(token)
         if self._expect == "first key" and token == "{":
             if self._containers[-1] != DOUBLED and self._record_repair(Repair.DOUBLED_BRACES):
@@ -258,8 +260,9 @@ class JsonBody:
             state = None
         if state is None or not piece:
             shown = "a word" if kind == "word" else repr(piece)  # a word may be a value, so it is not shown
-            self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
+            self.error = self.error or f"{shown} where JSON expects {self._expect.split(' in')[0]}"
             return at
+        # Step 3: Write the token, with the comma that precedes it.
         if state == "end":
             if self._expect.startswith("next") and not self._record_repair(Repair.JSON_TRAILING_COMMA):
                 return at
@@ -273,6 +276,7 @@ class JsonBody:
         self.in_string = token == '"'
         if self.in_string:
             self._string_start, self._in_path = len(self._out), False
+        # Step 4: Enter or leave a container.
         if state in ("first key", "first item"):
             self._containers.append(token)
             if len(self._containers) > MAX_JSON_DEPTH:

@@ -62,7 +62,7 @@ def read_literal(text: str, *, strict: bool = False) -> str | None:
     """
     parser = _Parser(text, lenient=not strict, joins=not strict)
     try:
-        value = parser.value()
+        value = parser.parse_value()
         return value if parser.is_at_end and not (strict and parser.repairs) else None
     except (PythonSyntaxError, RecursionError):
         return None
@@ -82,7 +82,7 @@ class _Parser:
     def _peek(self) -> re.Match[str]:
         token = _TOKEN.match(self._text, self._at)
         if token is None:
-            raise PythonSyntaxError("no plain values")
+            raise PythonSyntaxError("no literal value")
         return token
 
     def _next(self) -> re.Match[str]:
@@ -101,21 +101,21 @@ class _Parser:
     def is_at_end(self) -> bool:
         return self._peek()["end"] is not None
 
-    def arguments(self) -> str:
+    def parse_arguments(self) -> str:
         """Parse the arguments of a call, up to the end of the text."""
         if self._peek()["mark"] == "{":
-            return self._object()
+            return self._parse_object()
         given: list[tuple[str, str]] = []
         while not self.is_at_end:
             if given and not self._accept(","):
                 raise PythonSyntaxError("a comma is missing")
             if self._accept("**"):
-                given += _members(self._parse_named_arguments())
+                given += _list_members(self._parse_named_arguments())
             elif not self.is_at_end:
                 token = self._next()
                 if token["name"] is None or not (self._accept("=") or self._accept_colon()):
                     raise PythonSyntaxError("arguments without a name")
-                given.append((token["name"], self.value()))
+                given.append((token["name"], self.parse_value()))
         if len(arguments := dict(given)) < len(given):
             raise PythonSyntaxError("an argument is given twice")
         return escape_surrogates(render_members(arguments))
@@ -127,7 +127,7 @@ class _Parser:
             self.repairs[Repair.ARGUMENTS_OBJECT] = None
         return stands
 
-    def _object(self) -> str:
+    def _parse_object(self) -> str:
         """Parse a single object that holds all arguments: `f({"city": "Paris"})`."""
         value = self._parse_named_arguments()
         self._accept(",")
@@ -138,44 +138,44 @@ class _Parser:
 
     def _parse_named_arguments(self) -> str:
         """Parse an object of arguments, whose keys are names."""
-        value = self._braces(named=True) if self._accept("{") else ""
+        value = self._parse_braces(named=True) if self._accept("{") else ""
         if not value.startswith("{"):
             raise PythonSyntaxError("arguments without a name")
         return value
 
-    def value(self) -> str:
+    def parse_value(self) -> str:
         """Parse a value."""
         token = self._next()
         if token["string"] is not None:
-            return self._strings(token)
+            return self._parse_strings(token)
         if token["number"] is not None:
-            return _number(token["number"])
+            return _render_number(token["number"])
         if token["name"] in _CONSTANTS:
             return _CONSTANTS[token["name"]]
         match token["mark"]:
             case "-" | "+" as sign if (number := self._next()["number"]) is not None:
-                return f"{sign.strip('+')}{_number(number)}"
+                return f"{sign.strip('+')}{_render_number(number)}"
             case "[":
-                return f"[{', '.join(self._items(']', []))}]"
+                return f"[{', '.join(self._parse_items(']', []))}]"
             case "(":
-                return self._parentheses()
+                return self._parse_parentheses()
             case "{":
-                return self._braces()
-        raise PythonSyntaxError("no plain values")
+                return self._parse_braces()
+        raise PythonSyntaxError("no literal value")
 
-    def _strings(self, token: re.Match[str]) -> str:
+    def _parse_strings(self, token: re.Match[str]) -> str:
         """Parse a string, joined with those directly after it."""
-        pieces = [self._string(token)]
+        pieces = [self._parse_string(token)]
         while self._joins and self._peek()["string"] is not None:
-            pieces.append(self._string(self._next()))
+            pieces.append(self._parse_string(self._next()))
         return escape_surrogates(dump_json("".join(pieces)))
 
-    def _string(self, token: re.Match[str]) -> str:
+    def _parse_string(self, token: re.Match[str]) -> str:
         prefix, text = token["prefix"].lower(), token["string"]
         quote = text[:3] if text.startswith(_TRIPLE) else text[0]
         inner = text[len(quote) : -len(quote)]
         if prefix not in ("", "r", "u", "f", "rf", "fr"):
-            raise PythonSyntaxError("no plain values")
+            raise PythonSyntaxError("no literal value")
         if len(quote) == 1 and _RAW.search(inner):
             if not self._lenient:
                 raise PythonSyntaxError("a raw newline in a string")
@@ -184,24 +184,24 @@ class _Parser:
             inner = _BRACES.sub(_undouble_brace, inner)
         return inner if "r" in prefix or "\\" not in inner else _unescape(inner, quote)
 
-    def _items(self, closer: str, items: list[str]) -> list[str]:
+    def _parse_items(self, closer: str, items: list[str]) -> list[str]:
         """Parse the rest of a list, after the `items` so far."""
         while not self._accept(closer):
             if items and not self._accept(","):
                 raise PythonSyntaxError("a comma is missing")
             if items and self._accept(closer):
                 break
-            items.append(self.value())
+            items.append(self.parse_value())
         return items
 
-    def _parentheses(self) -> str:
+    def _parse_parentheses(self) -> str:
         """Parse a tuple, or a value in parentheses."""
         if self._accept(")"):
             return "[]"
-        first = self.value()
-        return first if self._accept(")") else f"[{', '.join(self._items(')', [first]))}]"
+        first = self.parse_value()
+        return first if self._accept(")") else f"[{', '.join(self._parse_items(')', [first]))}]"
 
-    def _braces(self, *, named: bool = False) -> str:
+    def _parse_braces(self, *, named: bool = False) -> str:
         """Parse an object (with text keys if `named`), or a set as a list, since JSON has no sets."""
         entries: list[str] = []
         while not self._accept("}"):
@@ -209,19 +209,19 @@ class _Parser:
                 raise PythonSyntaxError("a comma is missing")
             if entries and self._accept("}"):
                 break
-            key = self.value()
+            key = self.parse_value()
             if not self._accept(":"):
                 if entries:
                     raise PythonSyntaxError("a key has no value")
                 self.repairs[Repair.PYTHON_LITERAL] = None
-                return f"[{', '.join(self._items('}', [key]))}]"
+                return f"[{', '.join(self._parse_items('}', [key]))}]"
             if key.startswith(("[", "{")) or (named and not key.startswith('"')):
-                raise PythonSyntaxError("arguments without a name" if named else "a key is no text")
-            entries.append(f"{key if key.startswith('"') else dump_json(key)}: {self.value()}")
+                raise PythonSyntaxError("arguments without a name" if named else "a key is not a string")
+            entries.append(f"{key if key.startswith('"') else dump_json(key)}: {self.parse_value()}")
         return f"{{{', '.join(entries)}}}"
 
 
-def _members(text: str) -> list[tuple[str, str]]:
+def _list_members(text: str) -> list[tuple[str, str]]:
     """List the members of an object."""
     try:
         load_unique_keys(text)
@@ -230,12 +230,12 @@ def _members(text: str) -> list[tuple[str, str]]:
         raise PythonSyntaxError("arguments without a name") from None
 
 
-def _number(text: str) -> str:
+def _render_number(text: str) -> str:
     """Render a number as JSON."""
     try:
         return text if JSON_NUMBER.match(text) else json.dumps(_evaluate_literal(text) + 0, allow_nan=False)
     except (ValueError, TypeError):
-        raise PythonSyntaxError("no number that JSON has") from None
+        raise PythonSyntaxError("a number that JSON cannot express") from None
 
 
 def _undouble_brace(match: re.Match[str]) -> str:
@@ -259,7 +259,7 @@ def _evaluate_literal(token: str) -> Any:
             warnings.simplefilter("ignore")  # invalid escapes like `'\d'`, which models write
             return ast.literal_eval(token)
     except (ValueError, SyntaxError, MemoryError):
-        raise PythonSyntaxError("no plain values") from None
+        raise PythonSyntaxError("no literal value") from None
 
 
 _RUN = re.compile(r"""[^'"()\[\]{}\\#]++|(?P<quote>['"])|(?P<mark>[()\[\]{}])|(?P<comment>\#)|(?P<other>\\)""")
@@ -357,7 +357,7 @@ class PythonBody:
                 return
         parser = _Parser(source, lenient=self.lenient, joins=self.of != "json")
         try:
-            self._text = parser.arguments() if self.of == "arguments" else parser.value()
+            self._text = parser.parse_arguments() if self.of == "arguments" else parser.parse_value()
             self.repairs |= parser.repairs
         except PythonSyntaxError as error:
             self.error = f"not Python: {error}"

@@ -64,14 +64,14 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
             raise ValueError("a closing tag that nothing opened")
         else:
             open_.pop()
-            open_[-1].children.append((inside.name, _value(inside, text[inside.start : match.start()])))
+            open_[-1].children.append((inside.name, _parse_tag(inside, text[inside.start : match.start()])))
         at = match.end()
     if len(open_) > 1 or text[at:].strip():
         raise ValueError("a tag that is not closed, or text after it")
     return _collect_children(root, "list" if all(name is None for name, _ in root.children) else "dict")
 
 
-def _value(node: _OpenTag, text: str) -> Any:
+def _parse_tag(node: _OpenTag, text: str) -> Any:
     if node.kind == "raw":
         return text
     if node.kind == "json":

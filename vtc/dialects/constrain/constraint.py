@@ -95,16 +95,14 @@ def build_reply_grammar(
         raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
     if not tools:
         raise Inexpressible("no tools are offered")
-    calls = _CallWriter(dialect, tools, demand.several, freedom)
+    calls = _CallBuilder(dialect, tools, demand.several, freedom)
     first = next(_list_layouts(dialect))
     ways: list[CallForm] = []
     if not demand.demanded:
         if dialect.section_anchor == "message" or not first.is_marked:
-            raise Inexpressible(
-                f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
-            )
+            raise Inexpressible(f"dialect {dialect.name}: only a whole reply is a call, so free text cannot be allowed")
         ways = [*_list_call_forms(dialect, calls)]
-    return ReplyGrammar(calls.calls(first), tuple(ways), demand.thoughts, demand.begun, demand.several)
+    return ReplyGrammar(calls.build_calls(first), tuple(ways), demand.thoughts, demand.begun, demand.several)
 
 
 def find_reserved_opener(dialect: Description) -> str:
@@ -118,7 +116,7 @@ def find_reserved_opener(dialect: Description) -> str:
     return opening if len(opening) >= MIN_TRIGGER_LENGTH else ""
 
 
-def _list_call_forms(dialect: Description, calls: _CallWriter) -> Iterator[CallForm]:
+def _list_call_forms(dialect: Description, calls: _CallBuilder) -> Iterator[CallForm]:
     """List the ways in which a call may begin in free text; the first wins of those with the same beginning."""
     forms: dict[str, tuple[_CallLayout, Tool | None]] = {}
     for form in _list_layouts(dialect):
@@ -133,10 +131,10 @@ def _list_call_forms(dialect: Description, calls: _CallWriter) -> Iterator[CallF
         if opening and not any(opening != shorter and opening.startswith(shorter) for shorter in forms if shorter)
     ]
     if not shortest:
-        raise Inexpressible(f"dialect {dialect.name}: nothing tells the beginning of a call from other text")
+        raise Inexpressible(f"dialect {dialect.name}: nothing distinguishes the beginning of a call from other text")
     for trigger in shortest:
         form, of = next(candidate for opening, candidate in forms.items() if opening.startswith(trigger))
-        yield CallForm(trigger, calls.calls(form, of))
+        yield CallForm(trigger, calls.build_calls(form, of))
 
 
 def _list_layouts(dialect: Description) -> Iterator[_CallLayout]:
@@ -178,7 +176,7 @@ def _trigger_of(form: _CallLayout, name: str = "") -> str:
     return "" if is_prose or is_unclosed or len(opening) < least else opening.rstrip()
 
 
-class _CallWriter:
+class _CallBuilder:
     """Builds the calls of some tools in one dialect."""
 
     def __init__(self, dialect: Description, tools: Sequence[Tool], several: bool, freedom: tuple[int, int]) -> None:
@@ -190,22 +188,22 @@ class _CallWriter:
         self._params = Params(dialect, *freedom, self._nodes)
         self._bodies: dict[tuple[str, str], Node] = {}
 
-    def calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
+    def build_calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
         """Build the calls of all tools, or of one, with the section around them."""
-        call = choice(*(self._call(form, candidate) for candidate in ([tool] if tool else self.tools)))
+        call = choice(*(self._build_call(form, candidate) for candidate in ([tool] if tool else self.tools)))
         between = Lit(self._dialect.separator) if self._dialect.separator else EMPTY_NODE
         calls = Some(call, between, 1, None if self._several else 1)
         return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
 
-    def _call(self, form: _CallLayout, tool: Tool) -> Node:
+    def _build_call(self, form: _CallLayout, tool: Tool) -> Node:
         parts = [*form.call]
         if isinstance(first := parts[0], str) and not form.before:
             parts[0] = first.lstrip()
         if isinstance(last := parts[-1], str):
             parts[-1] = last.rstrip("\n")
-        return seq(*(Lit(part) if isinstance(part, str) else self._slot(part.name, tool) for part in parts))
+        return seq(*(Lit(part) if isinstance(part, str) else self._fill_slot(part.name, tool) for part in parts))
 
-    def _slot(self, slot: str, tool: Tool) -> Node:
+    def _fill_slot(self, slot: str, tool: Tool) -> Node:
         match slot:
             case "name":
                 return Lit(tool.name)
@@ -216,28 +214,30 @@ class _CallWriter:
         # The body is shared by all ways in which a call may begin.
         if (slot, tool.name) not in self._bodies:
             self._nodes.count_schema()
-            self._bodies[slot, tool.name] = self._nodes.intern(self._body(slot, tool))
+            self._bodies[slot, tool.name] = self._nodes.intern(self._build_body(slot, tool))
         return self._bodies[slot, tool.name]
 
-    def _body(self, slot: str, tool: Tool) -> Node:
+    def _build_body(self, slot: str, tool: Tool) -> Node:
         match slot:
             case "json":
-                return self._envelope(tool)
+                return self._build_envelope(tool)
             case "args":
-                return self._values(tool).arguments(self._free)
+                return self._make_values(tool).build_arguments(self._free)
             case "kwargs":
-                return self._keywords(tool)
-        return self._params.of(tool)
+                return self._build_keywords(tool)
+        return self._params.build(tool)
 
-    def _values(self, tool: Tool) -> Values:
+    def _make_values(self, tool: Tool) -> Values:
         return Values(tool.parameters, "json", self._free_inside, self._nodes)
 
-    def _envelope(self, tool: Tool) -> Node:
+    def _build_envelope(self, tool: Tool) -> Node:
         """Build the object of a whole call, with its keys in the written order."""
         keys = self._dialect.json
         fields = {
             "name": seq(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.serialize(tool.name))),
-            "arguments": seq(Lit(f'"{keys.arguments[0]}":'), VALUE_SPACE, self._values(tool).arguments(self._free)),
+            "arguments": seq(
+                Lit(f'"{keys.arguments[0]}":'), VALUE_SPACE, self._make_values(tool).build_arguments(self._free)
+            ),
         }
         comma = seq(Lit(","), VALUE_SPACE)
         members: list[Node] = []
@@ -251,14 +251,14 @@ class _CallWriter:
             members = [maybe(members[0]), fields[keys.order[1]], *members[2:]]
         return seq(Lit("{"), VALUE_SPACE, *members, VALUE_SPACE, Lit("}"))
 
-    def _keywords(self, tool: Tool) -> Node:
+    def _build_keywords(self, tool: Tool) -> Node:
         made = Values(tool.parameters, "python", self._free_inside, self._nodes)
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters):
-            return Some(seq(KEYWORD_RUN, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
+            return Some(seq(KEYWORD_RUN, Lit("="), made.build({})), seq(Lit(","), maybe(Lit(" "))), 0)
         members = tuple(
-            EachMember(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items()
+            EachMember(seq(Lit(f"{key}="), made.build(entry)), key in needed) for key, entry in declared.items()
         )
         return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)
 
@@ -282,12 +282,12 @@ def build_json_reply(dialect: Description, tools: Sequence[Tool]) -> Mapping[str
     if not tools:
         raise Inexpressible("no tools are offered")
     nodes = Nodes(MAX_SCHEMA_LENGTH)
-    calls = [_call(dialect, tool, nodes) for tool in tools]
+    calls = [_build_call_schema(dialect, tool, nodes) for tool in tools]
     call = calls[0] if len(calls) == 1 else {"anyOf": calls}
     return {"type": "array", "items": call, "minItems": 1} if around else call
 
 
-def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
+def _build_call_schema(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
     name, arguments = dialect.json.name[0], dialect.json.arguments[0]
     fields = {
         name: {"const": tool.name},
@@ -358,17 +358,20 @@ def build_structural_tag(reply: ReplyGrammar) -> Format:
         "at_least_one": False,
         "stop_after_first": not reply.several,
     }
-    thoughts = [*(_tag(open_, close) for open_, close in reply.thoughts), *(_tag("", close) for close in reply.begun)]
+    thoughts = [
+        *(_make_tag(open_, close) for open_, close in reply.thoughts),
+        *(_make_tag("", close) for close in reply.begun),
+    ]
     if not thoughts:
         return content
-    return {"type": "or", "elements": [*(_sequence([thought, content]) for thought in thoughts), content]}
+    return {"type": "or", "elements": [*(_make_sequence([thought, content]) for thought in thoughts), content]}
 
 
-def _tag(begin: str, end: str) -> Format:
+def _make_tag(begin: str, end: str) -> Format:
     return {"type": "tag", "begin": begin, "content": {"type": "any_text"}, "end": end}
 
 
-def _sequence(elements: Sequence[Format]) -> Format:
+def _make_sequence(elements: Sequence[Format]) -> Format:
     return {"type": "sequence", "elements": elements}
 
 
@@ -398,11 +401,12 @@ def render_constraint(kind: Kind, dialect: Description, tools: Sequence[Tool], d
     """
     if kind == "json_schema":
         if not demand.demanded:
-            raise Inexpressible("a JSON Schema is of the whole reply, so a call must be demanded")
+            raise Inexpressible("a JSON Schema describes the whole reply, so a call must be required")
         if dialect.unconstrained:
             raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
         return build_json_reply(dialect, tools)
     write = build_structural_tag if kind == "structural_tag" else gbnf.write_grammar
+    # Allow as much freedom of order as fits into the limit.
     freest, *freedoms, least = FREEDOM
     tree = build_reply_grammar(dialect, tools, demand, freest)
     with suppress(Inexpressible):

@@ -52,49 +52,49 @@ class MemberRules:
         self._free = free
         self._rest = rest
 
-    def rules(self) -> Iterator[tuple[str, str]]:
+    def render_rules(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the text of each rule, beginning with the rule of all members."""
         everything = (1 << len(self._free)) - 1
-        yield self._name, self._text(everything, 0, "")
-        waiting, done = self._following(everything, 0, ""), set[tuple[int, int]]()
+        yield self._name, self._render_rule(everything, 0, "")
+        waiting, done = self._list_following(everything, 0, ""), set[tuple[int, int]]()
         while waiting:
             state = waiting.pop(0)
             if state not in done:
                 done.add(state)
-                yield self._rule(*state), self._text(*state, self._gap)
-                waiting += self._following(*state, self._gap)
+                yield self._name_rule(*state), self._render_rule(*state, self._gap)
+                waiting += self._list_following(*state, self._gap)
 
-    def _rule(self, left: int, at: int) -> str:
+    def _name_rule(self, left: int, at: int) -> str:
         return f"{self._name}-{left}-{at}"
 
-    def _text(self, left: int, at: int, gap: str) -> str:
-        coming = [*self._of_free(left, at), *self._of_rest(left, at, gap)]
-        options = [f"{gap} {member.rule} {self._rule(*after)}".strip() for member, after in coming]
-        if self._skips(left, at, gap):
-            options.append(self._rule(left, at + 1))
+    def _render_rule(self, left: int, at: int, gap: str) -> str:
+        coming = [*self._list_free(left, at), *self._list_rest(left, at, gap)]
+        options = [f"{gap} {member.rule} {self._name_rule(*after)}".strip() for member, after in coming]
+        if self._can_skip(left, at, gap):
+            options.append(self._name_rule(left, at + 1))
         elif not self._is_incomplete(left, at):
             options.append('""')
         return " | ".join(options)
 
-    def _skips(self, left: int, at: int, gap: str) -> bool:
+    def _can_skip(self, left: int, at: int, gap: str) -> bool:
         """Return True if a rule continues with the rule of the next index, which keeps rules short.
 
         This requires that `free` is used up, because otherwise the same text could be derived in two ways.
         """
         return not left and gap == self._gap and at < len(self._rest) and not self._rest[at].required
 
-    def _of_free(self, left: int, at: int) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
+    def _list_free(self, left: int, at: int) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
         return ((member, (left & ~(1 << bit), at)) for bit, member in enumerate(self._free) if left >> bit & 1)
 
-    def _of_rest(self, left: int, at: int, gap: str) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
+    def _list_rest(self, left: int, at: int, gap: str) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
         for place in range(at, len(self._rest)):
             yield self._rest[place], (left, place + 1)
-            if self._rest[place].required or self._skips(left, at, gap):
+            if self._rest[place].required or self._can_skip(left, at, gap):
                 return
 
-    def _following(self, left: int, at: int, gap: str) -> list[tuple[int, int]]:
-        following = [after for _, after in (*self._of_free(left, at), *self._of_rest(left, at, gap))]
-        return [*following, (left, at + 1)] if self._skips(left, at, gap) else following
+    def _list_following(self, left: int, at: int, gap: str) -> list[tuple[int, int]]:
+        following = [after for _, after in (*self._list_free(left, at), *self._list_rest(left, at, gap))]
+        return [*following, (left, at + 1)] if self._can_skip(left, at, gap) else following
 
     def _is_incomplete(self, left: int, at: int) -> bool:
         """Return True if a required member is still missing."""
@@ -148,19 +148,19 @@ def build_root(reply: ReplyGrammar) -> Node:
         call = choice(*(way.node for way in reply.ways))
         body = Some(seq(free, call), EMPTY_NODE, 0) if reply.several else choice(seq(free, call), EMPTY_NODE)
         body = seq(body, free)
-    thoughts = [seq(Lit(open_), _up_to(close)) for open_, close in reply.thoughts]
-    thoughts += [_up_to(close) for close in reply.begun]
+    thoughts = [seq(Lit(open_), _build_text_until(close)) for open_, close in reply.thoughts]
+    thoughts += [_build_text_until(close) for close in reply.begun]
     return seq(choice(*thoughts, EMPTY_NODE), body) if thoughts else body
 
 
-def _up_to(close: str) -> Node:
+def _build_text_until(close: str) -> Node:
     return seq(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), EMPTY_NODE, 0, 2))
 
 
 def render_tree(node: Node) -> str:
     """Render the grammar of one tree. Raises `Inexpressible` if it is too long."""
     rules = _Rules()
-    root = rules.alternatives(node)
+    root = rules.render_alternatives(node)
     lines = [f"root ::= {root}", *(f"{name} ::= {text}" for name, text in rules.rules.items())]
     written = "\n".join(lines) + "\n"
     if len(written) > MAX_GRAMMAR_LENGTH:
@@ -176,13 +176,13 @@ class _Rules:
         self._names: dict[Node, str] = {}
         self._size = 0
 
-    def alternatives(self, node: Node) -> str:
+    def render_alternatives(self, node: Node) -> str:
         """Render the right-hand side of a rule, after `::=`."""
         if isinstance(node, Alternatives):
-            return " | ".join(map(self.sequence, node.options))
-        return self.sequence(node)
+            return " | ".join(map(self.render_sequence, node.options))
+        return self.render_sequence(node)
 
-    def sequence(self, node: Node) -> str:
+    def render_sequence(self, node: Node) -> str:
         """Render a part of an alternative."""
         match node:
             case Lit(text):
@@ -190,9 +190,9 @@ class _Rules:
             case CharRun(allowed, least, most):
                 return f"[{allowed}]{{{least},{most}}}"
             case Seq(parts):
-                return " ".join(map(self.sequence, parts)) or '""'
+                return " ".join(map(self.render_sequence, parts)) or '""'
             case Leaf(name):
-                self._leaf(name)
+                self._add_leaf(name)
                 return name
         return self._add_rule(node)
 
@@ -200,63 +200,63 @@ class _Rules:
         """Add a rule for a part, and return its name."""
         if node not in self._names:
             self._names[node] = f"r{len(self._names)}"
-            self._add(self._names[node], node)
+            self._render_rule(self._names[node], node)
         return self._names[node]
 
-    def _add(self, name: str, node: Node) -> None:
+    def _render_rule(self, name: str, node: Node) -> None:
         match node:
             case Alternatives() | Seq():
-                self._rule(name, self.alternatives(node))
+                self._set_rule(name, self.render_alternatives(node))
             case Some(part, between, least, most):
-                self._rule(name, self._repeat(part, between, least, most))
+                self._set_rule(name, self._render_repetition(part, between, least, most))
             case FreeText():
-                self._text(name, node)
+                self._add_free_text(name, node)
             case Each():
-                self._each(name, node)
+                self._add_each(name, node)
 
-    def _rule(self, name: str, text: str) -> None:
+    def _set_rule(self, name: str, text: str) -> None:
         self.rules[name] = text
         self._size += len(name) + len(text) + 6
         if self._size > MAX_GRAMMAR_LENGTH:
             raise Inexpressible(f"the grammar would be longer than {MAX_GRAMMAR_LENGTH >> 10} KB")
 
-    def _leaf(self, name: str) -> None:
+    def _add_leaf(self, name: str) -> None:
         if name in self.rules:
             return
-        self._rule(name, LEAVES[name])
+        self._set_rule(name, LEAVES[name])
         for leaf in LEAVES:
             if leaf not in self.rules and leaf in _find_rule_names(LEAVES[name]):
-                self._leaf(leaf)
+                self._add_leaf(leaf)
 
-    def _repeat(self, part: Node, between: Node, least: int, most: int | None) -> str:
-        written = self._add_rule(part) if isinstance(part, Seq) else self.sequence(part)
-        gap = self.sequence(between)
+    def _render_repetition(self, part: Node, between: Node, least: int, most: int | None) -> str:
+        written = self._add_rule(part) if isinstance(part, Seq) else self.render_sequence(part)
+        gap = self.render_sequence(between)
         more = f"({gap} {written})" if gap != '""' else f"({written})"
         if most == 1:
             return written if least else f'{written} | ""'
         count = "*" if most is None else f"{{0,{most - 1}}}"
         return f"{written} {more}{count}" if least else f"({written} {more}{count})?"
 
-    def _text(self, name: str, text: FreeText) -> None:
+    def _add_free_text(self, name: str, text: FreeText) -> None:
         for number, state in enumerate(list_states(text)):
-            options = [f"{_one_of(characters)} {_state(name, to)}" for characters, to in state.moves]
+            options = [f"{_render_class(characters)} {_name_state(name, to)}" for characters, to in state.moves]
             listed = "".join(characters for characters, _ in state.moves) + state.banned
             options.append(
-                f"[^{escape_class(listed)}] {_state(name, state.others)}" if listed else f"[^\\u0000] {name}"
+                f"[^{escape_class(listed)}] {_name_state(name, state.others)}" if listed else f"[^\\u0000] {name}"
             )
             options += ['""'] if state.final else []
-            self._rule(_state(name, number), " | ".join(options))
+            self._set_rule(_name_state(name, number), " | ".join(options))
 
-    def _each(self, name: str, node: Each) -> None:
+    def _add_each(self, name: str, node: Each) -> None:
         """Add one rule for each set of members that may still come."""
-        gap = self.sequence(node.between)
-        named = [self._member(f"{name}-{place}", member) for place, member in enumerate((*node.free, *node.rest))]
+        gap = self.render_sequence(node.between)
+        named = [self._add_member(f"{name}-{place}", member) for place, member in enumerate((*node.free, *node.rest))]
         free, rest = named[: len(node.free)], named[len(node.free) :]
-        for rule, text in MemberRules(name, "" if gap == '""' else gap, free, rest).rules():
-            self._rule(rule, text)
+        for rule, text in MemberRules(name, "" if gap == '""' else gap, free, rest).render_rules():
+            self._set_rule(rule, text)
 
-    def _member(self, name: str, member: EachMember) -> RuleMember:
-        self._rule(name, self.alternatives(member.node))
+    def _add_member(self, name: str, member: EachMember) -> RuleMember:
+        self._set_rule(name, self.render_alternatives(member.node))
         return RuleMember(name, member.required)
 
 
@@ -268,11 +268,11 @@ def _find_rule_names(text: str) -> set[str]:
     return {*re.findall(r"[a-z][a-z-]*", _QUOTED.sub(" ", text))}
 
 
-def _state(name: str, number: int) -> str:
+def _name_state(name: str, number: int) -> str:
     return f"{name}-{number}" if number else name
 
 
-def _one_of(characters: str) -> str:
+def _render_class(characters: str) -> str:
     return quote_literal(characters) if len(characters) == 1 else f"[{escape_class(characters)}]"
 
 

@@ -55,11 +55,11 @@ class Values:
         self._nodes = nodes
         self._known: dict[Hashable, tuple[Schema, Node]] = {}
 
-    def arguments(self, free: int) -> Node:
+    def build_arguments(self, free: int) -> Node:
         """Build the object of all arguments."""
-        return self._object(json_schema.resolve_schema(self._root, self._root), 0, free)
+        return self._build_object(json_schema.resolve_schema(self._root, self._root), 0, free)
 
-    def of(self, schema: Any, depth: int = 0) -> Node:
+    def build(self, schema: Any, depth: int = 0) -> Node:
         """Build the tree of a schema's values."""
         schema = json_schema.resolve_schema(schema, self._root)
         known = (depth, *_identity(schema))
@@ -70,30 +70,30 @@ class Values:
 
     def _build_value(self, schema: Schema, depth: int) -> Node:
         if options := list_options(schema):
-            return choice(*(node for option in options for node in self._literals(option)))
+            return choice(*(node for option in options for node in self._list_literals(option)))
         kinds = json_schema.list_types(schema, self._root)
         if not kinds or depth > MAX_SCHEMA_DEPTH:
-            return self._leaf("value")
-        return choice(*(self._kind(kind, entry, depth) for kind, entry in kinds))
+            return self._build_leaf("value")
+        return choice(*(self._build_kind(kind, entry, depth) for kind, entry in kinds))
 
-    def _kind(self, kind: str, schema: Schema, depth: int) -> Node:
+    def _build_kind(self, kind: str, schema: Schema, depth: int) -> Node:
         if options := [
             option
             for option in list_options(schema)
             if json_type_of(option) == kind or (kind, json_type_of(option)) == INTEGER_FITS_NUMBER
         ]:
-            return choice(*(node for option in options for node in self._literals(option)))
+            return choice(*(node for option in options for node in self._list_literals(option)))
         if kind in SCALARS:
-            return self._leaf(kind)
+            return self._build_leaf(kind)
         if kind == "array":
             items = schema.get("items")
             if "prefixItems" in schema or not isinstance(items, Mapping):
-                return self._leaf("array")
+                return self._build_leaf("array")
             between = seq(VALUE_SPACE, Lit(","), VALUE_SPACE)
-            return seq(Lit("["), VALUE_SPACE, Some(self.of(items, depth + 1), between, 0), VALUE_SPACE, Lit("]"))
-        return self._object(schema, depth, self._free) if kind == "object" else self._leaf("value")
+            return seq(Lit("["), VALUE_SPACE, Some(self.build(items, depth + 1), between, 0), VALUE_SPACE, Lit("]"))
+        return self._build_object(schema, depth, self._free) if kind == "object" else self._build_leaf("value")
 
-    def _object(self, schema: Schema, depth: int, free: int) -> Node:
+    def _build_object(self, schema: Schema, depth: int, free: int) -> Node:
         """Build an object, which is closed unless its schema describes additional members."""
         schema = {**self._shared, **schema}
         takes, additional = ObjectSchema(schema), schema.get("additionalProperties")
@@ -101,15 +101,15 @@ class Values:
         if len(declared) > MAX_MEMBERS or (
             declared and (additional is True or (isinstance(additional, Mapping) and additional))
         ):
-            return self._leaf("object")
+            return self._build_leaf("object")
         if not declared:
             if isinstance(additional, Mapping) and additional:
-                member = seq(self._leaf("string"), Lit(":"), VALUE_SPACE, self.of(additional, depth + 1))
+                member = seq(self._build_leaf("string"), Lit(":"), VALUE_SPACE, self.build(additional, depth + 1))
                 return self._wrap_in_braces(Some(member, self._comma, 0))
-            return self._leaf("object") if is_open(schema) else seq(Lit("{"), VALUE_SPACE, Lit("}"))
+            return self._build_leaf("object") if is_open(schema) else seq(Lit("{"), VALUE_SPACE, Lit("}"))
         needed = takes.required
         members = tuple(
-            EachMember(seq(self._key(key), Lit(":"), VALUE_SPACE, self.of(entry, depth + 1)), key in needed)
+            EachMember(seq(self._build_key(key), Lit(":"), VALUE_SPACE, self.build(entry, depth + 1)), key in needed)
             for key, entry in declared.items()
         )
         return self._wrap_in_braces(each(members, self._comma, free))
@@ -121,17 +121,17 @@ class Values:
     def _wrap_in_braces(self, inside: Node) -> Node:
         return seq(Lit("{"), VALUE_SPACE, inside, VALUE_SPACE, Lit("}"))
 
-    def _key(self, key: str) -> Node:
+    def _build_key(self, key: str) -> Node:
         return choice(Lit(serialize(key)), Lit(repr(key))) if self._form == "python" else Lit(serialize(key))
 
-    def _leaf(self, name: str) -> Node:
+    def _build_leaf(self, name: str) -> Node:
         if name == "string" and self._within:
             escape = Leaf("python-escape" if self._form == "python" else "escape")
             quotes = "\"'" if self._form == "python" else '"'
             return choice(*(_build_string(quote, self._within, escape) for quote in quotes))
         return Leaf(f"python-{name}" if self._form == "python" and name not in ("number", "integer") else name)
 
-    def _literals(self, value: Any) -> list[Node]:
+    def _list_literals(self, value: Any) -> list[Node]:
         if self._form == "json":
             return [Lit(serialize(value))]
         return [Lit(repr(value)), *([Lit(serialize(value))] if isinstance(value, str) else [])]
@@ -198,7 +198,7 @@ def describe_tag_value(
         return "words", [*dict.fromkeys(options)], None
     if json_schema.accepts_text(schema, root):
         return "text", [], None
-    node = nodes.of(schema)
+    node = nodes.build(schema)
     if form == "python":  # only scalars have Python's format
         kinds = {kind for kind, _ in json_schema.list_types(schema, root)}
         node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
@@ -223,22 +223,26 @@ class Params:
         self._texts: dict[tuple[str, str], FreeText] = {}
         self._made: dict[tuple[str, FreeText], Values] = {}
 
-    def of(self, tool: Tool) -> Node:
+    def build(self, tool: Tool) -> Node:
         """Build the parameters of a tool."""
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters) and self._syntax.parameters.shares_closer:
-            return Some(self._fill_slots(self._parts, ANY_KEY_RUN, "string", self._text(tool.name, "")), EMPTY_NODE, 0)
-        members = tuple(EachMember(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
+            return Some(
+                self._fill_slots(self._parts, ANY_KEY_RUN, "string", self._get_text(tool.name, "")), EMPTY_NODE, 0
+            )
+        members = tuple(
+            EachMember(self._build_param(key, entry, tool), key in needed) for key, entry in declared.items()
+        )
         separator = self._dialect.param_separator
         return each(members, Lit(separator) if separator else EMPTY_NODE, self._free)
 
-    def _param(self, key: str, schema: Mapping[str, object], tool: Tool) -> Node:
+    def _build_param(self, key: str, schema: Mapping[str, object], tool: Tool) -> Node:
         """Build one parameter; if its tag names the type, with an alternative for each possible type."""
         dialect, root = self._dialect, tool.parameters
         style = dialect.values
         assert style in ("json", "python", "repr")
-        kind, words, node = describe_tag_value(schema, root, style, self._values(tool, key))
+        kind, words, node = describe_tag_value(schema, root, style, self._get_values(tool, key))
         parts = self._parts
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:
@@ -250,14 +254,14 @@ class Params:
                     "null"
                 ]
             return choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))
-        value: Node = self._text(tool.name, key)
+        value: Node = self._get_text(tool.name, key)
         if kind == "words":
             value = self._nodes.intern(choice(*(Lit(self._frame_word(word)) for word in words)))
         return self._fill_slots(parts, Lit(dialect.escape_key(key)), "string", value)
 
-    def _values(self, tool: Tool, key: str) -> Values:
+    def _get_values(self, tool: Tool, key: str) -> Values:
         """Return the builder of a parameter's values; it is shared by all parameters of a tool with the same closer."""
-        within = self._text(tool.name, key)
+        within = self._get_text(tool.name, key)
         if (tool.name, within) not in self._made:
             form: ValueForm = "python" if self._dialect.values == "repr" else "json"
             self._made[tool.name, within] = Values(tool.parameters, form, self._free_inside, self._nodes, within)
@@ -275,7 +279,7 @@ class Params:
         }
         return seq(*(Lit(part) if isinstance(part, str) else slots[part.name] for part in parts))
 
-    def _text(self, name: str, key: str) -> FreeText:
+    def _get_text(self, name: str, key: str) -> FreeText:
         """Return the grammar of text up to the end of a parameter; it is shared if the closer names nothing."""
         alike = self._syntax.parameters.shares_closer
         of = (name if self._dialect.names == "declared" and alike else "", "" if alike else key)

@@ -134,7 +134,7 @@ class Nodes:
         """Count a schema that is read. Raises `Inexpressible` if there are too many."""
         self.made += 1
         if self.made > MAX_SCHEMAS:
-            raise Inexpressible(f"the grammar would be of more than {MAX_SCHEMAS} schemas")
+            raise Inexpressible(f"the grammar would cover more than {MAX_SCHEMAS} schemas")
 
     def count_characters(self, characters: int) -> None:
         """Count characters. Raises `Inexpressible` if there are too many."""
@@ -219,7 +219,7 @@ class AutomatonState(msgspec.Struct, frozen=True):
     """The text may end here."""
 
 
-class _Net:
+class _Nfa:
     """A nondeterministic automaton: which continuations of stops are possible at the current position."""
 
     def __init__(self) -> None:
@@ -228,12 +228,12 @@ class _Net:
         self.stops: set[int] = set()
         self.lasts: set[int] = set()
 
-    def node(self) -> int:
+    def add_node(self) -> int:
         self.steps.append([])
         self.skips.append([])
         return len(self.steps) - 1
 
-    def add(self, parts: Sequence[Part], at: int) -> int:
+    def add_sequence(self, parts: Sequence[Part], at: int) -> int:
         """Add a sequence after a node and return the node after it.
 
         The sequence ends at a part that matches any character.
@@ -242,30 +242,30 @@ class _Net:
             match part:
                 case Lit(text):
                     for character in text:
-                        at = self._step(at, character)
+                        at = self._add_step(at, character)
                 case Space():
-                    loop = self.node()
+                    loop = self.add_node()
                     self.skips[at].append(loop)
                     self.steps[loop].append((BLANKS, loop))
-                    self.steps[self._step(loop, "\\")].append(("n", loop))
+                    self.steps[self._add_step(loop, "\\")].append(("n", loop))
                     at = loop
                 case OneOf(words, _, any_case):
-                    at = self._join(self._word(word, at, any_case) for word in words)
+                    at = self._join(self._add_word(word, at, any_case) for word in words)
                 case Maybe(inner):
-                    at = self._join([at, self.add(inner, at)])
+                    at = self._join([at, self.add_sequence(inner, at)])
                 case AnyOf(choices):
-                    at = self._join([self.add(inner, at) for inner in choices])
+                    at = self._join([self.add_sequence(inner, at) for inner in choices])
                 case Group(inner, _):
-                    at = self.add(inner, at)
+                    at = self.add_sequence(inner, at)
                 case PatternChars(allowed):
                     if allowed != r"\s":
                         return at
-                    after = self.node()
+                    after = self.add_node()
                     self.steps[at].append((BLANKS, after))
                     at = after
         return at
 
-    def closure(self, nodes: Iterable[int]) -> frozenset[int]:
+    def find_closure(self, nodes: Iterable[int]) -> frozenset[int]:
         reached: set[int] = set()
         waiting = [*nodes]
         while waiting:
@@ -274,18 +274,18 @@ class _Net:
                 waiting += self.skips[node]
         return frozenset(reached)
 
-    def _step(self, at: int, characters: str) -> int:
-        after = self.node()
+    def _add_step(self, at: int, characters: str) -> int:
+        after = self.add_node()
         self.steps[at].append((characters, after))
         return after
 
-    def _word(self, word: str, at: int, any_case: bool) -> int:
+    def _add_word(self, word: str, at: int, any_case: bool) -> int:
         for character in word:
-            at = self._step(at, "".join({character.lower(), character.upper()}) if any_case else character)
+            at = self._add_step(at, "".join({character.lower(), character.upper()}) if any_case else character)
         return at
 
     def _join(self, ends: Iterable[int]) -> int:
-        ends, after = [*ends], self.node()
+        ends, after = [*ends], self.add_node()
         for end in ends:
             self.skips[end].append(after)
         return after
@@ -303,11 +303,13 @@ def list_states(text: FreeText) -> tuple[AutomatonState, ...]:
 
 
 def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
-    net = _Net()
-    root = net.node()
-    net.stops = {net.add(parts, root) for parts in text.stops}
-    net.lasts = {net.add(parts, root) for parts in text.last}
-    start = net.closure([root])
+    # Step 1: Build a nondeterministic automaton of everything that ends the text.
+    net = _Nfa()
+    root = net.add_node()
+    net.stops = {net.add_sequence(parts, root) for parts in text.stops}
+    net.lasts = {net.add_sequence(parts, root) for parts in text.last}
+    # Step 2: Make it deterministic. `root` is part of each state, because a stop may begin at any character.
+    start = net.find_closure([root])
     numbers = {start: 0}
     waiting, made = [start], []
     while waiting:
@@ -318,7 +320,7 @@ def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
             {character for node in here for characters, _ in net.steps[node] for character in characters}
         ):
             moved = [to for node in here for characters, to in net.steps[node] if character in characters]
-            there = net.closure([root, *moved])
+            there = net.find_closure([root, *moved])
             if there & net.stops:
                 banned += character
                 continue
@@ -328,11 +330,13 @@ def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
             leads[numbers[there]] = leads.get(numbers[there], "") + character
         moves = tuple((characters, to) for to, characters in leads.items())
         made.append(AutomatonState(moves, banned, 0, not here & net.lasts))
+    # Step 3: Merge equivalent states, which keeps the grammar short.
     return _merge_states(made)
 
 
 def _merge_states(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
     """Merge the states with the same continuations."""
+    # Moore's algorithm: split the groups of states until the states of each group lead to the same groups.
     alike, kinds = [0] * len(states), 0
     while True:
         numbers: dict[tuple[object, ...], int] = {}

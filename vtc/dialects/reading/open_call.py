@@ -42,7 +42,7 @@ def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str
     tool = tools.get(event.call.name)
     arguments = json.loads(event.call.arguments)
     if not isinstance(arguments, dict):
-        raise NotACall(f"{fault}, and its arguments are no object")
+        raise NotACall(f"{fault}, and its arguments are not an object")
     keys = arguments.keys()
     if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(body.split()):
         raise NotACall(f"{fault}, and its arguments are missing")

@@ -362,9 +362,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         try:
             groups = re.compile(self.result_start).groupindex  # used with match
         except re.error as error:
-            raise pattern.PatternError("result_start", f"no regular expression: {error}") from None
+            raise pattern.PatternError("result_start", f"not a regular expression: {error}") from None
         if self.result_start and "name" not in groups:
-            raise pattern.PatternError("result_start", "the group (?P<name>…) is missing: which tool the result is of")
+            raise pattern.PatternError("result_start", "the group (?P<name>…) is missing, for the name of the tool")
 
 
 def _literal_prefix(text: str) -> str:

@@ -468,6 +468,7 @@ def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 
 def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """Return the variants of a head: with and without a leading optional marker, for each opening of JSON."""
+    # Step 1: The head itself, without its optional marker and in other spellings.
     head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
@@ -475,6 +476,7 @@ def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     heads = [spelled for parts in heads for spelled in split_spellings(parts)]
     if syntax.body in ("params", "kwargs"):
         return heads
+    # Step 2: The openings of JSON that may follow.
     if syntax.body == "json" and syntax.dialect.names == "declared":
         openings = list_envelope_openers(syntax.dialect)
     elif syntax.dialect.codec == "gemma":

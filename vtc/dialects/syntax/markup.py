@@ -63,11 +63,11 @@ def loosen_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     loose: list[Part] = []
     for part in parts:
         if not isinstance(part, Lit):
-            loose += [Space()] * bool(loose and _ends_in(loose[-1], "<=/")) + [part]
+            loose += [Space()] * bool(loose and _is_last_in(loose[-1], "<=/")) + [part]
             continue
         for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
             if piece:
-                loose += [Space()] * (piece[0] in "=>" or bool(loose and _ends_in(loose[-1], "<=/"))) + [Lit(piece)]
+                loose += [Space()] * (piece[0] in "=>" or bool(loose and _is_last_in(loose[-1], "<=/"))) + [Lit(piece)]
     return tuple(loose)
 
 
@@ -149,7 +149,7 @@ def _ends_in_word(part: Part) -> bool:
     return isinstance(part, Lit) and part.text[-1:].isalnum()
 
 
-def _ends_in(part: Part, characters: str) -> bool:
+def _is_last_in(part: Part, characters: str) -> bool:
     return isinstance(part, Lit) and part.text[-1] in characters
 
 

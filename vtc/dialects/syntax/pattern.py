@@ -154,7 +154,7 @@ def _parse_pattern(text: str, key: str) -> tuple[str | Slot, ...]:
             continue
         if name not in SLOTS[key] or spec or conversion:
             known = ", ".join("{" + slot + "}" for slot in sorted(SLOTS[key]))
-            raise PatternError(key, f"{text!r}: {{{name}}} is no placeholder here; there are {known}")
+            raise PatternError(key, f"{text!r}: {{{name}}} is not a placeholder here; use {known}")
         parts.append(Slot(name))
     needed = {"param": ("key", "value"), "section": ("calls",), "result": ("result",)}.get(key, ())
     for name in needed:
@@ -175,15 +175,13 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
     holder, before, behind = _split_slots(parts)
     for slot in before:
         if before.count(slot) > 1:
-            raise PatternError(
-                key, f"{text!r}: {{{slot}}} stands there twice before {{{holder}}}; remove one of the two"
-            )
+            raise PatternError(key, f"{text!r}: {{{slot}}} occurs twice before {{{holder}}}; remove one of the two")
     first = "key" if key == "param" else "name" if holder in ("args", "params", "kwargs") else holder
     if first not in (*before, holder):
-        raise PatternError(key, f"{text!r}: {{{first}}} must stand before {{{holder}}}")
+        raise PatternError(key, f"{text!r}: {{{first}}} must come before {{{holder}}}")
     for slot in behind:
         if slot == holder or (key == "param" and slot != "key"):
-            raise PatternError(key, f"{text!r}: {{{slot}}} cannot stand behind {{{holder}}}; remove it")
+            raise PatternError(key, f"{text!r}: {{{slot}}} must not come after {{{holder}}}; remove it")
     if not enclosed and isinstance(parts[0], Slot) and parts[0].name != "json":
         raise PatternError(key, f"{text!r} must begin with literal text, so that it can be found in a reply")
     for at, part in enumerate(parts):

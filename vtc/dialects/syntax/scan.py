@@ -370,9 +370,11 @@ class TokenScan(Scan):
             start = white.end() if white else at
             if not final and len(text) - start <= 1 and text[start:] in ("", "\\"):  # `_is_blank`, inlined for speed
                 return _HELD.match(text, at)
+        # Step 1: Follow the tries, to find candidates or to hold back the text.
         names = self._find_begun_tokens(text, start, final=final)
         if names is None:
             return _HELD.match(text, at)
+        # Step 2: Match the candidates in order of precedence.
         for rank in sorted({self._ranks[name] for name in names}):
             token = self.tokens[rank]
             if token.at_end and not final:

@@ -73,11 +73,13 @@ class ClientReader:
         """Return True if the client finds just this call in a text, or no call at all if it does not know the tool."""
         try:
             # Two calls are enough to know that there is not exactly one.
-            return all(self._is_one([*islice(self.calls(text, as_it_comes=early), 2)], call) for early in (False, True))
+            return all(
+                self._is_one([*islice(self.find_calls(text, as_it_comes=early), 2)], call) for early in (False, True)
+            )
         except _TooManyError:
             return False
 
-    def calls(self, text: str, *, as_it_comes: bool = False) -> Iterator[tuple[str, dict[str, str]]]:
+    def find_calls(self, text: str, *, as_it_comes: bool = False) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield the name and the parameters of each call, even of an unclosed one.
 
         Current clients search for the last closer of a value when the call has ended. Older ones search while closers
@@ -171,7 +173,7 @@ def trim_arguments(call: ToolCall, dialect: Description) -> ToolCall:
     except (ValueError, RecursionError):
         return call
     keeps = _to_last_closer(dialect, call.name)
-    texts = {key: value for key, value in _items(arguments) if isinstance(value, str) and key not in keeps}
+    texts = {key: value for key, value in _list_arguments(arguments) if isinstance(value, str) and key not in keeps}
     bare = {
         key: dump_json(value.strip(JAVASCRIPT_SPACE))
         for key, value in texts.items()
@@ -180,7 +182,7 @@ def trim_arguments(call: ToolCall, dialect: Description) -> ToolCall:
     return replace(call, arguments=render_members({**split_members(call.arguments), **bare})) if bare else call
 
 
-def _items(arguments: Any) -> Iterable[tuple[str, Any]]:
+def _list_arguments(arguments: Any) -> Iterable[tuple[str, Any]]:
     return arguments.items() if isinstance(arguments, dict) else ()
 
 

@@ -119,14 +119,14 @@ class _ElementTags:
         for match in _SAMPLE.finditer(text):
             self._samples[match["name"]].append(match.span())
 
-    def closer(self, name: str, start: int, end: int) -> int:
+    def find_closer(self, name: str, start: int, end: int) -> int:
         """Find the next closer of an element; -1 if there is none before `end`."""
         places = self._closers.get(name, [])
         place = bisect_left(places, start)
         closes = place < len(places) and places[place] + len(name) + 3 <= end
         return places[place] if closes else -1
 
-    def samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_SampleCall]:
+    def find_samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_SampleCall]:
         """List the elements of a name at the beginning of a line, without overlaps."""
         samples: list[_SampleCall] = []
         openers = self._samples.get(name, [])
@@ -136,7 +136,7 @@ class _ElementTags:
                 break
             if opener < start:  # inside the previous one
                 continue
-            close = self.closer(name, body, end)
+            close = self.find_closer(name, body, end)
             if close < 0:
                 break
             start = close + len(name) + 3
@@ -152,7 +152,8 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
     `tool_sections` are globs for the titles of sections that are removed from `rest` if they show the format of calls.
     """
     if len(prompt) > MAX_PROMPT_LENGTH:
-        return Documentation((), prompt, f"is too long to be looked through ({len(prompt)} characters)")
+        return Documentation((), prompt, f"is too long to be searched ({len(prompt)} characters)")
+    # Step 1: Find the sections that document a tool.
     masked = _mask_samples(prompt)
     sections = list(_find_sections(masked))
     is_about_tools = re.compile("|".join(translate(glob.casefold()) for glob in tool_sections) or r"\b\B").match
@@ -160,10 +161,12 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
     documented = [(section, samples) for section in sections if (samples := _find_samples(prompt, texts, section))]
     if (count := len({section.title for section, _ in documented})) > MAX_DOCUMENTED_TOOLS:
         return Documentation((), prompt, f"documents too many tools to be read ({count})")
+    # Step 2: Build the tools; some parameters appear only in samples.
     shown = _collect_sample_parameters(texts, [section.title for section, _ in documented])
     tools: dict[str, Tool] = {}
     for section, samples in documented:
         tools.setdefault(section.title, _build_tool(prompt, masked, section, samples[0], shown[section.title]))
+    # Step 3: Cut the documentation from the prompt, together with the sections that explain calls.
     ends = [(section.start, samples[-1].end) for section, samples in documented]
     open_ends = list(ends)
     for section in sections:
@@ -218,7 +221,7 @@ def _find_samples(prompt: str, texts: Sequence[_ElementTags], section: _Section)
         return []
     masked, plain = texts
     # A code block may quote anything, so it is searched only if no sample is found elsewhere.
-    return masked.samples(section.title, described.end(), section.end) or plain.samples(
+    return masked.find_samples(section.title, described.end(), section.end) or plain.find_samples(
         section.title, described.end(), section.end, quoted=True
     )
 
@@ -228,7 +231,7 @@ def _collect_sample_parameters(texts: Sequence[_ElementTags], names: Iterable[st
     plain = texts[-1]
     shown: dict[str, dict[str, str]] = {name: {} for name in names}
     for text in texts:
-        samples = [sample for name in shown for sample in text.samples(name, 0, len(text.text))]
+        samples = [sample for name in shown for sample in text.find_samples(name, 0, len(text.text))]
         last = 0
         for sample in sorted(samples, key=lambda sample: sample.start):
             if sample.start < last:  # inside another one
@@ -243,7 +246,7 @@ def _find_children(tags: _ElementTags, start: int, end: int) -> Iterator[tuple[s
     """Find the elements between two positions, with their content."""
     while match := _OPENER.search(tags.text, start, end):
         start = match.end()
-        close = tags.closer(match["name"], start, end)
+        close = tags.find_closer(match["name"], start, end)
         if close >= 0:
             yield match["name"], tags.text[start:close].strip()
             start = close + len(match["name"]) + 3
@@ -261,12 +264,14 @@ def _find_announcement(text: str, start: int, end: int) -> int:
 
 def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall, shown: Mapping[str, str]) -> Tool:
     """Build the tool of a section, from the text up to its first sample."""
+    # Step 1: Find the end of the documentation, before the first sample.
     described = _DESCRIPTION.match(prompt, section.body)
     assert described is not None
     end = sample.start
     if sample.quoted:  # in a code block, which begins on the previous line
         end = prompt.rfind("\n", 0, end - 1) + 1
     end = _find_announcement(prompt, described.end(), end)
+    # Step 2: Read the lists of parameters.
     properties: dict[str, Any] = {}
     required: list[str] = []
     lists = list(_LISTED.finditer(masked, described.end(), end))
@@ -281,6 +286,7 @@ def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall
             properties[name] = _build_schema(prompt[mark.end() : mark_end].strip(), shown.get(name, ""))
             if (mark["need"] or listed["need"] or "").casefold() == "required":
                 required.append(name)
+    # Step 3: Add the parameters that appear only in samples.
     for name, value in shown.items():
         properties.setdefault(name, _build_schema("", value))
     description = prompt[described.end() : lists[0].start() if lists else end].strip()

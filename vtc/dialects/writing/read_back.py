@@ -45,19 +45,19 @@ def find_flaws(dialect: Description) -> Iterator[Flaw]:
         why = f": {reasons[0]}" if reasons else ""
         yield Flaw(
             "call",
-            f"a call that is written so is not read back, `{text.strip()}`{why}; {_advice(dialect)}",
+            f"a call in this format is not read back, `{text.strip()}`{why}; {_advice(dialect)}",
             is_fatal=True,
         )
     elif proof.has_failed:
         yield Flaw(
             "param",
-            "a parameter that is written so is not read back, so the model is shown each call with a JSON object "
-            "in its place; end {value} with markup that no value holds, and write no blanks beside it",
+            "a parameter in this format is not read back, so calls are shown to the model with a JSON object "
+            "in its place; end {value} with markup that values cannot contain, without blanks next to it",
             is_fatal=False,
         )
 
 
 def _advice(dialect: Description) -> str:
     if pattern.find_body_slot(dialect.calls[0]) == "kwargs":
-        return "{kwargs} is read between brackets alone: write `({kwargs})`"
-    return "write markup before and after its holes that they cannot hold themselves"
+        return "{kwargs} is read only between parentheses: write `({kwargs})`"
+    return "put markup around its placeholders that their values cannot contain"
