@@ -380,4 +380,4 @@ async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, 
         assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
     assert [seen.json.get("think") for seen in lab.upstream.seen] == ["high", None, None]
     flows = [await lab.flow() for _ in range(3)]  # the first of the second question
-    assert all("effort of thinking left out (high)" in flow.comment for flow in flows[1:])
+    assert all("reasoning effort left out (high)" in flow.comment for flow in flows[1:])

@@ -109,7 +109,7 @@ async def test_the_only_model_of_a_server_stands_for_one_that_it_refused_from_th
         assert (report["outcome"], report["server_model"], report["model"]) == ("rewritten", OWN, "hermes")
         assert report["settings"]["models"] == [f"{FOREIGN}={OWN}"]
         assert models_asked(lab) == [FOREIGN, OWN, OWN][: 2 + turn]
-    assert caplog.text.count(f"the server has no model {FOREIGN}: asked again for {OWN}, its only one") == 1
+    assert caplog.text.count(f"the server has no model {FOREIGN}: retried with {OWN}, its only one") == 1
 
 
 @pytest.mark.parametrize("models", [["one", "two"], []], ids=["two", "none"])

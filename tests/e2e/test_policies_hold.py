@@ -262,4 +262,4 @@ async def test_a_request_that_cannot_be_rewritten_keeps_its_policies(
     lab = await start(whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_denied="drop"))
     assert (await lab.post(chat.request(tools=[BASH]))).message.calls == []
     report = await lab.report()
-    assert report["failures"] == ["the request went on as it came: ZeroDivisionError: planted"]
+    assert report["failures"] == ["the request was forwarded unchanged: ZeroDivisionError: planted"]

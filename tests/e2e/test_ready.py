@@ -56,7 +56,7 @@ async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(strea
         assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
         assert len(lab.upstream.seen) - before == expected
     flows = [await lab.flow() for _ in range(4)]  # two of them asked again
-    assert any("done at once from now on: schemas: grammar, system: folded" in flow.comment for flow in flows)
+    assert any("applied at once from now on: schemas: grammar, system: folded" in flow.comment for flow in flows)
     assert any("1 schema simplified (read: pattern, maxLength)" in str(flow.metadata) for flow in flows)
 
 
@@ -153,7 +153,7 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
         report = (await lab.asked_for()).metadata["vtc"]
         assert not report.get("errors")
         assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == told
-    assert len([line for line in caplog.messages if "refused `tools`" in line]) == 1
+    assert len([line for line in caplog.messages if "rejected `tools`" in line]) == 1
 
 
 IN_RESPONSES_ALONE = [
@@ -230,7 +230,7 @@ async def test_a_model_that_a_server_has_in_another_api_is_asked_in_that(
         assert asked_for[-1].json["reasoning"] == {"effort": "high"}
         assert {name: asked_for[-1].headers.get(name) for name in headers} == headers
     flows = [await lab.flow() for _ in range(3)]
-    assert any("asked again by openai-responses, as is what follows" in str(flow.metadata) for flow in flows)
+    assert any("retried by openai-responses, as are later requests" in str(flow.metadata) for flow in flows)
 
 
 @STREAM
@@ -431,7 +431,9 @@ async def test_what_refusals_name_is_corrected_in_the_same_exchange_and_from_the
         assert (sent["max_completion_tokens"], sent["temperature"], sent.get("top_p")) == (50, 0.5, None)
         assert sent["messages"][1] == {"role": "assistant", "content": "two"}
     flows = [await lab.flow() for _ in lab.upstream.seen]
-    assert any("done at once from now on: max_tokens sent as max_completion_tokens" in flow.comment for flow in flows)
+    assert any(
+        "applied at once from now on: max_tokens sent as max_completion_tokens" in flow.comment for flow in flows
+    )
 
 
 SENT = {
@@ -482,7 +484,7 @@ async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_
         assert (last.body, last.path) == (first.body, first.path)
         report = (await lab.asked_for()).metadata["vtc"]
         line = "header anthropic-beta: prompt-caching-scope-2026-01-05 left out"
-        assert (f"{line}, as the server wants it" in report["request"]) != told
+        assert (f"{line}, as the server requires it" in report["request"]) != told
         assert any(f"from now on: {line}" in note for note in report["notes"]) == told
         assert not [name for name in ("authorization", "x-api-key", "cookie") if SENT[name][-10:] in json.dumps(report)]
     assert lab.upstream.seen[0].headers["anthropic-beta"] == SENT["anthropic-beta"]
@@ -604,7 +606,7 @@ async def test_tools_that_a_server_refuses_amid_its_stream_stand_in_the_prompt_f
 
     lab = await start(late)
     assert words.encode() in (await lab.post(chat.request(stream=True))).body.replace(b'\\"', b'"')
-    assert "amid its reply" in (await lab.flow()).comment
+    assert "inside its reply" in (await lab.flow()).comment
     answer = await lab.post(chat.request(stream=True))
     assert pairs.read("openai-chat", answer.body, stream=True) == pairs.said("I look.", READ)
     assert len(lab.upstream.seen) == 2

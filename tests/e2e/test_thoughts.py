@@ -76,7 +76,7 @@ async def test_a_server_that_wants_its_reasoning_back_gets_it(client: str, start
     assert [one.status for one in answers] == [200, 200, 200]
     assert told(client, answers[-1].body).text == "It says hello."
     reports = [await lab.report() for _ in answers]
-    assert "reasoning of 2 past turns given back" in reports[-1]["request"]
+    assert "reasoning of 2 past turns restored" in reports[-1]["request"]
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])

@@ -423,7 +423,7 @@ def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, a
     sent, key = past_call(api, json.loads(exchange.request()))
     arguments = json.loads(sent[key]) if api in ("openai-chat", "openai-responses") else sent[key]
     assert arguments == mended
-    assert exchange.report.request == ["1 past message with broken arguments mended"]
+    assert exchange.report.request == ["1 past message with broken arguments repaired"]
 
 
 # Beside calls that the server made

@@ -1,4 +1,4 @@
-"""What a server cannot be asked in its own fields: demands of a call for Ollama, and a conversation without a word."""
+"""Requests that a server has no field for: demands of a call for Ollama, and a conversation without text."""
 
 from __future__ import annotations
 
@@ -42,8 +42,13 @@ def choice(client: str, word: str) -> Any:
     ("word", "tools", "said", "told"),
     [
         ("none", 0, "hello", "no tools offered"),
-        ("required", 3, "hello\n<system-reminder>\nCall one of the tools.\n</system-reminder>", "said in the prompt"),
-        ("read", 1, "hello\n<system-reminder>\nCall the tool read.\n</system-reminder>", "said in the prompt"),
+        (
+            "required",
+            3,
+            "hello\n<system-reminder>\nCall one of the tools.\n</system-reminder>",
+            "expressed in the prompt",
+        ),
+        ("read", 1, "hello\n<system-reminder>\nCall the tool read.\n</system-reminder>", "expressed in the prompt"),
     ],
 )
 def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
@@ -56,7 +61,7 @@ def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int
 
 
 def test_a_demand_does_not_change_what_came_before() -> None:
-    """It stands behind the results, in a message of its own."""
+    """It follows the results, in a separate message."""
     history = [
         messages.user("x"),
         messages.assistant(messages.call("read", "c", filePath="a")),
@@ -82,7 +87,7 @@ EMPTY = {
 
 @PAIR
 def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> None:
-    """Clients ask so whether a server is there; Ollama's have the model loaded."""
+    """Clients test this way whether a server is up; Ollama's load the model."""
     bodies = [{**ollama.request(), "messages": []}] if client == "ollama-chat" else [EMPTY[client]]
     bodies += [{**EMPTY[client], "input": []}] if client == "openai-responses" else []
     for body in bodies:
@@ -125,7 +130,7 @@ def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent:
     ],
 )
 def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any], thinking: Any, config: Any) -> None:
-    """Not where a call is demanded, with which it is an error."""
+    """Except if a call is demanded, with which it is an error."""
     body = json.loads(crossing("openai-chat", "anthropic-messages", **asked).request())
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
 

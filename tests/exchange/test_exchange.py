@@ -1,4 +1,4 @@
-"""One exchange without any proxy: what goes upstream, the ids, the report, and failing open."""
+"""One session without a proxy: the request to the server, ids, the report, and failing open."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
     with pytest.raises(BadRequest, match="ZeroDivisionError"):
         exchange.request()
     (record,) = caplog.records
-    assert "passed on as it came" in record.message
+    assert "forwarded unchanged" in record.message
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
     ],
 )
 def test_which_replies_are_read(fields: dict[str, Any], reads: bool) -> None:
-    """Only those that may hold a call at all."""
+    """Only replies that may contain a call."""
     assert opened(**fields).reads == reads
 
 
 def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """So there is one way in which a request is left alone; the trace is in the log."""
+    """Such a request is always forwarded unchanged; the trace is in the log."""
 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("planted")
@@ -80,7 +80,7 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
         opened()
     (record,) = caplog.records
     assert "test_exchange.py" in record.message
-    assert "passed on as it came" in record.message
+    assert "forwarded unchanged" in record.message
 
 
 # Ids
@@ -91,7 +91,7 @@ def calls_of(exchange: Session) -> list[str]:
 
 
 def test_ids_are_stable_and_differ_between_exchanges() -> None:
-    """They are derived from the exchange's seed: no clock and no chance."""
+    """They derive from the exchange's seed, without clock or chance."""
     assert calls_of(opened("one")) == calls_of(opened("one"))
     assert calls_of(opened("one")) != calls_of(opened("two"))
 
@@ -147,7 +147,7 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
     ],
 )
 def test_the_report_in_one_line(report: Report, summary: str) -> None:
-    """What was done, for the list of flows; empty where nothing was."""
+    """VTC's actions for the list of flows; empty if there are none."""
     assert report.summary() == summary
 
 

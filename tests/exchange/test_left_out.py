@@ -1,4 +1,4 @@
-"""What a server tells besides and the client's API has no word for: each is named once in the report."""
+"""Metadata of a server's reply that the client's API lacks: each kind is reported once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ REPLIES = [
 def test_what_only_the_server_can_tell_is_named(client: str, server: str, frames: list[bytes], named: str) -> None:
     exchange = crossing(client, server, stream=True)
     assert pairs.read(client, fed(exchange.stream(), *frames), stream=True).text in ("Hi", "HiHi")
-    assert exchange.report.notes[-1].endswith(f"left out of the reply, as the client's API has no such field: {named}")
+    assert exchange.report.notes[-1].endswith(
+        f"left out of the reply, because the client's API has no such field: {named}"
+    )
 
 
 COMPACTED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
@@ -76,7 +78,9 @@ def test_what_only_the_server_can_tell_in_a_whole_reply_is_named(
 ) -> None:
     exchange = crossing(client, server, stream=False)
     assert pairs.read(client, exchange.whole.rewrite(chat.encoded(reply)), stream=False).text == "Hi"
-    assert exchange.report.notes[-1].endswith(f"left out of the reply, as the client's API has no such field: {named}")
+    assert exchange.report.notes[-1].endswith(
+        f"left out of the reply, because the client's API has no such field: {named}"
+    )
 
 
 @PAIR

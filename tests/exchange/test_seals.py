@@ -1,6 +1,6 @@
-"""What only its server reads of past reasoning comes back in the next turn, whatever client and model it is.
+"""Sealed reasoning comes back to its server in the next turn, for all clients and models.
 
-A server that signs refuses a conversation without (Gemini 3), or has forgotten what it thought.
+A server that signs rejects a conversation without seals (Gemini 3), or has forgotten its reasoning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITTEN = json.dumps(READ)
 
 
 class Form(NamedTuple):
-    """A reply that calls `read`, as a server with a seal tells it."""
+    """A reply that calls `read`, as a server with a seal encodes it."""
 
     server: str
     model: str
@@ -42,10 +42,10 @@ class Form(NamedTuple):
     whole: Json
     streamed: bytes
     back: Callable[[Json], list[Json]]
-    """Finds in a request what holds the seal of a past turn, where its server looks for it."""
+    """Returns the seals of a past turn in a request, at the server's place for them."""
     expected: Json
     thought: str = ""
-    """What the reply tells of the reasoning."""
+    """The reasoning in the reply."""
 
 
 def of_gemini(*before: Json) -> Form:
@@ -170,7 +170,7 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 
 
 def begun(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Talk, Message]:
-    """Let a client ask, and the server call; return what the client was told."""
+    """Let a client ask, and the server call; return the reply to the client."""
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, form.server, facts=facts)
     talk.model = model or form.model
@@ -190,7 +190,7 @@ def test_a_seal_comes_back_through_a_client_that_loses_it(client: str, form: For
     for body in (talk.ask(), talk.ask(*asks(client, "And now?"))):
         assert form.back(body) == [form.expected]
         assert json.dumps(body).count(SEAL) == 1
-    assert "reasoning of 1 past turn given back" in talk.exchange.report.request
+    assert "reasoning of 1 past turn restored" in talk.exchange.report.request
 
 
 @FORM
@@ -233,7 +233,7 @@ CARRIES = pytest.mark.parametrize("client", [*ASKED])
 
 
 def carried(client: str, form: Form, *, stream: bool) -> Talk:
-    """Let a client ask, and the server call; go on as a client does that sends back what it was told."""
+    """Let a client ask, and the server call; continue as a client that sends back everything it received."""
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, form.server, facts=facts)
     talk.model = form.model
@@ -253,10 +253,10 @@ def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: 
     talk = carried(client, form, stream=stream)
     sent = talk.ask(**ASKED[client])
     assert json.dumps(sent).count(SEAL) == 1
-    assert "given back" not in str(talk.exchange.report.request)
+    assert "restored" not in str(talk.exchange.report.request)
 
 
-FOREIGN = "1 seal of past reasoning left out: VTC gave the client none like it in this conversation"
+FOREIGN = "1 seal of past reasoning left out: VTC sent the client no such seal in this conversation"
 
 
 @CARRIES
@@ -331,7 +331,7 @@ async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool)
         talk.entries = upstream.seen[-1].json["contents"]
     sent = talk.ask(**asked)
     assert json.dumps(sent).count(SEAL) == 1
-    assert "given back" not in str(talk.exchange.report.request)
+    assert "restored" not in str(talk.exchange.report.request)
 
 
 @CLIENT
@@ -366,7 +366,7 @@ def test_seals_in_frames_that_are_alike_all_come_back() -> None:
 
 
 class Placed(NamedTuple):
-    """A reply with seals amid text and between calls, and how its server has it in the next request."""
+    """A reply with seals inside text and between calls, and their places in the next request."""
 
     server: str
     host: str
@@ -461,7 +461,7 @@ def placed_in_gemini() -> Placed:
 
 @cache
 def denying() -> Profiles:
-    """The built-in profiles, and a policy that refuses calls."""
+    """The built-in profiles, and a policy that denies calls."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "mine.yaml").write_text("kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [rm]}\n")
         return load([builtin_directory(), Path(folder)])
@@ -506,7 +506,7 @@ MISSING = "Function call is missing a thought_signature in functionCall parts. T
 
 
 def unsigned(client: str) -> list[Any]:
-    """A conversation in which another model called: twice at once, then once."""
+    """A conversation with calls of another model: two at once, then one."""
     entries = asks(client, "Read them")
     for calls in (("/a", "/b"), ("/c",)):
         made = [ToolCall("read", json.dumps({"filePath": path}), f"call_{path[1:]}") for path in calls]
@@ -515,7 +515,7 @@ def unsigned(client: str) -> list[Any]:
 
 
 def signatures(server: str, body: Json) -> list[Any]:
-    """What stands on past calls, in order."""
+    """The signatures of past calls, in order."""
     if server == "gemini-generate":
         parts = [part for entry in body["contents"] for part in entry["parts"] if "functionCall" in part]
         return [part.get("thoughtSignature") for part in parts]
@@ -613,7 +613,7 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
         assert (b"Hm." in again, b"found" in again, b'"read"' in again) == (False, True, True)
         if case.startswith("Google"):
             assert signatures(api, json.loads(again)) == [STAND_IN]
-        assert "without the signatures that the server refuses" in str(talk.exchange.report.request)
+        assert "without signatures that the server rejects" in str(talk.exchange.report.request)
         assert talk.exchange.encode_after_rejection(error, 400) is None
         talk.exchange.confirm_quirks()
 

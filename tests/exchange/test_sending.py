@@ -1,4 +1,4 @@
-"""Requests to servers that refuse what they cannot take: asked again with what each refusal teaches, then at once."""
+"""Requests that a server rejects: retried with the quirks of each rejection, which later requests include at once."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) ->
 
 @pytest.mark.parametrize("case", ASKED)
 def test_what_no_server_refuses_is_the_very_bytes(case: str) -> None:
-    """A server that takes it all, though the one before it taught the same client much."""
+    """By a server that accepts everything, although another one taught the same client many quirks."""
     memory = Memory()
     _, fields = ASKED[case]
     assert opened(memory, **fields).request() == asked("openai-chat", **fields)
@@ -174,7 +174,7 @@ def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
     until_taken(exchange, RULES[rule], status=500)
     told = ", ".join(exchange.report.request)
     assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
-    assert "done at once from now on: schemas" in str(exchange.report.notes)
+    assert "applied at once from now on: schemas" in str(exchange.report.notes)
     now[0] = EXPIRES - 1
     assert "done since the server refused a request: schemas" in opened(memory, **fields).plan.why
     now[0] = EXPIRES + 1
@@ -212,7 +212,7 @@ def test_clients_of_other_apis_are_asked_for_again_alike(client: str) -> None:
 
 
 def test_a_call_is_fitted_to_the_whole_schema() -> None:
-    """Though the server was told a simpler one."""
+    """Although the server received a simpler one."""
     count = {"anyOf": [{"type": "integer"}, {"type": "null"}], "maximum": 5}
     exchange = opened(settings={"server": "llama.cpp"}, tools=[function("count", n=count)])
     sent = json.loads(exchange.request())["tools"][0]["function"]["parameters"]["properties"]["n"]
@@ -273,8 +273,8 @@ def test_names_are_the_same_in_history_and_in_the_choice() -> None:
     ("choice", "left", "line"),
     [
         ("none", [], "no tools offered"),
-        ({"type": "function", "function": {"name": "write"}}, ["write"], "said in the prompt"),
-        ("required", ["read", "write"], "tool_choice required: said in the prompt"),
+        ({"type": "function", "function": {"name": "write"}}, ["write"], "expressed in the prompt"),
+        ("required", ["read", "write"], "tool_choice required: expressed in the prompt"),
         ("auto", ["read", "write"], ""),
     ],
 )
@@ -397,7 +397,7 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     exchange.confirm_quirks()
     told = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in told
-    assert "in the prompt, as is what follows" in str(exchange.report.notes)
+    assert "in the prompt, as are later requests" in str(exchange.report.notes)
     assert "`tools: prompt`, `dialect: tag`" in str(exchange.report.notes)
     for body in (json.loads(went or b""), json.loads(opened(memory).request())):
         assert "tools" not in body

@@ -1,4 +1,4 @@
-"""What a model thought before its calls, given back where the client lost it: for every pair of APIs."""
+"""A model's reasoning before its calls, restored if the client lost it: for every pair of APIs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
     last = ["Over."] if server == "anthropic-messages" else []  # which is signed, and comes back without a call, too
     expected: list[list[str]] = [[], ["First.\n"], ["First.\n", "Then é."], ["First.\n", "Then é.", *last]]
     assert [thoughts(server, one) for one in bodies] == expected
-    assert f"reasoning of {2 + len(last)} past turns given back" in talk.exchange.report.request
+    assert f"reasoning of {2 + len(last)} past turns restored" in talk.exchange.report.request
     for before, after in pairwise(bodies):
         kept = before[key(server)][:-1]
         assert after[key(server)][: len(kept)] == kept

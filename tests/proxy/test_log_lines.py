@@ -61,7 +61,8 @@ def test_changes_are_written_once_for_a_model_and_later_counted(caplog: pytest.L
     assert line.startswith(LINE.format(2, "m"))
     news, line = session.lines(2, container="c1")
     assert (
-        news == f"{COUNTED.format('m')}left out, as the server's API has no such field: context_management, container"
+        news
+        == f"{COUNTED.format('m')}left out, because the server's API has no such field: context_management, container"
     )
     assert len(session.lines(1, model="another")) == 2
 

@@ -99,8 +99,8 @@ class Session:
         self._replan = planned
         self._begin(plan, past, {})
 
-    def _begin(self, plan: Plan, past: History | None, taught: Mapping[str, Any]) -> None:
-        """Create the parts that depend on the plan; `taught` holds quirks from rejections of this request."""
+    def _begin(self, plan: Plan, past: History | None, quirks: Mapping[str, Any]) -> None:
+        """Create the parts that depend on the plan; `quirks` holds quirks from rejections of this request."""
         self.plan = plan
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
@@ -118,7 +118,7 @@ class Session:
         sides = (self._api, self.server, self._request)
         seals = self._make_seal_key(plan) if self.is_bridged else None
         self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.reasoning if past else None)
-        self._encoder = RequestEncoder(*sides, received, plan, self._factory, self.report, seals, taught)
+        self._encoder = RequestEncoder(*sides, received, plan, self._factory, self.report, seals, quirks)
         reminder = Reminder(self._request, self._encoder, past, self.report)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
         self._outgoing: Outgoing | None = None  # set once the request has been rewritten
@@ -283,7 +283,9 @@ class Session:
         try:
             self._factory.warm()
         except Exception as error:  # reading the reply reports it
-            logger.debug("vtc: nothing is compiled beforehand\n%s", format_exception(error))
+            logger.debug(
+                "vtc: warming up failed; the reply will be compiled when it arrives\n%s", format_exception(error)
+            )
 
     def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Create the stream for a reply; `clock` measures its work. Raises `UnsupportedEncoding`.

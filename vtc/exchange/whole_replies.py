@@ -119,7 +119,7 @@ class WholeReplies:
                 self._report.record_intervention("retry", "failed", "", str(error))
                 break
             except Exception as error:
-                logger.error("vtc: upstream is not asked again\n%s", format_exception(error, self._report.secrets))
+                logger.error("vtc: the retry failed\n%s", format_exception(error, self._report.secrets))
                 self._report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._rewrite_safely(body)
@@ -144,7 +144,7 @@ class WholeReplies:
             self.reminder.mark_failed(str(error))
             return first
         except Exception as error:
-            logger.error("vtc: the model is not asked once more\n%s", format_exception(error, self._report.secrets))
+            logger.error("vtc: the reminder failed\n%s", format_exception(error, self._report.secrets))
             self.reminder.mark_failed(type(error).__name__)
             return first
         reply = self._rewrite_safely(body, more)
@@ -288,7 +288,10 @@ class WholeReplies:
         except NoReply:  # reported already
             return body
         except Exception as error:
-            logger.error("vtc: the reply is passed on whole\n%s", format_exception(error, self._report.secrets))
+            logger.error(
+                "vtc: converting the reply to a stream failed; it is sent whole\n%s",
+                format_exception(error, self._report.secrets),
+            )
             self._report.failures.append(f"{type(error).__name__}: {error}")
             return body
 

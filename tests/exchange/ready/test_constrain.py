@@ -1,4 +1,4 @@
-"""The grammar in the request, and strict tools."""
+"""Grammars in requests, and strict tools."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_said_is_told_and_the_request_goes_without(settings: dict
 
 @pytest.mark.parametrize("where", ["user", "tool", "call"])
 def test_a_conversation_about_calls_is_left_alone(where: str) -> None:
-    """A value may have to hold the markup, and with a grammar it could not."""
+    """A value may have to contain the markup, which a grammar would forbid."""
     quoted = "Write <parameter=path> into the file."
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": json.dumps({"path": quoted})}}
     messages = {
@@ -73,7 +73,7 @@ def test_a_conversation_about_calls_is_left_alone(where: str) -> None:
     }[where]
     body, told = sent("llama.cpp", {"dialect": "qwen3-coder"}, messages=messages)
     assert "grammar" not in body
-    assert "no grammar: the conversation quotes <parameter=, which no value could hold" in told
+    assert "no grammar: the conversation quotes <parameter=, which no value could contain" in told
     assert "grammar" in sent("llama.cpp", {"dialect": "hermes"}, messages=messages)[0]
 
 

@@ -1,4 +1,4 @@
-"""Requests of agents to hosted servers: none is refused of what is known of them (`tests/cases/hosted.yaml`)."""
+"""Requests of agents to hosted servers: none breaks a known rule (`tests/cases/hosted.yaml`)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ TALKS: dict[str, Json] = {
 
 
 def refusal(target: Json, body: Json) -> str:
-    """Tell what a server refuses of a request; empty if it takes it."""
+    """Return a server's rejection of a request; empty if it is accepted."""
     for path in target.get("refuses", ()):
         if found := stands_at(body, path.split(".")):
             return f"unsupported: {path} {found}"
@@ -99,7 +99,7 @@ def stands_at(value: Any, path: list[str]) -> list[Any]:
 
 
 def beyond(schema: Any, words: str, *, top: bool = True) -> str:
-    """Tell what OpenAI, Anthropic and Moonshot refuse of a schema."""
+    """Return the parts of a schema that OpenAI, Anthropic and Moonshot reject."""
     if not words or not isinstance(schema, dict):
         return ""
     if top and (schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf", "enum", "not"}):
@@ -113,7 +113,7 @@ def beyond(schema: Any, words: str, *, top: bool = True) -> str:
 
 
 def sent(name: str, client: str, body: bytes) -> Json:
-    """Send a request of an agent to a target; return it as it leaves."""
+    """Send a request of an agent to a target; return the outgoing request."""
     target = TARGETS[name]
     server = target.get("api", "openai-chat")
     facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].at(model=target["model"]))
@@ -200,6 +200,6 @@ def test_what_is_written_otherwise_is_told_and_all_else_keeps_its_bytes() -> Non
         **{key: value for key, value in json.loads(body).items() if key not in ("max_tokens", "temperature")},
     }
     assert told == [
-        "temperature left out, as a profile says",
-        "max_tokens sent as max_completion_tokens, as the server wants it",
+        "temperature left out by a profile",
+        "max_tokens sent as max_completion_tokens, as the server requires it",
     ]

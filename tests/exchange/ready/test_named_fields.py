@@ -1,4 +1,4 @@
-"""What a refusal names of a request, and what the server is sent next; nothing that is said is ever left out."""
+"""Fields that a rejection names, and the next request to the server; content is never left out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_a_refusal_names_is_corrected(case: Json) -> None:
     if case.get("once"):
         assert later.request() != again
         return
-    assert "done at once from now on" in exchange.report.notes[-1]
+    assert "applied at once from now on" in exchange.report.notes[-1]
     assert (later.request(), later.sent_request) == (again, exchange.sent_request)
     assert (later.encode_after_rejection(error_of(case["error"]), case.get("status", 400)), later.sent_request) != (
         again,
@@ -108,7 +108,7 @@ def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
     exchange = opened("openai-chat", "openai-chat", {**fields, "response_format": {"type": "json_object"}})
     exchange.request()
     exchange.encode_after_rejection(error_of(words), 400)
-    assert not [line for line in exchange.report.request if line.endswith("as the server wants it")]
+    assert not [line for line in exchange.report.request if line.endswith("as the server requires it")]
 
 
 def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
@@ -153,7 +153,7 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
 
 
 def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
-    """Tools that were empty may be left out, and a choice that is left to the model; no others."""
+    """Empty tools and a choice of `auto` may be left out; no others."""
     memory = Memory()
     first = opened("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
     first.request()
@@ -241,7 +241,7 @@ REFUSED_WORDS = sorted(
     stream=st.booleans(),
 )
 def test_any_refusals_over_and_over_come_to_an_end(case: Json, refusals: list[str], stream: bool) -> None:
-    """A request is asked again only where its body is another one, and what is refused by turns ends, too."""
+    """A retry has another body each time, and alternating rejections end, too."""
     exchange = opened_for({**case, "stream": stream})
     sent = exchange.request(), exchange.sent_request
     for words in (refusals * MAX_REQUESTS)[: MAX_REQUESTS - 1]:
@@ -276,7 +276,7 @@ def test_refusals_that_contradict_each_other_end(refusals: tuple[bytes, ...], se
 
 
 def test_a_lesson_that_is_learned_anew_comes_last() -> None:
-    """One of the servers behind a name wants one field, and one the other."""
+    """One of the servers behind a name requires one field, and one the other."""
     memory, fields = Memory(), {"max_tokens": 5}
     for error, name in [(THERE, "max_completion_tokens"), (BACK, "max_tokens"), (THERE, "max_completion_tokens")]:
         exchange = opened("openai-chat", "openai-chat", fields, memory)
@@ -314,7 +314,7 @@ def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry
     assert all([*map(bytes, later[: len(earlier)])] == [*map(bytes, earlier)] for earlier, later in pairwise(sent))
 
 
-# Nothing that is said is ever left out, whatever a server names
+# Content is never left out, whatever a server names
 
 
 NAMES = ["x", "seed", "cache_control", "reasoning_content", "caption", "metadata", "strict", "thoughtSignature"]
@@ -349,7 +349,7 @@ def scattered(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
 
 
 def said_in(name: str, body: bytes) -> Any:
-    """Read what a body says: texts, calls and results, tools, and what is demanded."""
+    """Return the content of a body: texts, calls and results, tools, and demands."""
     request = BY_NAME[name].request(body, SHAPES[name].at())
     messages = [
         (
@@ -366,7 +366,7 @@ def said_in(name: str, body: bytes) -> Any:
 
 @st.composite
 def refused(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
-    """A request of an API, and refusals that name anything in it."""
+    """Generate a request of an API, and rejections that name anything in it."""
     fields = json.loads(asked(name, **SHAPES[name].history))
     fields = {key: value if key == "model" else scattered(draw, value) for key, value in fields.items()}
     paths = draw(st.lists(st.sampled_from(paths_of(fields)), min_size=1, max_size=4))
@@ -383,6 +383,6 @@ def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -
     exchange.request()
     for error in errors:
         again = exchange.encode_after_rejection(error, 400)
-        if again is None or not all(line.endswith("as the server wants it") for line in exchange.report.request):
+        if again is None or not all(line.endswith("as the server requires it") for line in exchange.report.request):
             return  # a step of another kind
         assert said_in(name, again) == before

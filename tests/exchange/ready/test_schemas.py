@@ -1,4 +1,4 @@
-"""Schemas of tools as servers that make grammars of them take them."""
+"""Schemas of tools in the forms that servers accept for their grammars."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_tool_that_takes_no_object_is_left_out_and_the_others_are_offered(valu
     tools = tuple(Tool(name, "", schema) for name, schema in (("a", {"type": "string"}), ("b", BY_URL)))
     found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, given())
     assert [tool.name for tool in found.tools] == ["b"]
-    assert told["schemas"] == "not offered, as their arguments are no object: a"
+    assert told["schemas"] == "not offered, because their arguments are no object: a"
 
 
 PLAIN: list[tuple[Json, Json]] = [
@@ -228,11 +228,11 @@ def test_servers_of_few_words_are_not_told_what_they_refuse() -> None:
     )
 
 
-# Whatever a schema says: what is written is taken by servers of these words, and takes what the schema takes
+# For any schema, the rewritten one is accepted by servers of its form, and accepts the same values
 
 
 def plain_fault(schema: Json) -> str:
-    """Tell what Gemini, Vertex or Moonshot would refuse of a schema; empty if they take it."""
+    """Return the reason why Gemini, Vertex or Moonshot would reject a schema; empty if they accept it."""
     if "anyOf" in schema:
         faults = ["anyOf beside others"] * (schema.keys() != {"anyOf"} or len(schema["anyOf"]) < 2)
         return next(iter([*faults, *filter(None, map(plain_fault, schema["anyOf"]))]), "")
@@ -259,7 +259,7 @@ def plain_fault(schema: Json) -> str:
 
 
 def object_fault(schema: Any, *, top: bool = True) -> str:
-    """Tell what OpenAI or Anthropic would refuse of a schema."""
+    """Return the reason why OpenAI or Anthropic would reject a schema."""
     if top and (schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf", "enum", "not"}):
         return "schema must have type 'object' and not have 'anyOf' at the top level"
     if top and "properties" not in schema:
@@ -300,7 +300,7 @@ SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 @st.composite
 def fitted(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
-    """A schema, and a value that it takes."""
+    """Generate a schema, and a value that it accepts."""
     form = (
         draw(st.sampled_from(["scalar", "list", "tuple", "object", "anyOf", "oneOf", "allOf"])) if depth else "scalar"
     )
@@ -324,7 +324,7 @@ def fitted(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
 
 @st.composite
 def objects(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Json]:
-    """The schema of an object, as tools declare it, and one that it takes."""
+    """Generate the schema of an object, as tools declare it, and a value that it accepts."""
     names = draw(st.lists(st.sampled_from("pqrs"), unique=True, max_size=3))
     members = {name: draw(fitted(depth - 1)) for name in names}
     given = [name for name in names if draw(st.booleans())]
@@ -370,7 +370,7 @@ def unsaid(value: Any) -> list[Any]:
 
 
 def grammar_fault(schema: Any, *, place: str = "") -> str:
-    """Tell what llama.cpp would make no grammar of, or another one."""
+    """Return a part of a schema for which llama.cpp would make no grammar, or a wrong one."""
     if not isinstance(schema, dict):
         return "" if isinstance(schema, bool) and place in ("additionalProperties", "") else f"{place}: {schema}"
     if not place and (schema.get("type") != "object" or "properties" not in schema):

@@ -218,7 +218,7 @@ def apply_corrections(
             why = (
                 "as the server does not know it; it may store the conversation"
                 if is_stored
-                else "as the server wants it"
+                else "as the server requires it"
             )
             lines[str(correction)] = f"{correction}, {why}"
         parts = new

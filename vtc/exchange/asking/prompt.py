@@ -98,7 +98,7 @@ def _repair_past_calls(messages: Sequence[Message], tools: Mapping[str, Tool], l
     broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
     if not broken:
         return messages
-    lines.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
+    lines.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments repaired")
     return [
         replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
         for place, message in enumerate(messages)

@@ -21,7 +21,7 @@ SILENCE_REASONS: Mapping[Silence, str] = {
     "announced": "the reply ended with what the model does next, and without a call",
 }
 """Kinds of silence, described for people."""
-MAX_BYTES_USED = "the tokens that the client is told are those of both replies"
+BOTH_REPLIES_COUNTED = "the reported tokens are those of both replies"
 
 
 class Reminder:
@@ -47,7 +47,9 @@ class Reminder:
             self._past.record_prompt(*self._encoder.sent_prompt, self._request)
             if self._past.reasoning:
                 self._past.reasoning.store_reminder(*self._reminded)
-        self._report.record_intervention("retry", "asked", "", SILENCE_REASONS[turn.silence or "empty"], MAX_BYTES_USED)
+        self._report.record_intervention(
+            "retry", "asked", "", SILENCE_REASONS[turn.silence or "empty"], BOTH_REPLIES_COUNTED
+        )
 
     def mark_failed(self, why: str) -> None:
         """Record that the reminder got no reply."""

@@ -48,7 +48,7 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import API, MODEL, PROMPT, REPLANNED, SAME
 from vtc.reporting import hints
 from vtc.reporting.report import Report
-from vtc.scrub import format_exception as told_of
+from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
 MAX_REQUESTS = 4
@@ -57,7 +57,7 @@ _ALWAYS_LEARNED = (PROMPT, API, "context", MAX_TOKENS)
 """Steps that are learned although the accepted request does not list them as applied."""
 MAX_QUOTED_ERROR = 2000
 """Characters of a server's error that are examined."""
-EMPTY_REPLY = "(nothing)"
+EMPTY_REPLY_TEXT = "(nothing)"
 """Replaces a silent reply, because servers reject empty messages."""
 
 
@@ -117,9 +117,9 @@ class RequestEncoder:
         factory: ReplyFactory,
         report: Report,
         seals: SealKey | None,
-        taught: Mapping[str, Any],
+        quirks: Mapping[str, Any],
     ) -> None:
-        """Set up the encoder; `seals` recognizes the server's own seals, `taught` holds the quirks learned so far."""
+        """Set up the encoder; `seals` recognizes the server's own seals, `quirks` holds the quirks learned so far."""
         self._client = client
         self._server = server
         self._request = request
@@ -133,14 +133,14 @@ class RequestEncoder:
             **DEFAULT_STEPS,
             **(BRIDGE_STEPS if self._is_bridged else {}),
             **plan.steps,
-            **taught,
+            **quirks,
             MODEL: not plan.stand_in.model,
         }
         if api := SAME if SAME in plan.stack.settings.upstream_api else plan.stack.learned_api:
             self._steps[API] = api
         if self._is_bridged and server.layout.choice is None:
             self._steps["choice"] = True
-        self.learned_quirks: dict[str, Any] = {**taught}
+        self.learned_quirks: dict[str, Any] = {**quirks}
         """Quirks learned from rejections of this request, useful or not."""
         self._trial = Trial()
         self.sent_request = SentRequest(request.model, request.stream)
@@ -176,7 +176,7 @@ class RequestEncoder:
         lines += [*request.body.lines, *took.values()]
         fields = self._server.ask(ready) if self._is_bridged else request.fields
         drop = [path for path in changes.drop if has_path(fields, path.split("."))]
-        lines += [f"{path} left out, as a profile says" for path in drop]
+        lines += [f"{path} left out by a profile" for path in drop]
         if self._is_bridged:
             out: Mapping[str, Any] | None = self._translate(fields, ready, drop)
             lines += self._list_dropped(canonical, ready, names)
@@ -288,7 +288,7 @@ class RequestEncoder:
         untold += ["strict of tools"] * bool(bridge.list_strict_tools(self._request) & offered - strict)
         untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
-        lines = [f"left out, as the server's API has no such field: {', '.join(untold)}"] if untold else []
+        lines = [f"left out, because the server's API has no such field: {', '.join(untold)}"] if untold else []
         if ready.foreign_seals:
             lines.append(_describe_foreign_seals(ready.foreign_seals))
         return lines
@@ -330,18 +330,14 @@ class RequestEncoder:
         That is the error of a full window, in the words of the client's API; None for any other.
         """
         plan = self._plan
-        taught = learn_steps(200, hints.words_of(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts)
-        steps = {**taught.steps} if taught else {}
+        learned = learn_steps(200, hints.words_of(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts)
+        steps = {**learned.steps} if learned else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMAR_STEPS}:
             plan.quirks.learn(grammars)
-            self._report_quirk(
-                "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
-            )
+            self._report_quirk("the server rejected the grammar inside its reply: later requests are sent without one")
         if PROMPT in steps and plan.offered and not plan.protocol.write and plan.stack.settings.tools != "native":
             plan.quirks.learn({PROMPT: True})
-            self._report_quirk(
-                "the server refused `tools`, amid its reply: what follows is asked with them in the prompt"
-            )
+            self._report_quirk("the server rejected `tools` inside its reply: later requests have them in the prompt")
         return self.translate_full_window(error, 200)
 
     def encode_after_rejection(self, error: bytes, status: int) -> bytes | None:
@@ -362,25 +358,27 @@ class RequestEncoder:
         read = partial(learn_steps, asked=self._server.name)
         tried: list[Mapping[str, Any]] = []
         # An error can match two rows in turn, of which neither changes this request.
-        while (taught := read(status, words, self._steps, named, said.texts)) and taught.steps not in tried:
-            tried.append(taught.steps)
-            if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
-                if API in anew and API in self.learned_quirks:  # which is the reason for this API
-                    anew[API] = SAME
-                self.learned_quirks |= anew
-                self._steps |= anew
+        while (learned := read(status, words, self._steps, named, said.texts)) and learned.steps not in tried:
+            tried.append(learned.steps)
+            if replanned := {step: value for step, value in learned.steps.items() if step in REPLANNED}:
+                if API in replanned and API in self.learned_quirks:  # which is the reason for this API
+                    replanned[API] = SAME
+                self.learned_quirks |= replanned
+                self._steps |= replanned
                 return None
             # Step 3: encode the request with the steps, and compare it with the last one.
             last, self._report.request[:] = (self.sent_body, self.sent_request), before
-            if taught.kept:
-                self.learned_quirks = merge_learned(self.learned_quirks, taught.steps)
-            self._steps = merge_learned(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
+            if learned.kept:
+                self.learned_quirks = merge_learned(self.learned_quirks, learned.steps)
+            self._steps = merge_learned(
+                self._steps, learned.steps if learned.once is None else {MAX_TOKENS: learned.once}
+            )
             body = self._encode(self._messages)
             if (self.sent_body, self.sent_request) != last:
-                self._trial.begin(said.words, taught.steps if taught.kept else {}, before)
+                self._trial.begin(said.words, learned.steps if learned.kept else {}, before)
                 return body
             self._report.request[:] = before
-            if taught.once is not None:
+            if learned.once is not None:
                 break
         return None
 
@@ -409,7 +407,7 @@ class RequestEncoder:
         shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
-        turns = Message("assistant", (reply or EMPTY_REPLY,)), Message("user", (question,))
+        turns = Message("assistant", (reply or EMPTY_REPLY_TEXT,)), Message("user", (question,))
         return self._encode([*self._current_messages, *turns])
 
     def encode_reminder(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
@@ -420,7 +418,7 @@ class RequestEncoder:
         tools = [tool.name for tool in self._plan.offered]
         usage = self._render_usage(next((name for name in tools if name in said), tools[0] if tools else ""))
         reminder = lexicon().reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
-        messages = Message("assistant", (said.strip() or EMPTY_REPLY,)), Message("user", (reminder,))
+        messages = Message("assistant", (said.strip() or EMPTY_REPLY_TEXT,)), Message("user", (reminder,))
         return self._encode([*self._current_messages, *messages]), messages
 
     @property
@@ -441,32 +439,32 @@ class RequestEncoder:
 
     def confirm_quirks(self) -> None:
         """Store the quirks of this request for later ones, because the server accepted it."""
-        taught = self._select_used(merge_learned(self._plan.quirks.list_held(), self.learned_quirks))
-        self._plan.quirks.learn(taught)
+        quirks = self._select_used(merge_learned(self._plan.quirks.list_held(), self.learned_quirks))
+        self._plan.quirks.learn(quirks)
         self._plan.quirks.release()
         # The note replaces these lines.
-        told = {f"{name}, as the server wants it" for name in taught}
-        self._report.request[:] = [line for line in self._report.request if line not in told]
+        noted = {f"{name}, as the server requires it" for name in quirks}
+        self._report.request[:] = [line for line in self._report.request if line not in noted]
         if self.learned_quirks.get(MODEL):
             self._plan.stand_in.names.learn({MODEL: True})
             name, only = self._request.model, self._plan.server_model
             self._report_quirk(
-                f"the server has no model {name}: asked again for {only}, its only one, as is what follows"
+                f"the server has no model {name}: retried with {only}, its only one, as are later requests"
             )
-        if steps := [line for name, line in describe_steps(taught).items() if name not in (*REPLANNED, *GRAMMAR_STEPS)]:
-            self._report_quirk(f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}")
-        if (api := taught.get(API)) not in (None, SAME):
+        if steps := [line for name, line in describe_steps(quirks).items() if name not in (*REPLANNED, *GRAMMAR_STEPS)]:
+            self._report_quirk(f"retried after a rejection; applied at once from now on: {', '.join(steps)}")
+        if (api := quirks.get(API)) not in (None, SAME):
             self._report_quirk(
-                f"the server has {self._request.model} in another API: asked again by {api}, as is what follows"
+                f"the server has {self._request.model} in another API: retried by {api}, as are later requests"
             )
-        if PROMPT in taught and (dialect := self._plan.protocol.write):
+        if PROMPT in quirks and (dialect := self._plan.protocol.write):
             line = (
-                "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
+                "the server rejected `tools` for this model: retried with them in the prompt, as are later requests; "
                 f"to keep that, a profile of the model says `tools: prompt`, `dialect: {dialect.name}`"
             )
             self._report_quirk(line)
-        if taught.keys() & {*GRAMMAR_STEPS}:
-            self._report_quirk("the server refused to decode by a grammar: asked again without, as is all that follows")
+        if quirks.keys() & {*GRAMMAR_STEPS}:
+            self._report_quirk("the server rejected the grammar: retried without one, as are later requests")
 
     def confirm(self) -> None:
         """Store the quirks held for this conversation for all, because the server accepted a request with them."""
@@ -507,11 +505,11 @@ def pass_through_on_fault(known: Iterable[str] = ()) -> Iterator[None]:
     except BadRequest:
         raise
     except Exception as error:
-        logger.error("vtc: the request is passed on as it came\n%s", told_of(error, known))
+        logger.error("vtc: rewriting failed; the request is forwarded unchanged\n%s", format_exception(error, known))
         raise BadRequest(f"{type(error).__name__}: {error}") from error
 
 
 def _describe_foreign_seals(count: int) -> str:
     """Describe dropped seals of another server, model or conversation."""
     seals = format_count(count, "seal")
-    return f"{seals} of past reasoning left out: VTC gave the client none like it in this conversation"
+    return f"{seals} of past reasoning left out: VTC sent the client no such seal in this conversation"

@@ -57,5 +57,5 @@ def find_number(message: str, *expressions: str) -> int:
     """Find an integer by the first expression that matches; 0 if there is none."""
     message = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), message)
     matches = (match for words in expressions if (match := compile_any(words).search(message)))
-    told = (read_number(group) for match in matches for group in match.groups() if group)
-    return next((value for value in told if isinstance(value, int)), 0)
+    numbers = (read_number(group) for match in matches for group in match.groups() if group)
+    return next((value for value in numbers if isinstance(value, int)), 0)

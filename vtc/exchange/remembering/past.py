@@ -292,11 +292,11 @@ def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Me
 
     key = cache(partial(_digest_conversation, (*facts.whose, facts.model), request))
 
-    def plan(taught: Mapping[str, Any]) -> tuple[Plan, History | None]:
+    def plan(new_quirks: Mapping[str, Any]) -> tuple[Plan, History | None]:
         if not memory:
-            return planner.plan(facts, request, None, taught), None
+            return planner.plan(facts, request, None, new_quirks), None
         held = ConversationQuirks(None, memory.held, key).list_held()
-        plan = planner.plan(facts, request, memory, merge_learned(held, taught))
+        plan = planner.plan(facts, request, memory, merge_learned(held, new_quirks))
         quirks = ConversationQuirks(plan.quirks, memory.held, key, memory.clock)
         plan = msgspec.structs.replace(plan, quirks=quirks)
         return plan, History(memory, facts, plan, request)

@@ -205,7 +205,7 @@ class ReasoningStore:
         if not changed:
             return messages
         if given:
-            lines.append(f"reasoning of {format_count(given, 'past turn')} given back")
+            lines.append(f"reasoning of {format_count(given, 'past turn')} restored")
         return [shown for place, message in enumerate(messages) for shown in changed.get(place, (message,))]
 
     def _split_reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
@@ -474,13 +474,13 @@ class ReasoningRecorder:
         *,
         plain: bool,
         signed: bool,
-        amid: bool = False,
+        between: bool = False,
         seals: SealKey | None = None,
     ) -> None:
         """Set up the recorder; `markup` surrounds calls in text and is removed from it; None records no text.
 
         `closers` end reasoning in the text. Reasoning is recorded if it is `plain`, or `signed` by the server, which
-        may place seals `amid` its text. `seals` decodes seals that VTC signed for a client of another API.
+        may place seals `between` texts. `seals` decodes seals that VTC signed for a client of another API.
         """
         self._keep = keep
         self._markup = markup
@@ -493,7 +493,7 @@ class ReasoningRecorder:
         """None once a call is sent in other words than the model wrote."""
         self._thoughts = ReceivedReasoning(seals)
         self._length = 0
-        self._said = DeliveredText() if amid else None
+        self._said = DeliveredText() if between else None
         """Text that the client received; None if it is not needed and no seal has preceded it."""
         self._spoke = False
         self._field = ""
@@ -584,7 +584,7 @@ class ReasoningRecorder:
                 text = self._said.digest if self._said else b""
                 self._keep(turn, self._field if self._field in REASONING_FIELDS else "", calls, text)
         except Exception as error:  # the reply itself continues
-            logger.error("vtc: nothing of this reply is kept for later turns\n%s", format_exception(error))
+            logger.error("vtc: the reasoning of this reply is not stored for later turns\n%s", format_exception(error))
         self.stop()
 
     def _collect_calls(self) -> list[ToolCall]:

@@ -197,7 +197,7 @@ class ReplyFactory:
             closers,
             plain=past.recalls,
             signed=self._server.signs_reasoning,
-            amid=self._server.seals != "beside",
+            between=self._server.seals != "beside",
             seals=self._seals,
         )
 

@@ -112,7 +112,7 @@ class Fate:
         """Forward a request that cannot be rewritten; raise the error if its reply may be forwarded unread, too."""
         if not self.strict:
             raise error
-        report.failures.append(f"the request went on as it came: {error}")
+        report.failures.append(f"the request was forwarded unchanged: {error}")
 
     def render_rejection(self, server_api: str) -> LocalReply | None:
         """Return an error for a request that must not be sent; None if it may be sent.
@@ -154,9 +154,9 @@ class Fate:
     def report_unknown_parts(self, kinds: str, report: Report) -> None:
         """Report parts of a stream that were dropped because the client's API lacks them."""
         if self.bridged:
-            report.notes.append(f"left out of the reply, as the client's API has no such field: {kinds}")
+            report.notes.append(f"left out of the reply, because the client's API has no such field: {kinds}")
         else:
-            reason = "parts of the reply that VTC does not know did not leave"
+            reason = "parts of the reply that VTC does not know were dropped"
             report.record_intervention("unread_calls", "dropped", "", reason, kinds)
 
     def replace_body(self, reason: str, detail: str = "") -> tuple[LocalReply | None, Report]:
@@ -173,7 +173,7 @@ class Fate:
     def replace_broken_body(self, error: Exception) -> tuple[LocalReply | None, Report]:
         """Return the same after a fault of VTC."""
         if not self.strict:
-            becomes = "becomes an error" if self.bridged else "is passed on as it came"
+            becomes = "becomes an error" if self.bridged else "is forwarded unchanged"
             logger.error("vtc: the reply %s\n%s", becomes, format_exception(error, self.secrets))
         return self.replace_body(UNREADABLE, f"{type(error).__name__}: {error}")
 

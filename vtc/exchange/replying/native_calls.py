@@ -89,7 +89,7 @@ _MARKUP = re.compile(rf"(?:{_TAG}\s*(?:(?:commentary|analysis|final|json)\b)?|</
 """A tag or its beginning, with the channel names that follow tags of harmony."""
 _BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")  # used with match
 _LAST_TAG = re.compile(rf"{_TAG}\Z")
-MAX_TRAILING_TAGS = 16
+MAX_TAGS_AFTER_ARGUMENTS = 16
 """Tags after the arguments of a call that are removed."""
 LONGEST_TAG = 70
 NO_ARGUMENTS = ("", "{}", "null", "None")
@@ -341,7 +341,7 @@ def _strip_markup(text: str) -> tuple[str, list[str]]:
     """Remove the tags around arguments."""
     before = _BEFORE.match(text)
     body = bare = text.strip()
-    for _ in range(MAX_TRAILING_TAGS):
+    for _ in range(MAX_TAGS_AFTER_ARGUMENTS):
         tag = _LAST_TAG.search(body, max(0, len(body) - LONGEST_TAG))
         if not tag:
             break

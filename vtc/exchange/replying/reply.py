@@ -167,7 +167,7 @@ class ReplyPipeline:
         return self._run_stages(self.text.release())
 
     def late(self) -> None:
-        reason = "upstream went on after the end of its message"
+        reason = "the server continued after the end of its message"
         self._record_faults.record_intervention(Intervention("unread_calls", "dropped", "", reason))
 
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:

@@ -329,7 +329,7 @@ class RecordFaults(Stage):
         reason = f"`tool_choice` demands a call{f' of `{tool}`' * bool(tool)}, and the reply makes none"
         self._report.record_intervention("tool_choice", "missed", tool, reason)
         if constrained:
-            ignored = "the server took the grammar, and did not decode by it: the reply makes no call"
+            ignored = "the server accepted the grammar but did not decode by it: the reply makes no call"
             self._report.record_intervention("grammar", "missed", tool, ignored)
         self.faults.append(ReplyFault("tool_choice", reason))
 
@@ -428,7 +428,7 @@ class ForTextClient(ForStructuredClient):
         tools = self._tools or as_called(call)  # the client's prompt does not document all of its tools
         written = conversation.write_for_client(call, client.dialect, tools, client.profile.known_parameters)
         if not self._says(written, call):
-            reason = "written for this client its arguments would be read as others"
+            reason = "this client would parse other arguments from its text"
             message = f"The call of `{call.name}` was not passed on: {reason}."
             return (
                 Intervention("unread_calls", "refused", call.name, reason),
@@ -436,7 +436,7 @@ class ForTextClient(ForStructuredClient):
             )
         parts = self._parts(event.raw, self._text_end.line_breaks(client.profile.call_gap) + written, call.name)
         if readable:
-            reason = "this client would have read other arguments"
+            reason = "this client would have parsed other arguments"
             parts = [Intervention("unread_calls", "changed", call.name, reason), *parts]
         return parts
 
@@ -467,7 +467,7 @@ class ForTextClient(ForStructuredClient):
         rest = conversation.text_after(left, written)
         if rest is not None and self._says(left + rest, call):
             return (Rewritten(event.raw, rest),)
-        reason = "it is not mended, as a part of it has left"
+        reason = "it is not repaired, because a part of it was sent already"
         return Intervention("unread_calls", "passed", call.name, reason), Text(event.raw)
 
     def _says(self, text: str, call: ToolCall) -> bool:

@@ -316,7 +316,9 @@ class Stream:
         try:
             return give()
         except Exception as error:
-            logger.error("vtc: what was held of the reply is lost\n%s", format_exception(error, self._report.secrets))
+            logger.error(
+                "vtc: the buffered part of the reply is lost\n%s", format_exception(error, self._report.secrets)
+            )
             return [*else_]
 
 

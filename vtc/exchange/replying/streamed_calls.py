@@ -419,5 +419,5 @@ def _rest_after(left: str, whole: str) -> str:
     try:
         load_json(left + more)
     except ValueError:
-        raise ValueError("its arguments are not a whole JSON object, and a part of them has left") from None
+        raise ValueError("its arguments are not a whole JSON object, and a part of them was sent already") from None
     return more

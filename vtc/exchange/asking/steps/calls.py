@@ -37,7 +37,7 @@ def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[Ca
                 return f"functions.{context.names.to_wire(name)}:{number}" if name else id_
         return id_ if SHORT_ID.fullmatch(id_) or context.is_own_id(id_) else f"call_{_digest(id_)[:24]}"
 
-    return replace_messages(request, _assign_ids(request.messages, form), "message", "ids of calls in {} made anew")
+    return replace_messages(request, _assign_ids(request.messages, form), "message", "ids of calls in {} replaced")
 
 
 def _digest(text: str) -> str:
@@ -96,7 +96,7 @@ def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tupl
     messages = [
         replace(message) if message.role == "tool" and is_unclear(message) else message for message in request.messages
     ]
-    return replace_messages(request, messages, "result", "the call of {} named, as the conversation tells it")
+    return replace_messages(request, messages, "result", "the call of {} named, as the conversation shows it")
 
 
 MISSING_RESULT_TEXT = "(The call was not answered.)"
@@ -126,7 +126,7 @@ def after_results(request: CanonicalRequest, _value: Any, _context: StepContext)
         out.append(message)
     if not (more := len(out) - len(request.messages)):
         return request, ""
-    return replace(request, messages=tuple(out)), f"`{DONE_TEXT}` said between results and the user {more} times"
+    return replace(request, messages=tuple(out)), f"`{DONE_TEXT}` inserted between results and the user {more} times"
 
 
 def _pair_results(messages: Sequence[Message]) -> list[Message]:
@@ -192,7 +192,7 @@ def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> t
     own = context.request if context.request.LAYOUT is context.server.layout else None
     request, left_out = _drop_seals(request, own) if value == "anew" else (request, "")
     messages = [_drop_unsigned_reasoning(message, *own.LAYOUT.signed) for message in request.messages] if own else ()
-    line = "{} without thoughts that nobody signed"
+    line = "{} without unsigned reasoning"
     request, unsaid = replace_messages(request, messages or request.messages, "past message", line)
     signed, line = _add_stand_in_seals(request, context)
     return signed, ", ".join(filter(None, [left_out, unsaid, line]))
@@ -235,7 +235,7 @@ def _drop_seals(request: CanonicalRequest, own: Request | None) -> tuple[Canonic
         return bare if bare.content or bare.calls else message
 
     messages = map(drop_message_seals, request.messages)
-    return replace_messages(request, messages, "past message", "{} without the signatures that the server refuses")
+    return replace_messages(request, messages, "past message", "{} without signatures that the server rejects")
 
 
 def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -256,7 +256,7 @@ def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tupl
         return replace(message, calls=(replace(first, before=(*first.before, Opaque(thought=stand_in))), *more))
 
     return replace_messages(
-        request, map(sign_message, request.messages), "past call", "{} that nobody signed sent as such"
+        request, map(sign_message, request.messages), "past call", "{} without a signature sent with a stand-in"
     )
 
 
@@ -285,9 +285,8 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
 
     tools = tuple(map(renamed_one, request.tools))
     chosen = request.choice if request.choice in _WORDS else changed.get(request.choice, request.choice)
-    line = (
-        f"{format_count(len(changed), 'name')} of tools made one that the server takes ({', '.join(sorted(changed))})"
-    )
+    renamed = format_count(len(changed), "name")
+    line = f"{renamed} of tools replaced by one that the server accepts ({', '.join(sorted(changed))})"
     messages = tuple(
         [rename_message(message) if message.calls or message.name else message for message in request.messages]
     )

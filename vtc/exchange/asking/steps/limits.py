@@ -41,7 +41,7 @@ def _lower_limit(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest
     if not isinstance(wanted, int) or wanted <= most:
         return request, ""
     limits = {**request.limits, MAX_TOKENS: most}
-    return replace(request, limits=limits), f"{MAX_TOKENS} {most}, as the server has room for no more"
+    return replace(request, limits=limits), f"{MAX_TOKENS} {most}, the most that the server accepts"
 
 
 def count_bytes(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
@@ -60,11 +60,11 @@ def force_stream(request: CanonicalRequest, _value: Any, _context: StepContext) 
     """Request a stream even if the client wants a whole reply, which it gets once the stream is complete."""
     if request.stream:
         return request, ""
-    return replace(request, stream=True), "asked in a stream, as the server answers in no other way"
+    return replace(request, stream=True), "requested as a stream, because the server only streams"
 
 
 def thinking(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Drop the effort for a server that rejects it."""
     if request.effort is None:
         return request, ""
-    return replace(request, effort=None), f"effort of thinking left out ({request.effort}), which the server refuses"
+    return replace(request, effort=None), f"reasoning effort left out ({request.effort}), because the server rejects it"

@@ -113,7 +113,7 @@ def join_roles(request: CanonicalRequest, roles: Collection[str], of: str = "") 
         out += [join_messages(turn, "\n")] if role in roles and len(turn) > 1 and can_join(turn) else turn
     if not (gone := len(request.messages) - len(out)):
         return request, ""
-    return replace(request, messages=tuple(out)), f"{format_count(gone, 'message')}{of} joined to the one before"
+    return replace(request, messages=tuple(out)), f"{format_count(gone, 'message')}{of} joined to the previous one"
 
 
 def alternate(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -173,7 +173,7 @@ def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> t
     """Replace the role `developer`, which only OpenAI's servers distinguish, by `system`."""
     usual = context.request.with_usual_role
     messages = [usual(message) if message.role == "system" else message for message in request.messages]
-    return replace_messages(request, messages, "message", "{} of the developer sent as the system's")
+    return replace_messages(request, messages, "message", "{} with the role developer sent as system")
 
 
 def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -213,13 +213,13 @@ def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
     """Replace null contents by empty texts, for templates; `wanted` does the opposite next to calls."""
     if value == "wanted":
         messages = [_with_null(message, context) for message in request.messages]
-        return replace_messages(request, messages, "blank content", "{} beside calls written as null")
+        return replace_messages(request, messages, "blank content", "{} next to calls sent as null")
     is_null = context.request.has_null_content
     messages = [
         message if message.content or not is_null(message) else replace(message, content=("",))
         for message in request.messages
     ]
-    return replace_messages(request, messages, "null content", "{} written as an empty text")
+    return replace_messages(request, messages, "null content", "{} sent as an empty text")
 
 
 def _with_null(message: Message, context: StepContext) -> Message:
@@ -234,7 +234,7 @@ def single(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     if not several:
         return request, ""
     messages = tuple(_apart(request.messages))
-    return replace(request, messages=messages), f"{format_count(several, 'message')} with several calls taken apart"
+    return replace(request, messages=messages), f"{format_count(several, 'message')} with several calls split"
 
 
 def _apart(messages: Sequence[Message]) -> Iterator[Message]:
@@ -280,7 +280,7 @@ def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> 
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or last.calls:
         return request, ""
-    line = "the model spoke last: the user asks it to go on"
+    line = "the model's message is last: a request to continue is added"
     return replace(request, messages=(*request.messages, Message("user", (CONTINUE_TEXT,)))), line
 
 
@@ -326,7 +326,7 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
     messages = tuple(map(without, canonical.messages))
     if not count:
         return canonical, ""
-    return replace(canonical, messages=messages), f"{format_count(count, 'note')} in the place of images"
+    return replace(canonical, messages=messages), f"{format_count(count, 'note')} in place of images"
 
 
 def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:

@@ -44,7 +44,7 @@ _BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions")
 _NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
 """Keywords that OpenAI and Anthropic reject at the top level."""
 _LOOKED_AT = NARROWING_KEYWORDS | {"$ref", "$defs", "definitions", *_UNIONS}
-MAX_SCHEMA_DEPTH = 12
+MAX_NESTED_SCHEMAS = 12
 """Nesting depth beyond which any value is accepted, because a schema may refer to itself."""
 MAX_SUBSCHEMAS = 2000
 """Subschemas per tool that are visited."""
@@ -73,10 +73,10 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
             tool = replace(tool, parameters=written.parameters)
         tools.append(tool)
     shown = "; ".join(lines[:MAX_REPORTED_TOOLS]) + "; …" * (len(lines) > MAX_REPORTED_TOOLS)
-    told = [f"{format_count(len(lines), 'schema')} simplified ({shown})"] if lines else []
+    report = [f"{format_count(len(lines), 'schema')} simplified ({shown})"] if lines else []
     if left_out:
-        told.append(f"not offered, as their arguments are no object: {', '.join(left_out)}")
-    return (replace(request, tools=tuple(tools)), "; ".join(told)) if told else (request, "")
+        report.append(f"not offered, because their arguments are no object: {', '.join(left_out)}")
+    return (replace(request, tools=tuple(tools)), "; ".join(report)) if report else (request, "")
 
 
 class _WrittenParameters(NamedTuple):
@@ -168,7 +168,7 @@ class SchemaWriter:
     def _take(self, schema: Any, within: tuple[str, ...]) -> bool:
         """Count a visited schema; return False if it is no schema or exceeds the limits."""
         self.parts += 1
-        return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MAX_SCHEMA_DEPTH
+        return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MAX_NESTED_SCHEMAS
 
     def _conjunction(self, schema: Json, within: tuple[str, ...]) -> dict[str, Any]:
         """Merge a schema with the schemas that it references and combines by `allOf`.
@@ -237,7 +237,7 @@ class SchemaWriter:
         if not isinstance(schema, Mapping):
             return dict(_ANY_VALUE) if schema is True else schema
         reference = schema.get("$ref")
-        if len(within) > MAX_SCHEMA_DEPTH or self.parts > self._most or reference in within:
+        if len(within) > MAX_NESTED_SCHEMAS or self.parts > self._most or reference in within:
             self.dropped["depth"] = None
             simple = there if isinstance(there := resolve_reference(self.root, reference), Mapping) else schema
             return _of_types(_kinds(simple) if within else ["object"])  # arguments are an object
@@ -302,7 +302,7 @@ class SchemaWriter:
 
     def _flat(self, schema: Json, *, optional: bool) -> Json:
         """Resolve references and unions with one member besides null; an `optional` value loses null."""
-        for _ in range(MAX_SCHEMA_DEPTH):
+        for _ in range(MAX_NESTED_SCHEMAS):
             if "$ref" in schema:
                 self.dropped["$ref"] = None
                 there = resolve_reference(self.root, schema["$ref"])

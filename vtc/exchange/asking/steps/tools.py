@@ -28,7 +28,9 @@ def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepCo
     )
     if not tools:
         return request, ""
-    return replace(request, tools=tools), f"{format_count(len(tools), 'tool')} declared that the conversation calls"
+    return replace(
+        request, tools=tools
+    ), f"{format_count(len(tools), 'tool')} declared because the conversation calls them"
 
 
 def _of(message: Message) -> str:
@@ -43,7 +45,7 @@ def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     if request.choice == "auto" or not request.tools:
         return request, ""
     if request.choice == "none":
-        return replace(request, tools=(), choice="auto"), "no tools offered, as none may be called"
+        return replace(request, tools=(), choice="auto"), "no tools offered, because none may be called"
     named = tuple(tool for tool in request.tools if tool.name == request.choice)
     demand = REMINDER.format(f"Call the tool {request.choice}." if named else "Call one of the tools.")
     last = request.messages[-1:]
@@ -52,7 +54,7 @@ def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     messages = (
         (*request.messages[:-1], join_messages([last[0], message], "\n")) if joins else (*request.messages, message)
     )
-    line = f"tool_choice {request.choice}: said in the prompt"
+    line = f"tool_choice {request.choice}: expressed in the prompt"
     return replace(request, messages=messages, tools=named or request.tools, choice="auto"), line
 
 
@@ -65,7 +67,7 @@ def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tu
     """Send the grammar of the dialect, filled in with the tools."""
     assert isinstance(value, Constraining)
     if (mark := find_reserved_opener(value.dialect)) and _holds(context.request.messages, mark):
-        return request, f"no grammar: the conversation quotes {mark}, which no value could hold"
+        return request, f"no grammar: the conversation quotes {mark}, which no value could contain"
     try:
         grammar = value.render()
     except Inexpressible as error:
