@@ -1,4 +1,4 @@
-"""Exchanges between each two APIs, and what the client is told."""
+"""Exchanges between any two APIs, and the client's view of a reply."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None
 
 
 def told(exchange: Session, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
-    """Read what the client is told of a reply, in pieces of some bytes if `cuts` says so."""
+    """Parse a reply as the client receives it, in pieces of `cuts` bytes if that is set."""
     if not stream:
         return pairs.read(client, exchange.whole.rewrite(body), stream=False)
     pieces = [body[at : at + cuts] for at in range(0, len(body), cuts)] if cuts else [body]
@@ -57,7 +57,7 @@ def call_piece(index: int, **fields: Any) -> bytes:
 
 
 def has_whole_call(client: str, body: bytes) -> bool:
-    """True if a client is told that a call is complete, upon which some of them run it."""
+    """Return True if a client sees a complete call, which some clients execute at once."""
     events = [json.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if line[-1:] == b"}"]
     match client:
         case "anthropic-messages":

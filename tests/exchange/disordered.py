@@ -1,4 +1,4 @@
-"""Exchanges of servers whose own calls are not in order, and the cases of them."""
+"""Exchanges with servers whose native calls are malformed, and their cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def opened(client: str, server: str, *, stream: bool) -> Session:
 
 
 def written(case: dict[str, Any]) -> bytes:
-    """The frames of a case as its server sends them."""
+    """Encode the frames of a case as its server sends them."""
     frames = case["frames"]
     if case["api"] == "openai-chat":
         frames = [frame if isinstance(frame, str) else _chunk(frame) for frame in frames]

@@ -1,4 +1,4 @@
-"""A conversation of several turns through VTC, of which what was thought is kept."""
+"""A conversation of several turns through VTC with stored reasoning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vtc.profiles import Facts, Memory, Planner, Profiles
 
 
 class Talk:
-    """One client's conversation with a model that thinks."""
+    """One client's conversation with a reasoning model."""
 
     def __init__(
         self, client: str, server: str = "", memory: Memory | None = None, facts: Facts = AGENT, **settings: Any
@@ -32,7 +32,7 @@ class Talk:
         self.profiles: Profiles | None = None
 
     def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
-        """Send the conversation with these entries; return what the server gets."""
+        """Send the conversation with these entries; return the server's request."""
         self.entries = [*self.entries, *entries]
         fields = {key(self.client): self.entries, "stream": True, "model": self.model, **fields}
         body = chat.encoded(SHAPES[self.client].request(**fields))
@@ -51,12 +51,12 @@ class Talk:
         return json.loads(self.sent)  # type: ignore[no-any-return]
 
     def reply(self, body: bytes, result: str = "found") -> bytes:
-        """Let the server reply, and the client go on without what it does not keep."""
+        """Let the server reply, and the client continue without the parts that it does not keep."""
         out = fed(self.exchange.stream(), body)
         self.entries = [*self.entries, *answered(self.client, told(self.client, out), result)]
         return out
 
 
 def one_id(server: str, body: bytes, turn: int) -> bytes:
-    """The ids of calls that a server makes anew in each turn."""
+    """Replace ids of calls that a server generates in each turn."""
     return body.replace(b"call_0", f"call_{turn}".encode()).replace(b"toolu_0", f"toolu_{turn}".encode())

@@ -1,4 +1,4 @@
-"""Ids of calls on their way to the server: Kimi's, those of the server's own, and those that VTC makes."""
+"""Ids of calls in requests: Kimi's, the server's own, and those that VTC generates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CANONICAL = ["functions.read:0", "functions.write:1", "functions.read:2"]
 
 
 def ids_of(sent: bytes) -> tuple[list[str], list[str]]:
-    """The ids of the calls and of the results that a server of chat completions is sent."""
+    """Return the ids of the calls and results in a request of chat completions."""
     messages = json.loads(sent)["messages"]
     calls = [call["id"] for message in messages for call in message.get("tool_calls", ())]
     return calls, [message["tool_call_id"] for message in messages if message["role"] == "tool"]
@@ -50,7 +50,7 @@ def opened(model: str, messages: Any) -> Session:
 @pytest.mark.parametrize("model", ["moonshotai/Kimi-K2-Thinking", "kimi-k2.5"])
 def test_all_ids_of_a_conversation_with_kimi_are_as_its_template_prints_them(model: str) -> None:
     assert ids_of(opened(model, MIXED).request() or b"") == (CANONICAL, CANONICAL)
-    # Those that are so already keep their bytes.
+    # Ids of this form keep their bytes.
     canonical = [*MIXED[:1]]
     for number, name in enumerate(("read", "write", "read")):
         id_ = f"functions.{name}:{number}"

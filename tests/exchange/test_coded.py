@@ -1,4 +1,4 @@
-"""A streamed reply in a content coding, of which a few bytes stand for many."""
+"""A streamed reply with a content coding, in which a few bytes expand to many."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_one_read_of_much_is_read_to_its_end_if_there_is_time(guards: dict[str, 
 
 
 def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
-    """No more calls are lifted from there on, not a byte is lost, and the report says so."""
+    """No more calls are read from there on, no byte is lost, and the report says so."""
     exchange = opened()
     stream = exchange.stream("gzip", slow())
     packed = gzip.compress(b"".join(FRAMES[:-1])), gzip.compress(FRAMES[-1])
@@ -69,7 +69,7 @@ def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
 
 
 def test_json_that_came_as_a_stream_is_only_kept() -> None:
-    """There is no work before its end."""
+    """Its end alone causes work."""
     whole = chat.encoded(chat.completion("x" * 50_000 + "\n" + CALL))
     found = chat.read(fed(opened().stream("gzip", slow()), [gzip.compress(whole)]))
     assert found.calls == [("read", {"filePath": "/a"})]

@@ -22,7 +22,7 @@ SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if nam
 
 @SERVERS
 def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -> None:
-    """Codex from 0.144 on declares all of its tools by an item, before the prompt."""
+    """Codex from 0.144 on declares its tools in an item before the prompt."""
     history = [
         {"type": "additional_tools", "role": "developer", "tools": CODEX},
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},

@@ -1,4 +1,4 @@
-"""Calls whose arguments the server cut, or broke, and ended as if they were whole: no client is told that they are."""
+"""Calls whose arguments the server truncated or broke, but ended as if complete: no client sees them as complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HALF = '{"filePath": "/a'
 
 
 def called(server: str, *pieces: str) -> bytes:
-    """Stream a call with these arguments, which the server says to be whole."""
+    """Stream a call with these arguments, which the server reports as complete."""
     match server:
         case "openai-chat":
             begun = call_piece(0, id="call_0", type="function", name="read", arguments="")
@@ -35,7 +35,7 @@ def called(server: str, *pieces: str) -> bytes:
 def test_arguments_that_are_no_object_are_text_where_a_call_has_an_object(
     client: str, server: str, stream: bool, arguments: str
 ) -> None:
-    """Clients of the others answer the model that its arguments are no JSON, and their agent goes on."""
+    """Clients of the other APIs answer that the arguments are no JSON, and their agent continues."""
     exchange = crossing(client, server, stream=stream)
     body = called(server, arguments)
     if client in ("anthropic-messages", "ollama-chat"):
@@ -55,7 +55,7 @@ ERRORS = {
 @PAIR
 @pytest.mark.parametrize("error", [True, False], ids=["error", "reset"])
 def test_a_call_in_which_the_server_broke_off_is_never_complete(client: str, server: str, error: bool) -> None:
-    """What there was of it is seen, and the client is told of the error."""
+    """The received part is visible, and the client gets the error."""
     frames = called(server, HALF).split(b"\n\n")
     cut = next(place for place, frame in enumerate(frames) if b"/a" in frame)
     stream = crossing(client, server, stream=True).stream()
@@ -70,7 +70,7 @@ def test_a_call_in_which_the_server_broke_off_is_never_complete(client: str, ser
 @pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-chat"])
 @pytest.mark.parametrize("error", [True, False], ids=["error", "reset"])
 def test_a_call_that_was_held_until_the_server_broke_off_is_text(client: str, error: bool) -> None:
-    """Its pieces lack the `type`, so they wait for what is missing."""
+    """Its pieces lack the `type`, so they are buffered until it arrives."""
     stream = crossing(client, "openai-chat", stream=True).stream()
     out = b"".join(stream.feed(chat.ROLE + call_piece(0, id="a", name="read", arguments=HALF)))
     out += b"".join([*stream.feed(ERRORS["openai-chat"]), *stream.finish()] if error else stream.break_off("reset"))

@@ -1,4 +1,4 @@
-"""Servers' own calls that are not in order: in each API that has pieces, on the same API and on every other one."""
+"""Malformed native calls: in each API with pieces of calls, to the same API and over each bridge."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_arguments_in_pieces_leave_in_order(case: dict[str, Any], api: str, clie
     ids=lambda case: case["name"],
 )
 def test_no_cut_of_the_arguments_matters(case: dict[str, Any], api: str) -> None:
-    """But where each piece is the object so far: there the cuts are the meaning."""
+    """Except if each piece is a snapshot of the object: there the cuts matter."""
     name, arguments = case.get("tool", "write"), "".join(case["pieces"])
     expected = pairs.said("", [(name, case["arguments"])])
     for pieces in ([*arguments], *([arguments[:at], arguments[at:]] for at in range(1, len(arguments)))):
@@ -66,7 +66,7 @@ def test_no_cut_of_the_arguments_matters(case: dict[str, Any], api: str) -> None
 
 
 def by_number(body: bytes) -> list[tuple[str, str]]:
-    """The calls of a stream of chat completions as SDKs put them together: by number, in the order of their starts."""
+    """Join the calls of a stream of chat completions as SDKs do: by number, in the order of their starts."""
     calls: dict[int, tuple[str, str]] = {}
     for piece in (piece for delta in chat.deltas(body) for piece in delta.get("tool_calls", ())):
         name, arguments = calls.get(piece["index"], ("", ""))
@@ -106,7 +106,7 @@ def test_a_reply_in_an_envelope_is_one_of_its_api(api: str, stream: bool) -> Non
 
 
 def _enveloped(line: bytes) -> bytes:
-    """Put the JSON of a line into an object of a gateway's own."""
+    """Wrap the JSON of a line in a gateway's envelope."""
     name, brace, rest = line.partition(b"{")
     return name + b'{"data": ' + brace + rest.rstrip() + b', "success": true}\n' if brace else line
 

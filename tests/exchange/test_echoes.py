@@ -1,4 +1,4 @@
-"""Calls that a result of the request holds: the cases are in `tests/cases/lines.yaml`, here are APIs and clients."""
+"""Calls that repeat a call in a tool result: the cases are in `tests/cases/lines.yaml`, here are APIs and clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWN = {
     for name in profile.accept[place : place + 1]
     for glob in sorted(profile.match.model, key=lambda one: "[" in one)[:1]
 }
-"""The dialects that models write of their own, and a model that does."""
+"""Native dialects of models, and a model for each."""
 NAMES = sorted(name for name, one in DIALECTS.items() if one.calls)
 NEVER_IN_BLOCKS = {"deepseek-v3", "deepseek-v3.1"}
 """Dialects of which a code block that is the whole reply holds no calls."""
@@ -45,7 +45,7 @@ every_way = pytest.mark.parametrize("way", ["streamed at once", "whole"])
 
 
 def with_result(api: str, result: str) -> dict[str, Any]:
-    """The fields of a request with this result in it."""
+    """Return the fields of a request with this tool result."""
     history: dict[str, Any] = json.loads(json.dumps(SHAPES[api].history).replace('"hello"', json.dumps(result)))
     return history
 
@@ -80,7 +80,7 @@ def test_an_echo_with_which_the_reasoning_ends_is_told_if_nothing_else_is_said(s
 
 
 def calls_of(dialect: str, way: str, text: str, *results: str) -> list[Any]:
-    """The calls of a reply in a dialect, after these results; of a model whose own it is, if there is one."""
+    """Return the calls of a reply in a dialect after these results, from a model of that dialect if there is one."""
     first, made, result = SHAPES["openai-chat"].history["messages"]
     turns = [turn for one in results for turn in (made, {**result, "content": one})]
     settings = {} if dialect in OWN else {"dialect": dialect}
@@ -139,7 +139,7 @@ LAID_OUT = ("hermes", "qwen3-coder", "glm-4.5", "invoke", "deepseek-v3.2", "muse
 
 
 def behind(before: str, text: str) -> str:
-    """A text as a tool shows it, with something before each line; the numbers get longer."""
+    """Render a text as a tool shows it, with a prefix before each line; the numbers get longer."""
     return "\n".join(before.replace("{}", str(at)).format(at) + one for at, one in enumerate(text.split("\n"), 7))
 
 
@@ -230,7 +230,7 @@ SPELLED = (str, html.escape, lambda text: json.dumps({"out": text}), lambda text
 
 
 def echo_of(dialect: str, result: str, **arguments: Any) -> str | None:
-    """The tool of whose result a call is an echo."""
+    """Return the tool whose result contains a call."""
     echoes = find_echoes(
         [Message("tool", (result,), call_id="c", name="read_file")], (DIALECTS[dialect],), {"bash": BASH}
     )
@@ -239,7 +239,7 @@ def echo_of(dialect: str, result: str, **arguments: Any) -> str | None:
 
 
 def shown(dialect: str, around: str = "x {} x", **arguments: Any) -> str:
-    """A page that shows a call with an id of its own."""
+    """Render a page with a call that has an id."""
     call = ToolCall("bash", json.dumps(arguments), id="functions.bash:7")
     return around.format(write_calls([call], DIALECTS[dialect], {"bash": BASH}).strip())
 
@@ -310,7 +310,7 @@ def test_no_page_hides_an_echo_and_the_work_grows_with_it_alone(decoy: str) -> N
 
 
 SPENT = '<tool_call>{"name": "read", ' + "x" * 1000 + "\nls" * (MAX_STEPS // 2)
-"""A page in which a call might be in more places than are looked at: wherever `ls` stands."""
+"""A page with more possible places of a call than the budget permits: wherever `ls` occurs."""
 LISTS = ("read", {"filePath": "ls"})
 NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"
 

@@ -1,4 +1,4 @@
-"""How a reply ends, for all pairs of APIs: a broken one is never told as a good one, and a good one stays good."""
+"""The end of a reply, for all pairs of APIs: failed replies are never reported as complete, nor the reverse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULTS = {
     "ollama-chat": ["abort", "no_such_word"],
     "gemini-generate": ["OTHER", "MALFORMED_FUNCTION_CALL", "NO_SUCH_WORD"],
 }
-"""Words of servers for the end of a reply that is not a good one."""
+"""Finish reasons of servers for failed replies."""
 LENGTHS = {
     "openai-chat": ["length", "model_length", "MAX_TOKENS"],
     "anthropic-messages": ["max_tokens", "length"],
@@ -46,7 +46,7 @@ WORDS = [(*pair, word) for pair in PAIRS for word in FAULTS[pair[1]]]
 
 
 def streamed(server: str, word: str, *pieces: str) -> list[bytes]:
-    """Write a stream that says text, and ends with a word of the server."""
+    """Encode a stream with text that ends with a finish reason of the server."""
     match server:
         case "openai-chat":
             return chat.streamed(*pieces, finish=word)
@@ -60,7 +60,7 @@ def streamed(server: str, word: str, *pieces: str) -> list[bytes]:
 
 
 def _incomplete(frames: list[bytes], word: str) -> list[bytes]:
-    """Have a reply of Responses end as incomplete; as completed without a word."""
+    """End a reply of the Responses API as incomplete; as completed if there is no reason."""
     end = json.loads(frames[-1].partition(b"data: ")[2])
     if word:
         fields = {"status": "incomplete", "incomplete_details": {"reason": word}}
@@ -69,7 +69,7 @@ def _incomplete(frames: list[bytes], word: str) -> list[bytes]:
 
 
 def whole(server: str, word: str, text: str) -> bytes:
-    """Write the same as a whole reply."""
+    """Encode the same as a whole reply."""
     body: Any
     match server:
         case "openai-chat":
@@ -91,7 +91,7 @@ def written(server: str, word: str, text: str, *, stream: bool) -> bytes:
 
 
 def received(client: str, server: str, body: bytes, *, stream: bool = True, breaks: bool = False) -> bytes:
-    """Return what a client is sent of a reply; a stream comes frame by frame."""
+    """Return the client's version of a reply; a stream is fed frame by frame."""
     exchange = crossing(client, server, stream=stream)
     if not stream:
         return exchange.whole.rewrite(body)
@@ -102,7 +102,7 @@ def received(client: str, server: str, body: bytes, *, stream: bool = True, brea
 
 
 def is_error(client: str, body: bytes, *, stream: bool = True) -> bool:
-    """True if a client is told of an error, and of nothing that ends a reply well."""
+    """Return True if a client sees an error, and no successful end."""
     if not stream:
         return bool(json.loads(body).get("error"))
     good = (b'"finish_reason":"', b'"message_delta"', b'"response.completed"', b'"done":true', b'"finishReason"')
@@ -165,7 +165,7 @@ MARKS = {
 
 
 def ending(server: str, frames: Sequence[bytes], *, marked: bool) -> bytes:
-    """Leave out the reason for the end, and the end mark unless it is to stay."""
+    """Remove the finish reason, and the end mark unless it is to stay."""
     left = []
     for frame in frames:
         is_mark = any(mark in frame for mark in MARKS[server])
@@ -202,7 +202,7 @@ def test_with_the_end_mark_it_ended_well(client: str, server: str) -> None:
 
 
 def calling(server: str, *pieces: str, end: str = "calls", name: str = "read") -> bytes:
-    """Write a call with these arguments, and its end: told as good, by a limit, by an end mark alone, or not at all."""
+    """Encode a call with these arguments, and its end: successful, by a limit, by an end mark alone, or missing."""
     match server:
         case "openai-chat":
             frames = [chat.ROLE, call_piece(0, id="call_0", type="function", name=name, arguments="")]
@@ -232,7 +232,7 @@ def calling(server: str, *pieces: str, end: str = "calls", name: str = "read") -
 
 
 def end_of(client: str, body: bytes) -> str:
-    """Return the word by which a client is told why the reply ended; empty for none."""
+    """Return the client's finish reason; empty if there is none."""
     events = [json.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if line[-1:] == b"}"]
     match client:
         case "openai-chat":
@@ -274,7 +274,7 @@ def test_half_a_call_never_ends_a_reply_well(client: str, server: str, name: str
 @CALLED
 @pytest.mark.parametrize("arguments", CUT, ids=str)
 def test_a_call_in_which_the_stream_just_ends_is_cut(client: str, server: str, arguments: tuple[str, ...]) -> None:
-    """Nothing is added to it where it came in the client's own API."""
+    """Nothing is added to it if it arrived in the client's API."""
     for end in ("none", "mark"):
         body = calling(server, *arguments, end=end)
         out = received(client, server, body)

@@ -1,4 +1,4 @@
-"""The example of a call in the prompt that VTC writes: a model that copies it, or a part of it, has called nothing."""
+"""The sample call in VTC's prompt: a model that repeats it, or a part of it, makes no call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAVE = {"type": "function", "function": {"name": "write_file", "description": "W
 
 
 def read(dialect: str, size: int, **arguments: str) -> tuple[int, list[Any]]:
-    """A reply with a call, in frames of `size` characters: how many calls the client gets, and the refusals."""
+    """Read a reply with a call, in frames of `size` characters; return the number of calls, and the parse failures."""
     tool = Tool("write_file", parameters=SCHEMA)
     text = write_calls([ToolCall("write_file", json.dumps(arguments), "call_1")], DIALECTS[dialect], {tool.name: tool})
     exchange = opened(settings={"tools": "prompt", "dialect": dialect}, tools=[SAVE])

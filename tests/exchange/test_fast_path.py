@@ -1,4 +1,4 @@
-"""Which chunks leave without being read, for every shape of frame that servers send."""
+"""Chunks that are forwarded unread, for every shape of frame that servers send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES: dict[str, Any] = {
 
 
 def shaped(shape: str, *pieces: str, start: int = 1) -> list[bytes]:
-    """Make a frame for each piece, in which the values of a shape differ from frame to frame."""
+    """Encode a frame for each piece; the other values of its shape differ from frame to frame."""
     frames = []
     for number, piece in enumerate(pieces, start):
         fields = json.loads(json.dumps(SHAPES[shape]))
@@ -46,7 +46,7 @@ def shaped(shape: str, *pieces: str, start: int = 1) -> list[bytes]:
 
 
 class Watched:
-    """A stream, and how many of its frames were read."""
+    """A stream that counts the frames it parses."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -60,7 +60,7 @@ class Watched:
         stream._relay.feed = counted  # type: ignore[method-assign]
 
     def reads(self, *chunks: bytes) -> int:
-        """Feed chunks; return how many frames were read."""
+        """Feed chunks; return how many frames were parsed."""
         before = self.read
         for chunk in chunks:
             self.stream.feed(chunk)
@@ -68,7 +68,7 @@ class Watched:
 
 
 def begun(shape: str = "plain") -> Watched:
-    """A reply that has begun: its role, and two words."""
+    """Begin a reply: its role, and two words."""
     watched = Watched(opened().stream())
     watched.reads(chat.ROLE, *shaped(shape, "It", " works"))
     watched.read = 0
@@ -170,7 +170,7 @@ LINES = [f"{begins}{more}\n" for begins in ("", ">", "> ", "> > ", "  ", "    ")
 @example(texts=[">~~~\n", ">x\n", ">~~~\n", "x\n"], size=1)
 @example(texts=["> > ```\n", ">", " ", ">", " ", "x\n", "> > ", "```\n"], size=0)
 def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str], size: int, begins: str) -> None:
-    """In pieces as drawn, and in pieces of each size: a quoted fence may be cut after its `>`."""
+    """In pieces as drawn, and of each size: a quoted fence may be cut after its `>`."""
     text = "".join(texts)
     pieces = [text[at : at + size] for at in range(0, len(text), size)] if size else texts
     pieces = [begins, *pieces, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
@@ -280,7 +280,7 @@ WHITE_BEHIND = st.lists(
 
 @given(texts=WHITE_BEHIND, call=st.booleans())
 def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: list[str], call: bool) -> None:
-    """Nothing of the text has left whole before it is known how such frames look."""
+    """No text was sent whole before the shape of such frames is known."""
     fast, slow = opened().stream(), opened().stream()
     slow._fast_path = None
     if call:
@@ -291,7 +291,7 @@ def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: lis
 
 
 def call_in(dialect: str, size: int, content: str = "") -> list[str]:
-    """Write a call in pieces of a size, after text where that may stand before it."""
+    """Encode a call in pieces of a size, after text if its dialect permits that."""
     call = chat.DIALECTS[dialect]("write", {"filePath": "/a", "content": content or WRITTEN})
     text = call if dialect == "bare-json" else f"I will write it.\n\n{call}"
     return [text[at : at + size] for at in range(0, len(text), size)]

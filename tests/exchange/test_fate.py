@@ -1,4 +1,4 @@
-"""What becomes of a reply after a fault of ours: it passes, does not leave, or becomes an error of the client's API."""
+"""The fate of a reply after a fault of VTC: it is forwarded, withheld, or replaced by an error of the client's API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPENED: dict[str, Callable[[bool], Session]] = {
 
 @pytest.fixture
 def breaks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Has each reader of a text fail from now on."""
+    """Make each reader of text fail from now on."""
 
     def fails(*_: Any) -> None:
         raise RuntimeError("planted")

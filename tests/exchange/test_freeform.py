@@ -1,4 +1,4 @@
-"""Freeform tools of clients of chat completions (`type: custom`), on a server of any API and in text."""
+"""Freeform tools of clients of chat completions (`type: custom`), on a server of any API and as text tool calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def opened(server: str, **fields: Any) -> Session:
 
 
 def calls_of(body: bytes) -> tuple[list[Json], Any]:
-    """Read the calls that a client adds up, and the finish reason; the entries of one call have one number."""
+    """Return the calls that a client joins, and the finish reason; the entries of one call have one number."""
     if body.lstrip().startswith(b"{"):
         (choice,) = json.loads(body)["choices"]
         return choice["message"]["tool_calls"], choice["finish_reason"]
@@ -113,7 +113,7 @@ def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool)
 
 @STREAM
 def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
-    """Raw text that is no JSON is in order; the frames of it leave as they came."""
+    """Raw text that is no JSON is correct; its frames are forwarded unchanged."""
     body = chat.encoded(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     assert exchange.request() == body

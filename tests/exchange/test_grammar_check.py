@@ -1,4 +1,4 @@
-"""Calls that a grammar of their tool's schema could not have made."""
+"""Calls that violate a grammar of their tool's schema."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Streams that are taken to begin inside of their reasoning, as the model's prompt opens its tag, and do not.
+"""Streams that are assumed to begin inside their reasoning, because the prompt opens its tag, but do not.
 
-Thinking is off at such a server, or the server parts it off: what its replies say is text.
+Reasoning is disabled at such a server, or the server separates it: all text of its replies is text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def planned(model: dict[str, Any] | None = None, guards: dict[str, Any] | None =
 def answered(
     *pieces: str, calls: bool = False, end: str = "", planner: Planner | None = None, memory: Memory | None = None
 ) -> chat.Read:
-    """Read the stream of a reply in these pieces, before a call of the server's own if there are `calls`."""
+    """Read the stream of a reply in these pieces, before a native call if there are `calls`."""
     body = chat.encoded(chat.request(stream=True, model="any"))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner or planned(), "seed", memory)
     native = [chat.chunk({"tool_calls": [NATIVE]})] if calls else []

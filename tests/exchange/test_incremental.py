@@ -1,4 +1,4 @@
-"""`deliver: incremental`: calls in text leave as they are written, and add up to the complete ones."""
+"""`deliver: incremental`: text tool calls are sent as they are written, and add up to the complete ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STREAMING = (
     *("deepseek-v3.1", "deepseek-v3.2", "glm-4.5", "glm-4.7", "harmony", "hermes", "invoke", "kimi-k2"),
     *("minimax-m2", "mimo", "name-parameters", "openhands", "qwen3-coder", "seed-oss", "tools-tag"),
 )
-"""Dialects that clients draw files in."""
+"""Dialects in which clients show files during a call."""
 each = pytest.mark.parametrize("api", APIS_OF_PIECES)
 
 
@@ -47,7 +47,7 @@ class Planners(dict[str, Planner]):
 
 @pytest.fixture(scope="module")
 def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
-    """By dialect a planner whose models write nothing else; `auto` for models of which nothing is known."""
+    """Planners by dialect whose models write only that; `auto` for unknown models."""
     directory = tmp_path_factory.mktemp("profiles")
     client = {"kind": "client", "name": "draws", "match": {"user_agent": "Draws/*"}, "deliver": "incremental"}
     (directory / "client.yaml").write_text(json.dumps(client), "utf-8")
@@ -77,11 +77,11 @@ ENDS = {
     "ollama-chat": {"done_reason": "length"},
     "gemini-generate": {"reason": "MAX_TOKENS"},
 }
-"""How a stream says that it was cut off."""
+"""Finish reasons of truncated streams."""
 
 
 def through(one: Session, api: str, pieces: Iterable[str], *, cut: bool = False) -> list[bytes]:
-    """What leaves with each frame of a reply, and at its end."""
+    """Return the bytes sent for each frame of a reply, and at its end."""
     stream = one.stream()
     frames = SHAPES[api].streamed(*pieces, **(ENDS[api] if cut else {}))
     left = [*(b"".join(stream.feed(frame)) for frame in frames), b"".join(stream.finish())]
@@ -90,7 +90,7 @@ def through(one: Session, api: str, pieces: Iterable[str], *, cut: bool = False)
 
 
 def so_far(one: Session, api: str, pieces: Sequence[str]) -> bytes:
-    """What leaves of a reply that goes on after some pieces."""
+    """Return the bytes sent for the first pieces of a reply that continues."""
     stream, out = one.stream(), []
     for frame in SHAPES[api].streamed(*pieces, "the next"):
         if b"the next" in frame:
@@ -174,7 +174,7 @@ def test_pieces_of_a_call_add_up_to_the_complete_call(
 
 
 def argued(out: bytes) -> str:
-    """The arguments that a client was told so far, of whichever call."""
+    """Return the arguments that a client received so far, of any call."""
     said = []
     for line in out.decode().splitlines():
         if line.startswith("data: {"):
@@ -277,7 +277,7 @@ def test_a_call_that_is_one_too_many_does_not_leave(api: str, planners: dict[str
 
 
 class _Frozen(dict[str, Any]):
-    """A field of a request that is a key of a cache."""
+    """A field of a request that serves as a cache key."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(json.dumps(self))

@@ -1,4 +1,4 @@
-"""`deliver: incremental` for clients that read calls out of the text: the text of a call leaves as it is written."""
+"""`deliver: incremental` for clients that parse calls from text: the text of a call is sent as it is written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def opened(planner: Planner, client: str, model: str = "x") -> Session:
 
 
 def told(one: Session, pieces: Sequence[str], finish: str | None = "stop") -> list[str]:
-    """The text that leaves with each piece of a reply, and at its end; with no reason to finish the reply goes on."""
+    """Return the text sent for each piece of a reply, and at its end; without a finish reason the reply continues."""
     stream = one.stream()
     end = [chat.chunk({}, finish), chat.DONE] if finish else []
     out = [b"".join(stream.feed(frame)) for frame in [chat.ROLE, *chat.said(*pieces)]]

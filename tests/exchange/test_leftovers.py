@@ -1,4 +1,4 @@
-"""Text beside upstream's own calls: markup that was left behind is none of the answer."""
+"""Text next to native calls: leftover markup is no content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = TEXT.replace("/a", "/b")
 
 
 def answered(before: str, after: str, *, pieces: int = 0) -> chat.Read:
-    """The reply to a stream with text on both sides of a call, or the same reply whole."""
+    """Return the reply to a stream with text on both sides of a call, or the same reply whole."""
     cut = [text[at : at + pieces] for text in (before,) for at in range(0, len(text), pieces or 1)] if pieces else []
     rest = [after[at : at + pieces] for at in range(0, len(after), pieces)] if pieces else []
     frames = [

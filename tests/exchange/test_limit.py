@@ -1,4 +1,4 @@
-"""The limit on calls: which leave, which stay text, and which are too many."""
+"""The limit on calls: which are sent, which stay text, and which are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a call stands, and what it is then: the cases of `tests/cases/lines.yaml`, whole and in several cuts."""
+"""The position of a call and its interpretation: the cases of `tests/cases/lines.yaml`, whole and in several cuts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = (1, 3, 7, 40)
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One reply, and the commands that are carried out."""
+    """One reply, and the commands that are executed."""
 
     text: str
     calls: list[str]
@@ -40,7 +40,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A reply after a result, and the commands that are carried out."""
+    """A reply after a result, and the commands that are executed."""
 
     result: str
     text: str
@@ -77,12 +77,12 @@ class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def filled(text: str) -> str:
-    """A text with calls in the places of `{FORM command}`."""
+    """Return a text with calls in place of `{FORM command}`."""
     return re.sub(r"\{(\w) ([^{}]+)\}", lambda found: FILE["forms"][found[1]].replace("%s", found[2]), text)
 
 
 def said(exchange: Session, body: bytes) -> tuple[str, list[str], list[str]]:
-    """What a client reads: the text, its commands, and why others are none."""
+    """Return a client's view: the text, its commands, and why others are none."""
     read = chat.read(body)
     commands = [arguments.get("command", name) for name, arguments in read.calls]
     return read.content, commands, [one["reason"] for one in exchange.report.refusals]

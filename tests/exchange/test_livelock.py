@@ -1,4 +1,4 @@
-"""A fault of the reader's rules amid a reply: it fails open with all its text, or closed, and holds up nothing."""
+"""A fault of the reader's rules inside a reply: it fails open with all its text, or closed, and blocks nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose replies are read in turn share what is compiled: hardly any of it is a model's own."""
+"""Models whose replies are read in turn share compiled expressions: hardly any belongs to one model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS = [
     *("ernie-4.5", "hunyuan-a13b", "nemotron-nano"),
 ]
 MOST = 16
-"""Expressions that a model's first exchange may compile after that of another; if nothing were shared, about 50."""
+"""Expressions that a model's first exchange may compile after another model's; about 50 without sharing."""
 OFFERED = [chat.tool("read", filePath="string")]
 
 
@@ -41,7 +41,7 @@ def exchange(model: str) -> None:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Count the expressions that were compiled since it was asked last."""
+    """Count the expressions compiled since the last call."""
     count, compile_ = 0, re._compiler.compile  # type: ignore[attr-defined]
 
     def counting(pattern: str, flags: int = 0) -> re.Pattern[str]:

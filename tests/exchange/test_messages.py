@@ -1,4 +1,4 @@
-"""Exchanges of Anthropic Messages: recorded replies, a call put into their text, and every cut."""
+"""Exchanges of Anthropic Messages: recorded replies, a call inserted into their text, and every cut."""
 
 from __future__ import annotations
 

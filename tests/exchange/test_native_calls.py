@@ -1,4 +1,4 @@
-"""Calls that upstream made itself and that are not in order, of every API: what the client is given instead."""
+"""Malformed native calls of every API, and their normalized form for the client."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def exchange(api: str, *, stream: bool) -> Session:
 
 
 def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
-    """A reply that makes one call; the arguments are not always an object."""
+    """Encode a reply with one call; the arguments are not always an object."""
     match api, stream:
         case "openai-chat", False:
             function = {"name": name, "arguments": arguments}
@@ -212,7 +212,7 @@ def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
 
 
 def said(api: str, body: bytes, *, stream: bool) -> list[tuple[str, Any]]:
-    """The calls that a strict client reads."""
+    """Return the calls that a strict client reads."""
     match api:
         case "openai-chat":
             return chat.read(body).calls

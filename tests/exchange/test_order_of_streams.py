@@ -1,4 +1,4 @@
-"""Every stream that leaves is in order, whoever wrote it: recorded ones, random ones, those that came in disorder."""
+"""Every stream sent to a client is well-ordered: recorded ones, random ones, and those that arrived in disorder."""
 
 from __future__ import annotations
 

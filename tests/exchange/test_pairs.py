@@ -1,4 +1,4 @@
-"""A client of any API on a server of any other: requests and replies of every pair, read by the strictest witnesses."""
+"""A client of any API on a server of any other: requests and replies of every pair, parsed by strict SDKs."""
 
 from __future__ import annotations
 

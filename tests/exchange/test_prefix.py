@@ -1,4 +1,4 @@
-"""How much of the last prompt a request keeps, and where it breaks: the conversations of real agents."""
+"""The part of the last prompt that a request preserves, and where it breaks, in conversations of real agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies that end without the server's word for why: told once in the report, between all pairs of APIs."""
+"""Replies without a finish reason: reported once, between all pairs of APIs."""
 
 from __future__ import annotations
 

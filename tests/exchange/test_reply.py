@@ -1,4 +1,4 @@
-"""One choice of a reply: limits, ids, calls inside of reasoning."""
+"""One choice of a reply: limits, ids, calls inside reasoning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes upstream; the whole of it is tested through the exchange and end to end."""
+"""Requests to the server; most of them are tested through the session and end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of unknown name shows by its replies how it thinks and answers; from then on it is read so."""
+"""An unknown model reveals its reasoning tags and answer markers in its replies; later ones are read with them."""
 
 from __future__ import annotations
 

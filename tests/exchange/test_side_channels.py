@@ -1,4 +1,4 @@
-"""Log probabilities, annotations and citations: they hold no text that a policy removed."""
+"""Log probabilities, annotations and citations: they contain no text that a policy removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tokens(text: str) -> dict[str, Any]:
 
 
 def streamed(api: str, pieces: list[str]) -> bytes:
-    """A reply that repeats its text beside it, with each piece and at its end."""
+    """Encode a reply that repeats its text in metadata, with each piece and at its end."""
     whole = "".join(pieces)
     match api:
         case "openai-chat":
@@ -94,7 +94,7 @@ def _parts(item: Any) -> list[Any]:
 
 
 def folded(api: str, stream: bytes) -> bytes:
-    """The whole reply that a stream adds up to."""
+    """Return the whole reply that a stream adds up to."""
     lines = (line.removeprefix(b"data:").strip() for line in stream.split(b"\n"))
     return chat.encoded(BY_NAME[api].fold([json.loads(line) for line in lines if line.startswith(b"{")]))
 

@@ -1,4 +1,4 @@
-"""Which replies the model is asked about once more, as they end without a word."""
+"""Silent replies, after which the model is reminded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASES = plain((Path(__file__).parents[1] / "cases" / "silence.yaml").read_text()
 
 
 def is_asked(text: str, **fields: Any) -> bool:
-    """True if the model is asked once more about a whole reply that says this."""
+    """Return True if the model is reminded after a whole reply with this text."""
     body = chat.encoded(chat.request())
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(retry="on"), "seed")
     exchange.request()

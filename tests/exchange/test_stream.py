@@ -1,4 +1,4 @@
-"""A reply from bytes to bytes: every cut, any bytes, and frames that pass without being read."""
+"""A reply from bytes to bytes: every cut, any bytes, and frames that are forwarded unread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upstream's own calls leave piece by piece, in every API that has pieces."""
+"""Native calls are sent piece by piece, in every API that has pieces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def exchange(api: str, **settings: Any) -> Session:
 
 
 def calling(api: str, *calls: tuple[str, list[str]]) -> list[bytes]:
-    """The frames of a reply that makes some calls; the pieces of their arguments as given."""
+    """Encode the frames of a reply with some calls; the pieces of their arguments as given."""
     match api:
         case "openai-chat":
             frames = [chat.ROLE]
@@ -58,7 +58,7 @@ def said(api: str, body: bytes) -> list[tuple[str, Any]]:
 
 
 def through(stream: Stream, frames: list[bytes]) -> list[bytes]:
-    """What leaves with each frame, and at the end."""
+    """Return the bytes sent for each frame, and at the end."""
     return [b"".join(stream.feed(frame)) for frame in frames] + [b"".join(stream.finish())]
 
 

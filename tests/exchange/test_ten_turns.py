@@ -1,8 +1,8 @@
-"""What leaves in one turn, without its last message, begins what leaves in the next, byte by byte.
+"""The prompt of one turn, without its last message, is a prefix of the next one, byte by byte.
 
 Ten turns as agents send them: Claude Code with a billing line that differs in each request, marks for the cache and
-reminders that move, tools that are loaded later; Codex with notes of the developer's amid the conversation; OpenCode;
-Cline's text. Each in every mode in which VTC writes something of the prompt.
+reminders that move, tools that are loaded later; Codex with developer messages inside the conversation; OpenCode;
+Cline's text. Each in every mode in which VTC renders a part of the prompt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOCAL = Facts(host="127.0.0.1")
 
 
 def returned[T](steps: Generator[None, None, T]) -> T:
-    """What a generator returns, of which nothing is waited for."""
+    """Return the result of a generator that waits for nothing."""
     while True:
         try:
             next(steps)
@@ -39,7 +39,7 @@ def returned[T](steps: Generator[None, None, T]) -> T:
 
 
 def reply(server: str, turn: int, *, in_text: bool) -> bytes:
-    """A call with thoughts before it, in some turns an answer."""
+    """A call after reasoning, in some turns an answer."""
     thought = f"Thought {turn}."
     if turn % 4 == 3:
         return pairs.streamed(server, [f"Answer {turn}."], reasoning=thought)
@@ -49,7 +49,7 @@ def reply(server: str, turn: int, *, in_text: bool) -> bytes:
 
 
 class ClaudeCode(Talk):
-    """The last message is marked, and alone has a reminder; what is loaded is declared from then on."""
+    """The last message is marked, and only it has a reminder; a loaded tool is declared from then on."""
 
     def turn(self, number: int) -> dict[str, Any]:
         head = messages.text(f"x-anthropic-billing-header: cc_version=2.1.5; cch={number}abc;")
@@ -79,7 +79,7 @@ def declared(name: str, description: str = "It came late.") -> dict[str, Any]:
 
 
 def went_on(client: str, talk: Talk, number: int) -> None:
-    """What the agent adds between two turns."""
+    """Return the messages that the agent adds between two turns."""
     if number % 4 == 3:
         talk.entries = [*talk.entries, *asks(client, f"Go on {number}")]
     elif client == "openai-responses" and number % 3 == 1:
@@ -89,7 +89,7 @@ def went_on(client: str, talk: Talk, number: int) -> None:
 
 
 def sent(client: str, server: str, **settings: Any) -> Iterator[dict[str, Any]]:
-    """The bodies that leave in ten turns."""
+    """Return the bodies of ten turns."""
     talk = Talk(client, server, facts=LOCAL, **settings)
     talk.entries = asks(client, "Read it")
     for number in range(10):

@@ -1,4 +1,4 @@
-"""Signed and encrypted reasoning crosses a client of another API, and returns to the server that it came from."""
+"""Signed and encrypted reasoning passes through a client of another API and returns to its server."""
 
 from __future__ import annotations
 

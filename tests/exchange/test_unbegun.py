@@ -1,4 +1,4 @@
-"""A server of Responses that tells items by their end alone, or by that of the reply: none is lost, or told twice."""
+"""A server of the Responses API that sends only the end of items, or of the reply: none is lost or repeated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Requests and replies with values of any type in any place.
-
-Such a request is asked, or refused in the words of the client's API. Of such a reply a decoder may refuse a frame; what
-it took is written without a fault.
-"""
+"""Requests and replies with values of any type in any place."""
 
 from __future__ import annotations
 

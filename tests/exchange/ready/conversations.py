@@ -1,4 +1,4 @@
-"""Conversations as clients send them, each with something that some chat template refuses."""
+"""Conversations as clients send them, each with an item that some chat template rejects."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ WORDS = ("<rules>", "<one>", "<two>", "<said>", "<note>", "<found>", "<other>", 
 
 
 def taken(messages: list[Json], server: Server) -> int:
-    """Count the requests until a server takes a conversation. Fails if it does not, or if a word of it is lost.
+    """Count the requests until a server accepts a conversation. Fails if it does not, or if text of it is lost.
 
-    The same again is to be taken at once, by what was learned.
+    A repetition must be accepted at once, with the quirks learned before.
     """
     memory, body = Memory(), chat.encoded({"model": "m", "messages": messages, "tools": [chat.tool("read")]})
 

@@ -1,4 +1,4 @@
-"""Servers that refuse what the real ones refuse, in their words: a maker of grammars, APIs with rules, templates."""
+"""Servers that reject requests as real ones do, in their words: a grammar compiler, APIs with rules, templates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from tests.exchange.ready.templates import TEMPLATES, Json, Server, template
 from vtc.exchange import Session
 
-# Grammars, as llama.cpp makes them of schemas
+# Grammars, as llama.cpp compiles them from schemas
 
 REPEATED = 2000
 """The most repetitions of a character in its grammars."""
 
 
 def grammar(body: Json) -> str:
-    """Refuse what is beyond llama.cpp's converter or the parser of its grammars."""
+    """Reject schemas beyond llama.cpp's converter or the parser of its grammars."""
     for tool in body.get("tools") or ():
         schema = tool["function"].get("parameters", {})
         if told := _beyond(schema):
@@ -116,7 +116,7 @@ RULES: Mapping[str, Server] = {
 
 
 def until_taken(exchange: Session, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
-    """Ask as the proxy does, until the server takes it; return all that it was sent. Fails if it takes none."""
+    """Send requests as the proxy does, until the server accepts one; return all of them. Fails if it accepts none."""
     went, sent = exchange.request(), list[Json]()
     for _ in range(most):
         sent.append(json.loads(went))

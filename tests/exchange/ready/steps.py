@@ -1,4 +1,4 @@
-"""Steps that are taken by themselves, or all of them, as for a chat server of another API or of the same."""
+"""Steps that are applied one by one, or all together as over a bridge to a chat server."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def given(client: str = "openai-chat", server: str = "openai-chat", **fields: An
 
 
 def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
-    """The messages after some steps; those for a server of another API without any."""
+    """Return the messages after some steps; after those of a bridge by default."""
     return apply_steps(CanonicalRequest(model="m", messages=messages), steps or BRIDGE_STEPS, given())[0].messages
 
 
 def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> CanonicalRequest:
-    """What a request asks a server of another API."""
+    """Return the request to a server of another API."""
     request = BY_NAME[client].request(chat.encoded(body), path)
     found = bridge.to_canonical(request, request.messages, request.offer.tools, request.offer.choice)
     context = StepContext(request, BY_NAME[server], WireNames(request.offer.declared))

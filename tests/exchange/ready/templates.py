@@ -1,9 +1,9 @@
-"""Servers that render a chat template, as the real ones do: a fault of it is their error.
+"""Servers that render a chat template as the real ones do: a fault of the template is their error.
 
-Contents are `as sent`, as with Transformers, or `fitted` to what the template reads, as with vLLM: nothing is null, and
-texts are joined unless the template goes through parts. Either way the arguments of calls are parsed.
+Contents are `as sent`, as with Transformers, or `fitted` to the template, as with vLLM: nothing is null, and texts are
+joined unless the template iterates over parts. Either way the arguments of calls are parsed.
 
-The templates here are ours, with the conditions and the messages of those that models come with.
+The templates here are VTC's, with the conditions and the messages of those that models come with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jinja2 import nodes
 
 type Json = dict[str, Any]
 type Server = Callable[[Json], str]
-"""Takes the body of a request; returns the message of its error, empty if it takes it."""
+"""Takes the body of a request; returns the message of its error, empty if the request is accepted."""
 type Contents = Literal["as sent", "fitted"]
 
 

@@ -1,4 +1,4 @@
-"""The role `developer`, by model and server: who needs another one, and who gets the bytes that came."""
+"""The role `developer`, by model and server: who needs another one, and who gets the original bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAID = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content
 
 
 def roles(model: str, *, host: str = "127.0.0.1") -> list[str]:
-    """The roles that a server gets of which no profile says anything."""
+    """Return the roles that a server without a profile gets."""
     body = chat.encoded(chat.request(messages=SAID, model=model))
     exchange = Session.open(API, body, replace(AGENT, host=host), planner(), "seed")
     went = exchange.request()

@@ -1,4 +1,4 @@
-"""Errors that are made to hurt: odd numbers, thousands of names, words of all tables at once."""
+"""Errors crafted to hurt: odd numbers, thousands of names, words of all tables at once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_number_of_an_error_has_19_ascii_digits_and_64_bits(words: str, fields
 
 
 def calls_made(work: Callable[[], object]) -> int:
-    """Count the functions of VTC and of Python that are called."""
+    """Count the calls of functions of VTC and Python."""
     count = 0
 
     def tally(_frame: FrameType, event: str, _arg: object) -> None:
@@ -102,7 +102,7 @@ def test_the_work_for_an_error_does_not_grow_with_the_names_in_it() -> None:
 
 
 def test_a_name_of_many_parts_is_followed_once() -> None:
-    """A body that nests a name, and an error that repeats it, have more ways than there is time for."""
+    """A body that nests a name, and an error that repeats it, have exponentially many matches."""
     nested: Any = {"x": 1}
     for _ in range(20):
         nested = {"a": [nested]}
@@ -119,7 +119,7 @@ NUMBERS = ["1", "01", "-1", "0.5", "٣", "9" * 19, "9" * 20, "9" * 5000, f"{'9' 
 
 
 def expressions() -> list[str]:
-    """List the expressions of all three tables; those with holes as they are."""
+    """List the expressions of all three tables; those with placeholders as they are."""
     found: list[str] = []
 
     def gather(value: Any) -> None:
@@ -152,7 +152,7 @@ NAMES = [
 
 @st.composite
 def sayings(draw: st.DrawFn) -> str:
-    """Words that an expression finds, with odd names and numbers in its holes."""
+    """Generate texts that match an expression, with odd names and numbers in its placeholders."""
     words = draw(st.sampled_from(EXPRESSIONS))
     holes = {f"{{{name}}}": draw(st.sampled_from(NAMES)) for name in ("name", "at", "second")}
     holes |= {f"{{{name}}}": draw(st.sampled_from(NUMBERS)) for name in ("least", "most")}

@@ -1,4 +1,4 @@
-"""An Ollama that leaves out what does not fit in its window without a word: told how long it is, and noticed."""
+"""An Ollama that silently drops messages beyond its window: VTC sets the window, and notices truncation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from vtc.profiles import Planner, Settings, builtin_directory, load
 type Json = dict[str, Any]
 
 WINDOW = 4096
-"""Tokens that it has unless it is told another number."""
+"""Its window in tokens, unless a request sets another."""
 PER_TOKEN = 4
 
 
 class Shown(NamedTuple):
-    """What its model is shown of a request: the messages, and the tokens that it counts; or why it refuses it."""
+    """The model's view of a request: the messages and the tokens, or the rejection."""
 
     messages: list[Json]
     tokens: int
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
 
 
 def shown(body: Json, *, own: bool) -> Shown:
-    """Serve a request: only its own API is told the window. It keeps system messages, and the last ones that fit."""
+    """Serve a request: only its own API sets the window. System messages stay, and the last ones that fit."""
     window = body.get("options", {}).get("num_ctx", WINDOW) if own else WINDOW
     messages = body["messages"]
     for begin in range(len(messages)):
@@ -66,7 +66,7 @@ def ollama_reply(*, stream: bool) -> bytes:
 
 
 def opened(client: str, server: str, folder: Path, context: int | None, words: int, *, stream: bool) -> Session:
-    """A conversation of three turns of so many words each, with a server of which the profile says the window."""
+    """Open a conversation of three turns of this many words, with a profile that sets the window."""
     ready = f"ready: {{context: {context}}}\n" if context else ""
     (folder / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\n{ready}")
     turns = [
@@ -87,7 +87,7 @@ def opened(client: str, server: str, folder: Path, context: int | None, words: i
 
 
 def served(exchange: Session, server: str, *, stream: bool) -> tuple[str, str]:
-    """Ask it; return what its model was shown, and what VTC tells people."""
+    """Send it; return the model's view, and VTC's report."""
     found = shown(json.loads(exchange.request()), own=server == "ollama-chat")
     assert not found.error
     body = reply(server, found.tokens, stream=stream)
@@ -125,7 +125,7 @@ def test_one_that_fits_is_not(server: str, stream: bool, tmp_path: Path) -> None
 def test_whole_messages_that_it_left_out_are_noticed_where_little_is_left(
     server: str, stream: bool, tmp_path: Path
 ) -> None:
-    """The number that it counted is that of no window then."""
+    """The token count then equals no window."""
     exchange = opened("openai-chat", server, tmp_path, None, 2_800, stream=stream)
     messages, told = served(exchange, server, stream=stream)
     assert "<4>" in messages

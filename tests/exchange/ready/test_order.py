@@ -1,4 +1,4 @@
-"""The order in which all servers take a conversation, as the steps for another API make it."""
+"""The order in which all servers accept a conversation, as the steps for a bridge produce it."""
 
 from __future__ import annotations
 

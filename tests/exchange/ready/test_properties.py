@@ -1,4 +1,4 @@
-"""What holds for every step, over conversations by chance."""
+"""Properties of every step, over random conversations."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ OTHERS = {
     "empty": "parts",
     "nulls": "wanted",
 }
-"""Other values of steps that are in `ALL`, and one that a server of plain schemas would refuse."""
+"""Other values of steps that are in `ALL`, and one that a server of plain schemas would reject."""
 WITH_OTHERS = pytest.mark.parametrize("steps", [ALL, {**ALL, **OTHERS}], ids=["all", "others"])
 FEW = settings(max_examples=30)
-"""For what is tried of each step."""
+"""For tests of each step."""
 
 WORD = st.text("abc é\n", min_size=1, max_size=6).map(lambda one: f"<{one}>")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -116,7 +116,7 @@ def read(fields: Json) -> tuple[CanonicalRequest, StepContext]:
 
 
 def anew(given: StepContext, asked: CanonicalRequest) -> StepContext:
-    """What a second VTC behind the first would be given."""
+    """Return the input of a second VTC behind the first."""
     return given._replace(names=WireNames(tool.name for tool in asked.tools))
 
 
@@ -161,7 +161,7 @@ def test_some_steps_done_twice_are_done_once(fields: Json, names: set[str], othe
 
 
 def spoken(message: Message) -> tuple[Any, ...]:
-    """What a message says, whether an empty text is written or none."""
+    """Return a message's content, with an empty text and none equal."""
     return message.role, [part for part in message.content if part], message.calls, message.call_id, message.name
 
 
@@ -207,7 +207,7 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
 
 @over(fields=requests(), steps=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
 def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
-    """Of images a note is left."""
+    """Images leave a note."""
     body = chat.encoded(chat.request(**fields))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     values = {**ALL, **OTHERS} if other else ALL
@@ -224,7 +224,7 @@ def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: boo
 
 @over(kinds=st.lists(st.sampled_from(["asks", "calls", "calls and is told"]), min_size=2, max_size=6))
 def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[str]) -> None:
-    """But for the one turn in which the server refused them."""
+    """Except for the turn in which the server rejected them."""
     said: list[Json] = [{"role": "user", "content": "Go."}]
     memory, before = Memory(), list[Json]()
     error = b'{"error": {"message": "registry.ollama.ai/library/m does not support tools"}}'
@@ -244,7 +244,7 @@ def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[s
 
 
 def turn(number: int, kind: str) -> list[Json]:
-    """What one turn of an agent adds to a conversation; the last of it is not the model's."""
+    """Generate the messages of one turn of an agent; the last one is not the model's."""
     call = {"id": "same", "type": "function", "function": {"name": "a.b", "arguments": "{}"}}
     calls = [{**call, "id": f"functions.read:{number}"}, call]
     found = [{"role": "tool", "tool_call_id": one["id"], "content": f"found {number}"} for one in calls]

@@ -1,4 +1,4 @@
-"""What a server's error may change of a request is a closed list: these fields keep their values, whatever it says."""
+"""A server's error may change only listed fields of a request: these fields keep their values in any case."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ NO_RESPONSES = "model claude-haiku-4.5 does not support Responses API."
 @pytest.mark.parametrize(("words", "api"), [(NO_CHAT, "openai-chat"), (NO_RESPONSES, "openai-responses")])
 @pytest.mark.parametrize("client", SHAPES)
 def test_an_api_is_refused_only_where_it_was_asked(words: str, api: str, client: str) -> None:
-    """A server of Messages that says it of chat completions is not asked by Responses."""
+    """A server of the Messages API that rejects chat completions is not sent Responses requests."""
     exchange = opened(client, SHAPES[client].history)
     sent = exchange.request()
     exchange.encode_after_rejection(error_of(words), 400)

@@ -1,4 +1,4 @@
-"""An error that repeats the conversation: what a prompt, a page or a file says there is no word of the server's."""
+"""Errors that repeat the conversation: text of a prompt, a page or a file in them does not count as the server's."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_an_error_repeats_of_the_conversation_teaches_nothing(error: Any, t
     body = error_of(quoting(error, text))
     assert exchange.encode_after_rejection(body, 400) is None
     assert exchange.whole.translate_error(body, 400) is None
-    # The same words of a server that was sent something else are its own.
+    # The same words of a server that received another request are its own.
     other = opened("", messages=[*messages[:2], {"role": "user", "content": "hi"}], **FIELDS)
     assert (
         other.encode_after_rejection(body, 400)
@@ -109,7 +109,7 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
 @pytest.mark.parametrize(
     ("said", "error", "fields"),
     [
-        # What is repeated is a name, or shorter than 24 characters beside names.
+        # The repetition is a name, or shorter than 24 characters next to names.
         (
             "use mcp__playwright__browser_navigate now",
             "mcp__playwright__browser_navigate: 'seed' is not supported",

@@ -1,6 +1,6 @@
-"""The chat templates of real models, with conversations that some of them refuse: `make test-templates`.
+"""The chat templates of real models, with conversations that some of them reject: `make test-templates`.
 
-They are those of a wheel of the package index, which is loaded into a temporary folder; none of them is kept.
+They come from a wheel of the package index, which is loaded into a temporary folder; none of them is stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests of real agents to servers of which nothing is known: each is taken in the end, and at once from then on."""
+"""Requests of real agents to unknown servers: each is accepted in the end, and at once from then on."""
 
 from __future__ import annotations
 

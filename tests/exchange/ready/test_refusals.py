@@ -1,4 +1,4 @@
-"""What a server's refusal teaches, by its words."""
+"""Quirks learned from rejections, by message."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ RESULTS = {"results": True, "after_results": True}
     ("words", "taught"),
     [
         (f"After the optional system message, {ALTERNATE}", [{**STRICT, **RESULTS}, {"prompt": True}]),
-        (ALTERNATE, [STRICT, {"prompt": True}]),  # its templates know no results
+        (ALTERNATE, [STRICT, {"prompt": True}]),  # its templates do not support results
         (
             "Only user, system and assistant roles are supported!",
             [ROLES, {"prompt": True}],

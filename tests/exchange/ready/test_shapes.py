@@ -1,4 +1,4 @@
-"""Requests out of the shape of their API, which are put right before they are sent; and shapes that refusals teach."""
+"""Malformed requests, which are repaired before they are sent; and shapes that rejections require."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ case = pytest.mark.parametrize("case", CASES, ids=named)
 
 
 def body_of(api: str, *fields: dict[str, Any]) -> bytes:
-    """A request with all these fields, the last one of a name; one that is null is left out."""
+    """Encode a request with all these fields, the last one of a name; null leaves a field out."""
     body = SHAPES[api].request(**{key: value for some in fields for key, value in some.items()})
     null = {key for some in fields[-1:] for key, value in some.items() if value is None}
     return chat.encoded({key: value for key, value in body.items() if key not in null})
@@ -107,7 +107,7 @@ def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any])
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, server: str) -> None:
-    """Agents have a conversation summed up without its tools."""
+    """Agents request summaries of a conversation without its tools."""
     exchange = opened(client, body_of(client, SHAPES[client].history, {"tools": None}), upstream_api=(server,))
     assert not json.loads(exchange.request()).get("tools")
     again = exchange.encode_after_rejection(
@@ -118,7 +118,7 @@ def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, se
 
 @case
 def test_what_is_put_right_in_one_turn_begins_the_next(case: dict[str, Any]) -> None:
-    """But for the last entry: then the server's prompt cache holds."""
+    """Except for the last entry, so that the server's prompt cache applies."""
     field = BY_NAME[case["api"]].layout.entries
     entries, before = case["fields"].get(field, []), list[Any]()
     for count in range(1, len(entries) + 1):

@@ -1,4 +1,4 @@
-"""Chat templates that refuse a conversation: what their errors teach makes them take it."""
+"""Chat templates that reject a conversation: with the quirks of their errors they accept it."""
 
 from __future__ import annotations
 

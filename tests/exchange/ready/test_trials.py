@@ -1,4 +1,4 @@
-"""Corrections are tried one at a time, hold for a conversation, and are remembered for others once they helped."""
+"""Corrections are tried one at a time, hold for a conversation, and are stored for others once they helped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A prompt that does not fit in the model's window: its error, and the cut that nobody told."""
+"""A prompt that exceeds the model's window: its error, and the silent truncation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZE = 10_000
 
 
 def read(case: dict[str, Any]) -> TokenCounts | None:
-    """What is read of an error; of OpenAI's form where a case has its message alone."""
+    """Parse an error; a case with only a message gets OpenAI's form."""
     says = case["says"]
     if isinstance(says, str) and says and not says.startswith("<"):
         says = {"error": {"message": says}}
@@ -35,7 +35,7 @@ def test_a_prompt_that_is_too_long_is_known_whoever_says_it() -> None:
 
 
 def test_what_only_sounds_so_is_none() -> None:
-    """A limit by time or by money first: an agent would make its conversation shorter for nothing."""
+    """Rate and spending limits come first, because an agent would compact its conversation for nothing."""
     assert [case["says"] for case in WINDOW["others"] if read(case)] == []
 
 
