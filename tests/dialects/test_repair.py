@@ -18,7 +18,7 @@ PER_PARAMETER = {Repair.UNDECLARED, Repair.REPEATED, Repair.UNTYPED, Repair.TYPE
 
 def listed() -> str:
     rows = [f"| `{repair}{':PARAMETER' * (repair in PER_PARAMETER)}` | {repair.meaning} |" for repair in sorted(Repair)]
-    return "\n".join(["| name | what was mended |", "|---|---|", *rows]) + "\n"
+    return "\n".join(["| name | explanation |", "|---|---|", *rows]) + "\n"
 
 
 def test_the_page_lists_them() -> None:

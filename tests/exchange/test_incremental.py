@@ -219,7 +219,7 @@ def test_a_call_that_is_cut_off_stays_as_it_left(dialect: str, api: str, planner
     assert argued(out).endswith(("one two", "one two ", "one two t", "one two th"))
     assert not one.report.calls
     (refusal,) = one.report.refusals
-    assert "a part of it has left" in refusal["reason"]
+    assert "a part of it was already sent" in refusal["reason"]
     assert any(word in out for word in (b'"length"', b'"max_tokens"', b'"incomplete"', b'"max_output_tokens"'))
 
 
@@ -233,7 +233,7 @@ def test_any_reply_is_read_as_without_pieces_but_for_calls_that_break(
     drawn, other = exchange(planners["auto"], api), exchange(planners["auto"], api, "Other/1")
     out = b"".join(through(drawn, api, pieces, cut=cut))
     whole = b"".join(through(other, api, pieces, cut=cut))
-    if not any("has left" in one["reason"] for one in drawn.report.refusals):
+    if not any("already sent" in one["reason"] for one in drawn.report.refusals):
         assert out == whole or READERS[api](out) == READERS[api](whole)
         assert drawn.report.calls == other.report.calls
 
@@ -260,7 +260,7 @@ def test_what_breaks_a_call_that_has_begun_is_text(api: str, planners: dict[str,
     out = b"".join(through(one, api, [*parted(TEXT, [9]), "</parameter>\n<parameter==x>\nx\n", "and more"]))
     assert argued(out).endswith("one two")
     assert b"and more" in out
-    assert "a part of it has left" in one.report.refusals[0]["reason"]
+    assert "a part of it was already sent" in one.report.refusals[0]["reason"]
 
 
 @each
@@ -319,5 +319,5 @@ def test_a_call_of_upstreams_amid_one_in_text_breaks_that(planners: dict[str, Pl
     out = b"".join(part for frame in frames for part in stream.feed(frame)) + b"".join(stream.finish())
     assert argued(out).startswith('{"filePath":"a.py","content":"one two')
     assert argued(out).endswith('{"filePath": "b"}')
-    assert "a part of it has left" in one.report.refusals[0]["reason"]
+    assert "a part of it was already sent" in one.report.refusals[0]["reason"]
     assert not one.report.failures

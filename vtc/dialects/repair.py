@@ -1,6 +1,6 @@
-"""The repairs of calls by name, and what each of them means.
+"""The names and explanations of all repairs of calls.
 
-A call that needed one says so in its report. docs/repairs.md lists them, and a test holds the page to this list.
+The report of a call lists its repairs. docs/repairs.md is generated from this list, as a test checks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class Repair(StrEnum):
-    """One repair: how reports name it, and a sentence about it. Of some there is one for each parameter (`of`)."""
+    """One repair: its name in reports and an explanation. Some repairs name the parameter that they apply to (`of`)."""
 
     meaning: str
 
@@ -22,111 +22,117 @@ class Repair(StrEnum):
         return repair
 
     def of(self, parameter: str) -> str:
-        """The repair of one parameter: `untyped:count`."""
+        """Return the name of the repair for one parameter: `untyped:count`."""
         return f"{self}:{parameter}"
 
     # Closing tags
-    MISSING_CLOSER = "missing-closer", "The call's closing tag is missing where the reply ends or the next call begins."
-    WRONG_CLOSER = "wrong-closer", "Another closing tag stands where the call's should."
-    CORRUPT_CLOSER = "corrupt-closer", "Of the call's closing tag only a part is there, or it is garbled."
-    SELF_CLOSING = "self-closing", "The call's opening tag closes itself, and the call has no parameters."
-    DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag stands there several times and counts once."
-    DOUBLED_OPENER = "doubled-opener", "A parameter's opening tag stands there twice and counts once."
-    UNPAIRED_OPENER = "unpaired-opener", "An opening tag in a value pairs with no closing tag; it is text."
-    ORPHAN_CLOSER = "orphan-closer", "A parameter's closing tag stands there that nothing opened."
+    MISSING_CLOSER = (
+        "missing-closer",
+        "The call's closing tag is missing at the end of the reply or before the next call.",
+    )
+    WRONG_CLOSER = "wrong-closer", "The call ends with another closing tag than its own."
+    CORRUPT_CLOSER = "corrupt-closer", "The call's closing tag is incomplete or garbled."
+    SELF_CLOSING = "self-closing", "The call's opening tag is self-closing, and the call has no parameters."
+    DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag is repeated; it counts once."
+    DOUBLED_OPENER = "doubled-opener", "A parameter's opening tag is repeated; it counts once."
+    UNPAIRED_OPENER = "unpaired-opener", "An opening tag in a value has no closing tag; it is text."
+    ORPHAN_CLOSER = "orphan-closer", "A parameter's closing tag has no opening tag."
     MISSING_PARAMETER_CLOSER = (
         "missing-parameter-closer",
         "A parameter's closing tag is missing before the next parameter or the end of the call.",
     )
     WRONG_PARAMETER_CLOSER = "wrong-parameter-closer", "A parameter ends with a closing tag of another name."
-    CORRUPT_PARAMETER_CLOSER = "corrupt-parameter-closer", "Of a parameter's closing tag only a part is there."
+    CORRUPT_PARAMETER_CLOSER = "corrupt-parameter-closer", "A parameter's closing tag is incomplete or garbled."
 
     # Parameters between tags
     UNDECLARED = "undeclared", "The tool declares no parameter of this name; it is passed on as an argument."
-    REPEATED = "repeated", "The parameter is given several times with one value."
-    UNTYPED = "untyped", "The value fits no type that the tool's schema allows; it stays text."
+    REPEATED = "repeated", "The parameter is given several times with the same value."
+    UNTYPED = "untyped", "The value fits no type of the tool's schema; it stays text."
     BROKEN_VALUE = (
         "broken-value",
-        "The JSON of a value lacks marks of structure, or has too many; it was put right as that of a whole call is.",
+        "The JSON of a value has missing or extra punctuation; it is repaired like the JSON of a call.",
     )
-    ATTRIBUTES = "attributes", "The parameters stand in the opening tag, as attributes."
+    ATTRIBUTES = "attributes", "The parameters are attributes of the opening tag."
     CDATA = (
         "cdata",
-        "A value stands in a CDATA section, where it cannot be text or its markup is not the dialect's own.",
+        "A value is in a CDATA section, although it cannot be text or the dialect has no such sections.",
     )
-    ESCAPED_TEXT = "escaped-text", "Quotes and line breaks are escaped once too often; they are read as meant."
+    ESCAPED_TEXT = "escaped-text", "Quotes and line breaks are escaped once too often; the extra escapes are removed."
 
     # Objects
-    CODE_FENCE = "code-fence", "The fence of a Markdown code block stands inside of the call."
-    EXTRA_BRACE = "extra-brace", "More braces are closed than were opened."
-    EMPTY_OBJECT = "empty-object", "An empty object stands before the arguments of a tool that requires some."
-    MARKUP_AROUND = "markup-around", "Tags or the word `json` stand before or after the object of a server's own call."
+    CODE_FENCE = "code-fence", "The fence of a Markdown code block is inside the call."
+    EXTRA_BRACE = "extra-brace", "There are more closing braces than opening ones."
+    EMPTY_OBJECT = "empty-object", "An empty object precedes the arguments of a tool that requires some."
+    MARKUP_AROUND = "markup-around", "Tags or the word `json` precede or follow the object of a native tool call."
     MARKUP_IN_VALUE = (
         "markup-in-value",
-        "A closing marker of special tokens, or a part of it, stands at the end of a value of a server's own call.",
+        "A value of a native tool call ends with a closing special token or a part of one.",
     )
-    NAME_BEFORE = "name-before", "The name or the id of a server's own call stands before its arguments."
+    NAME_BEFORE = "name-before", "The name or the id of a native tool call precedes its arguments."
     SNAPSHOTS = (
         "snapshots",
-        "The arguments of a server's own call come several times, each time with more of them; the last ones count.",
+        "The arguments of a native tool call are sent as growing snapshots; the last one counts.",
     )
-    NO_ARGUMENTS = "no-arguments", "Nothing is written where the arguments should be; the call has none."
-    DOUBLED_BRACES = "doubled-braces", "The object's braces stand there twice, as in the template of a prompt."
-    ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."
-    SEVERAL_OBJECTS = "several-objects", "Several objects stand where one call should; each is a call."
-    NAME_KEY = "name-key", "The tool's name stands under another key than the dialect's, or is the key itself."
+    NO_ARGUMENTS = "no-arguments", "The arguments are missing; the call has none."
+    DOUBLED_BRACES = "doubled-braces", "The object's braces are doubled, as in a prompt template."
+    ARRAY_OF_CALLS = "array-of-calls", "A list of calls is in the place of one call."
+    SEVERAL_OBJECTS = "several-objects", "Several objects are in the place of one call; each is a call."
+    NAME_KEY = "name-key", "The tool's name has another key than the dialect's, or is the key itself."
     ARGUMENTS_KEY = (
         "arguments-key",
-        "The arguments stand under another key than the dialect's: `args`, `input`, `kwargs`.",
+        "The arguments have another key than the dialect's: `args`, `input`, `kwargs`.",
     )
-    FLAT_ARGUMENTS = "flat-arguments", "The arguments stand beside the name; each key is a parameter of the tool."
-    ARGUMENTS_ENCODED_TWICE = "arguments-encoded-twice", "The arguments are a JSON string that holds the object."
-    ESCAPED_JSON = "escaped-json", "The whole object is escaped as if it stood in a string."
+    FLAT_ARGUMENTS = (
+        "flat-arguments",
+        "The arguments are next to the name, not in an object; each key is a parameter of the tool.",
+    )
+    ARGUMENTS_ENCODED_TWICE = "arguments-encoded-twice", "The arguments are a JSON string that contains the object."
+    ESCAPED_JSON = "escaped-json", "The whole object is escaped like the content of a string."
     ARGUMENTS_OBJECT = (
         "arguments-object",
-        "The arguments of a Python call are written as an object, with colons.",
+        "The arguments of a Python call are an object, with colons.",
     )
-    PYTHON_LITERAL = "python-literal", "The object is written as Python writes it: single quotes, `True`, `None`."
-    RAW_NEWLINE = "raw-newline", "A line break stands unescaped in a string of a Python call."
+    PYTHON_LITERAL = "python-literal", "The object is in Python's notation: single quotes, `True`, `None`."
+    RAW_NEWLINE = "raw-newline", "A string of a Python call contains an unescaped line break."
 
     # JSON
     JSON_CUT = "json-cut", "The closing quotes, brackets or braces are missing at the end of the object."
     JSON_MISSING_COMMA = "json-missing-comma", "A comma is missing between two entries."
     JSON_MISSING_COLON = "json-missing-colon", "The colon after a key is missing."
-    JSON_MISSING_QUOTE = "json-missing-quote", "A quote of a key or of a value is missing, or both are."
+    JSON_MISSING_QUOTE = "json-missing-quote", "One or both quotes of a key or a value are missing."
     JSON_INNER_QUOTES = (
         "json-inner-quotes",
-        "Quotes in a string are not escaped; it ends where structure follows that leads to a whole call.",
+        "Quotes in a string are not escaped; the string ends at the quote that makes the call complete.",
     )
     JSON_TYPOGRAPHIC_QUOTES = (
         "json-typographic-quotes",
-        "Quotation marks of typography stand around keys or values, which hold none themselves.",
+        "Keys or values are in typographic quotation marks, and contain none themselves.",
     )
-    JSON_COMMENT = "json-comment", "A comment stands between the entries; it is left out."
-    JSON_BAD_ESCAPE = "json-bad-escape", "A backslash stands in a string that escapes nothing; it is one of the text's."
-    JSON_CONTROL_CHARACTER = "json-control-character", "A line break or a tabulator stands unescaped in a string."
-    JSON_TRAILING_COMMA = "json-trailing-comma", "A comma stands after the last entry."
-    JSON_PYTHON_LITERAL = "json-python-literal", "`True`, `False` or `None` stands for `true`, `false` or `null`."
+    JSON_COMMENT = "json-comment", "A comment is between the entries; it is dropped."
+    JSON_BAD_ESCAPE = "json-bad-escape", "A backslash in a string escapes nothing; it is part of the text."
+    JSON_CONTROL_CHARACTER = "json-control-character", "A string contains an unescaped line break or tab."
+    JSON_TRAILING_COMMA = "json-trailing-comma", "A comma follows the last entry."
+    JSON_PYTHON_LITERAL = "json-python-literal", "`True`, `False` or `None` is used for `true`, `false` or `null`."
 
-    # Where it stands
-    TOOL_NAME = "tool-name", "The name has a prefix, a number, markup, or is repeated; it means an offered tool."
+    # Names and places
+    TOOL_NAME = "tool-name", "The name has a prefix, a number or markup, or is repeated; it denotes an offered tool."
     TOOL_BY_ARGUMENTS = (
         "tool-by-arguments",
-        "A bare id stands for the name; only one offered tool takes these arguments.",
+        "The name is a bare id; only one offered tool accepts these arguments.",
     )
-    CALL_IN_NAME = "call-in-name", "The text of the call stands in the name of a server's own call."
-    WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
-    SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
+    CALL_IN_NAME = "call-in-name", "The name of a native tool call contains the text of the call."
+    WRITTEN_TWICE = "written-twice", "The same arguments are repeated."
+    SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the only parameter that the tool requires."
     ONLY_PARAMETER = (
         "only-parameter",
-        "The one argument has no name or one that is not declared; it is the one parameter that the tool declares.",
+        "The only argument has no declared name; it is the only parameter of the tool.",
     )
-    PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."
-    TYPED = "typed", "A number, a list or the like is written as text, and the tool's schema allows no text there."
-    UNKNOWN_TOOL = "unknown-tool", "No tool of this name is offered; the call leaves as written."
-    CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."
+    PARAMETER_NAME = "parameter-name", "Markup follows the name of a parameter."
+    TYPED = "typed", "A number, a list or another value is written as text, but the tool's schema allows no text."
+    UNKNOWN_TOOL = "unknown-tool", "No tool of this name is offered; the call is forwarded as written."
+    CALL_IN_REASONING = "call-in-reasoning", "The call is inside the reasoning, and the reply has no other."
 
 
 def is_whole_call(repairs: Collection[str], *, in_json: bool) -> bool:
-    """True if a call needed none of these repairs, or lacks only the closer after JSON that is whole."""
+    """True if a call needed no repair, or lacks only the closer after complete JSON."""
     return not repairs or (in_json and {*repairs} == {Repair.MISSING_CLOSER})

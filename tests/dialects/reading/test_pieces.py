@@ -53,7 +53,9 @@ def check(text: str, reading: Reading) -> None:
         assert raw(events) == text
         assert joined(events) == calls
         told = [event for event in events if isinstance(event, CallPiece | Call)]
-        broken = [event for event in events if isinstance(event, Refusal) and "a part of it has left" in event.reason]
+        broken = [
+            event for event in events if isinstance(event, Refusal) and "a part of it was already sent" in event.reason
+        ]
         begun = sum(isinstance(event, CallPiece) and bool(event.name) for event in told)
         assert begun == len(broken) + sum(isinstance(event, Call) and event.rest is not None for event in told)
 

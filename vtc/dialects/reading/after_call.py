@@ -39,7 +39,7 @@ NOT_ALONE_REASON = "its code block is not the whole reply"
 NOT_CLOSED_REASON = "its code block is not closed"
 EXAMPLE_REASON = "a code block like it was shown before: it is one of several examples"
 ECHO_REASON = "echo of the result of {tool}"
-FILE_LINE_REASON = "it stands on a line of a file: it is quoted"
+FILE_LINE_REASON = "it is on a line of a file: it is quoted"
 
 
 class CompleteCalls(NamedTuple):
@@ -143,7 +143,7 @@ def refuse_call(
 
 def _mention_sent_part(call: OpenCall, reason: str) -> str:
     """Add to the reason that a part of the call was already sent, if so."""
-    return f"{reason}, and a part of it has left" if call.text.sent else reason
+    return f"{reason}, and a part of it was already sent" if call.text.sent else reason
 
 
 def _return_as_text(
@@ -307,7 +307,7 @@ def _finish_streamed_call(context: Context, call: OpenCall, pieces: CallPieces, 
     rest = pieces.remaining_arguments(first.call.name, first.call.arguments)
     if rest is not None:
         return [replace(first, raw=first.raw[call.text.sent :], rest=rest), *others]
-    reason = "a repair makes another call of it, and a part of it has left"
+    reason = "a repair changes the call, and a part of it was already sent"
     raw = first.raw[call.text.sent :]
     context.output.add_refusal(
         Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
@@ -382,7 +382,7 @@ class AfterCall:
     def skip_invented_result(self, token: TokenMatch) -> None:
         """Drop a result that the model invented, and the text about it, because no call was executed yet."""
         context, cursor = self.context, self.context.cursor
-        reason = "the model goes on with a result of its own"
+        reason = "the model continues with an invented result"
         excerpt = cursor.text[token.start() :][:MAX_EXCERPT_CHARACTERS]
         context.output.add_refusal(
             Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True)

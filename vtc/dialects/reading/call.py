@@ -44,7 +44,7 @@ from vtc.events import Event
 ENDS_INSIDE_REASON = "the reply ends inside it"
 NO_CLOSER_REASON = "its closing tag is missing"
 SEVERAL_LINES_REASON = "lines without tags may be several parameters of its tool"
-MORE_ON_LINE_REASON = "more stands on its line"
+MORE_ON_LINE_REASON = "more text is on its line"
 MAX_TAG_ENDS = 16
 """Maximum positions at which an opening tag with attributes is tried as complete."""
 
@@ -281,7 +281,7 @@ class InCall:
         if not self.context.lenient or self.call.text.spilled:
             return refuse_call(self.context, self.call, NO_CLOSER_REASON)
         self.call.ends.wrong_closer = self.call.ends.offset_after(len(token[0]))
-        self.call.fault = "its end can be read in two ways"
+        self.call.fault = "its end is ambiguous"
         return None, self.call
 
     def end_before_next_call(self, token: TokenMatch) -> Ended:

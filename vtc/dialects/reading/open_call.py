@@ -412,7 +412,7 @@ class OpenCall:
             return self._make_calls(self._read_objects(bodies), unknown_tools)
         self.repairs[Repair.SEVERAL_OBJECTS] = None
         return self._check_events(
-            self._make_calls(self._read_objects(bodies), unknown_tools), "several objects stand in it"
+            self._make_calls(self._read_objects(bodies), unknown_tools), "it contains several objects"
         )
 
     def repair(self, unknown_tools: str) -> tuple[list[Call], str]:

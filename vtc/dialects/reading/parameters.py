@@ -232,7 +232,7 @@ class Parameters:
         """
         faults = self._faults
         if faults.doubtful:
-            raise envelope.NotACall(f"whether the quotes in {faults.doubtful!r} are escaped cannot be told")
+            raise envelope.NotACall(f"it is ambiguous whether the quotes in {faults.doubtful!r} are escaped")
         if faults.broken:
             raise envelope.NotACall(f"{faults.broken!r} is neither a list nor an object")
         if faults.half_escaped:
@@ -258,7 +258,7 @@ class Parameters:
                 )
         elif self.opens_twice and self.balance > 0:
             if not self._lenient or not self.split(body, Repair.UNPAIRED_OPENER):
-                raise envelope.NotACall("the opening tag of a parameter stands there twice")
+                raise envelope.NotACall("the opening tag of a parameter is written twice")
         elif self.unsure:
             raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
