@@ -32,7 +32,7 @@ IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</too
 SIGNED = {**gemini.call("read", filePath="/a"), "thoughtSignature": "sig"}
 
 
-def opened(*, stream: bool = True, settings: Json | None = None, **fields: Any) -> Session:
+def open_session(*, stream: bool = True, settings: Json | None = None, **fields: Any) -> Session:
     body = chat.encoded(gemini.request(**fields))
     return Session.open(API, body, agent(NAME, stream=stream), planner(**settings or {}), "seed")
 
@@ -104,20 +104,20 @@ def test_how_much_to_think(config: Json, effort: str | None) -> None:
     assert API.request(chat.encoded(body)).generation.effort == effort
 
 
-def test_an_answer_in_json_is_told_to_another_api() -> None:
+def test_an_answer_in_json_is_requested_from_another_api() -> None:
     config = {"responseMimeType": "application/json", "responseSchema": {"type": "OBJECT", "properties": {}}}
-    exchange = opened(settings={"upstream_api": ("openai-chat",)}, generationConfig=config)
+    exchange = open_session(settings={"upstream_api": ("openai-chat",)}, generationConfig=config)
     sent = json.loads(exchange.request())["response_format"]["json_schema"]["schema"]
     assert sent == {"type": "object", "properties": {}}
 
 
-def test_what_only_its_own_server_has_is_refused_or_told() -> None:
-    kept = opened(settings={"upstream_api": ("openai-chat",)}, cachedContent="cachedContents/1")
+def test_content_of_its_own_server_alone_is_rejected_or_reported() -> None:
+    kept = open_session(settings={"upstream_api": ("openai-chat",)}, cachedContent="cachedContents/1")
     kept.request()
     refusal = kept.answer()
     assert refusal
     assert json.loads(refusal.body)["error"]["status"] == "INVALID_ARGUMENT"
-    exchange = opened(settings={"upstream_api": ("openai-chat",)}, tools=[*gemini.TOOLS, {"googleSearch": {}}])
+    exchange = open_session(settings={"upstream_api": ("openai-chat",)}, tools=[*gemini.TOOLS, {"googleSearch": {}}])
     exchange.request()
     assert any("tool googleSearch" in line for line in exchange.report.request)
 
@@ -168,22 +168,22 @@ def test_googles_clients_are_known_where_they_ask_for_models(header: str) -> Non
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 def test_a_reply_without_calls_keeps_its_bytes(end: bytes) -> None:
     body = b"".join(gemini.streamed_text("I look", ".", " Done.")).replace(b"\n\n", end)
-    assert fed(opened().stream(), body) == body
+    assert fed(open_session().stream(), body) == body
     whole = json.dumps(gemini.reply(gemini.text("I look."))).encode()
-    assert opened(stream=False).whole.rewrite(whole) == whole
+    assert open_session(stream=False).whole.rewrite(whole) == whole
 
 
 def test_signed_parts_pass_as_they_came() -> None:
     body = b"".join(
         gemini.streamed(gemini.frame(gemini.event(gemini.thought("Hm."))), gemini.frame(gemini.event(SIGNED)))
     )
-    assert fed(opened().stream(), body) == body
+    assert fed(open_session().stream(), body) == body
 
 
-def test_a_signature_stays_with_its_call_where_the_reply_is_written_anew() -> None:
+def test_a_signature_stays_with_its_call_when_the_reply_is_encoded_again() -> None:
     """Google's servers reject the next turn without it."""
     frames = [*gemini.said(f"I look.\n{IN_TEXT.replace('/a', '/b')}\n"), gemini.frame(gemini.event(SIGNED))]
-    found = parts(fed(opened().stream(), *gemini.streamed(*frames)))
+    found = parts(fed(open_session().stream(), *gemini.streamed(*frames)))
     assert [part.get("thoughtSignature") for part in found if "functionCall" in part] == [None, "sig"]
     assert json.dumps(found).count("sig") >= 1
 
@@ -206,12 +206,12 @@ def test_a_prompt_that_the_server_blocks_ends_the_reply_for_every_client() -> No
     exchange = Session.open(api, body, agent("openai-chat"), planner(upstream_api=(NAME,)), "seed")
     exchange.request()
     assert chat.read(fed(exchange.stream(), gemini.frame(blocked))).finish_reason == "content_filter"
-    own = opened()
+    own = open_session()
     assert fed(own.stream(), gemini.frame(blocked)) == gemini.frame(blocked)
 
 
 def test_a_cut_call_of_another_server_is_seen_and_none() -> None:
-    exchange = opened(settings={"upstream_api": ("openai-chat",)})
+    exchange = open_session(settings={"upstream_api": ("openai-chat",)})
     exchange.request()
     piece = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a'}}
     frames = [chat.ROLE, chat.chunk({"tool_calls": [piece]}), chat.chunk({}, "length"), chat.DONE]
@@ -220,7 +220,7 @@ def test_a_cut_call_of_another_server_is_seen_and_none() -> None:
     assert "/a" in found.content
 
 
-def test_a_denied_call_leaves_in_no_form(tmp_path: Any) -> None:
+def test_a_denied_call_is_never_sent(tmp_path: Any) -> None:
     policy = "{kind: policy, name: mine, match: {}, guards: {denied_tools: [read]}}"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
@@ -263,7 +263,7 @@ async def read_by_sdk(pieces: Iterable[bytes], *, stream: bool) -> gemini.Read:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_googles_client_reads_what_we_write_as_the_witness_does(stream: bool) -> None:
     text = f"I look.\n{IN_TEXT}"
-    exchange = opened(stream=stream)
+    exchange = open_session(stream=stream)
     if stream:
         body = fed(exchange.stream(), *gemini.streamed_text(text[:9], text[9:]))
     else:
@@ -281,6 +281,6 @@ def test_every_cut_says_the_same(texts: list[str], called: bool, cut: int) -> No
     said = [*texts, *(["\n", *IN_TEXT.partition("name")] if called else [])]
     body = b"".join(gemini.streamed_text(*said))
     pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
-    found = gemini.read(fed(opened().stream(), *pieces))
-    assert found == gemini.read(fed(opened().stream(), body))
+    found = gemini.read(fed(open_session().stream(), *pieces))
+    assert found == gemini.read(fed(open_session().stream(), body))
     assert len(found.calls) == called

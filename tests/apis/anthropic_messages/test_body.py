@@ -17,12 +17,12 @@ from vtc.apis.anthropic_messages import API
 SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
 
 
-def relayed(body: bytes, *, structured: bool = True, guarded: bool = False, **codec: Any) -> bytes:
+def relay_reply(body: bytes, *, structured: bool = True, guarded: bool = False, **codec: Any) -> bytes:
     return through(API, body, lambda: Toy(structured, guarded), codec.get("thinks"), codec.get("drop", ()))
 
 
 def rewritten(*content: Json, stop_reason: str | None = "end_turn", **how: Any) -> messages.Read:
-    return read(relayed(json.dumps(message(*content, stop_reason=stop_reason)).encode(), **how))
+    return read(relay_reply(json.dumps(message(*content, stop_reason=stop_reason)).encode(), **how))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def rewritten(*content: Json, stop_reason: str | None = "end_turn", **how: Any) 
 @pytest.mark.parametrize("guarded", [False, True])
 def test_reply_of_which_nothing_changes_keeps_its_bytes(body: Any, guarded: bool) -> None:
     raw = json.dumps(body, indent=3).encode()
-    assert relayed(raw, guarded=guarded) == raw
+    assert relay_reply(raw, guarded=guarded) == raw
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_thoughts_parted_from_the_text_have_a_block_if_thinking_was_asked_for() 
 
 def test_thinking_and_fields_are_dropped() -> None:
     body = json.dumps(message(thinking("b"), text("a[x]"), z=1)).encode()
-    out = relayed(body, drop=frozenset({"reasoning_content", "z", "type"}))
+    out = relay_reply(body, drop=frozenset({"reasoning_content", "z", "type"}))
     assert read(out).kinds == ["text", "tool_use"]
     assert b'"z"' not in out
-    dropped = json.loads(relayed(body, drop=frozenset({"thinking", "content"}))), json.loads(body)
+    dropped = json.loads(relay_reply(body, drop=frozenset({"thinking", "content"}))), json.loads(body)
     assert [one["type"] for one in dropped[0]["content"]] == ["text", "tool_use"]
 
 

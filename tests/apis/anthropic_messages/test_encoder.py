@@ -39,7 +39,7 @@ BY_NAME = {api.name: api for api in APIS}
 CHAT, OLLAMA = BY_NAME["openai-chat"], BY_NAME["ollama-chat"]
 
 
-def relayed(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **toy: Any) -> bytes:
+def relay_reply(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **toy: Any) -> bytes:
     """Return the reply as a client of Messages reads it; the server may speak any API."""
     encoder = API.encoder(form)
     relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), passes=api is API, strict=strict)
@@ -74,35 +74,38 @@ def calling(*pieces: Json, reason: str = "tool_calls") -> list[bytes]:
 
 
 def test_text_is_one_block_after_one_start() -> None:
-    found = read(relayed(CHAT, chat.ROLE, *chat.said("Hello", " world"), chat.STOP, chat.USED, chat.DONE))
+    found = read(relay_reply(CHAT, chat.ROLE, *chat.said("Hello", " world"), chat.STOP, chat.USED, chat.DONE))
     assert found.blocks == [messages.text("Hello world")]
     assert found.stop_reason == "end_turn"
 
 
 def test_call_that_comes_first_comes_after_the_start() -> None:
-    body = relayed(CHAT, *calling(begun(0, "read", '{"filePath": "a"}'))[1:])
+    body = relay_reply(CHAT, *calling(begun(0, "read", '{"filePath": "a"}'))[1:])
     assert [event.name for event in events(body)][:2] == ["message_start", "content_block_start"]
     assert read(body).calls == [("read", {"filePath": "a"})]
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
 def test_stop_reason_follows_what_was_sent(reason: str) -> None:
-    assert read(relayed(CHAT, *calling(begun(0, "read", "{}"), reason=reason))).stop_reason == "tool_use"
-    assert read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, reason), chat.DONE)).stop_reason == "end_turn"
+    assert read(relay_reply(CHAT, *calling(begun(0, "read", "{}"), reason=reason))).stop_reason == "tool_use"
     assert (
-        read(relayed(CHAT, chat.ROLE, *chat.said("[x]"), chat.chunk({}, reason), chat.DONE)).stop_reason == "tool_use"
+        read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, reason), chat.DONE)).stop_reason == "end_turn"
+    )
+    assert (
+        read(relay_reply(CHAT, chat.ROLE, *chat.said("[x]"), chat.chunk({}, reason), chat.DONE)).stop_reason
+        == "tool_use"
     )
 
 
 def test_reply_that_was_cut_is_max_tokens() -> None:
-    found = read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "length"), chat.DONE))
+    found = read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "length"), chat.DONE))
     assert found.stop_reason == "max_tokens"
 
 
 def test_filtered_and_refused_replies_are_refusals_that_show_their_text() -> None:
-    filtered = read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "content_filter"), chat.DONE))
+    filtered = read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "content_filter"), chat.DONE))
     assert (filtered.content, filtered.stop_reason) == ("a", "refusal")
-    refused = read(relayed(CHAT, chat.ROLE, chat.chunk({"refusal": "No."}), chat.STOP, chat.DONE))
+    refused = read(relay_reply(CHAT, chat.ROLE, chat.chunk({"refusal": "No."}), chat.STOP, chat.DONE))
     assert (refused.content, refused.stop_reason) == ("No.", "refusal")
 
 
@@ -139,7 +142,7 @@ INTERLEAVED = {
 
 @pytest.mark.parametrize("pieces", INTERLEAVED.values(), ids=INTERLEAVED)
 def test_calls_have_blocks_one_after_the_other(pieces: list[Json]) -> None:
-    found = read(relayed(CHAT, *calling(*pieces)))
+    found = read(relay_reply(CHAT, *calling(*pieces)))
     assert [(name, {key: made for key, made in made.items() if key != "s"}) for name, made in found.calls] == [
         ("a", {"x": 1}),
         ("b", {"y": [2]}),
@@ -147,7 +150,7 @@ def test_calls_have_blocks_one_after_the_other(pieces: list[Json]) -> None:
     assert found.stop_reason == "tool_use"
 
 
-def test_first_call_leaves_as_it_comes_and_the_next_when_it_is_whole() -> None:
+def test_first_call_is_streamed_and_the_next_sent_when_complete() -> None:
     relay = Relay(CHAT.decoder(), API.encoder(), Toy, passes=False)
     reader = relay.decoder.framing.make_reader()
     out = [b"".join(relay.feed(one)) for one in reader.feed(b"".join(calling(*INTERLEAVED["pieces that are mixed"])))]
@@ -156,33 +159,33 @@ def test_first_call_leaves_as_it_comes_and_the_next_when_it_is_whole() -> None:
     assert b'"name":"b"' in out[6]
 
 
-def test_text_amid_the_pieces_of_a_call_comes_after_it() -> None:
+def test_text_between_pieces_of_a_call_is_sent_after_it() -> None:
     pieces = [chat.chunk({"tool_calls": [piece]}) for piece in (begun(0, "a", '{"x"'), more(0, ":1}"))]
-    body = relayed(CHAT, chat.ROLE, pieces[0], *chat.said("so"), pieces[1], chat.chunk({}, "tool_calls"), chat.DONE)
+    body = relay_reply(CHAT, chat.ROLE, pieces[0], *chat.said("so"), pieces[1], chat.chunk({}, "tool_calls"), chat.DONE)
     assert blocks(body) == [{"a": {"x": 1}}, "so"]
 
 
 def test_arguments_without_a_name_are_text() -> None:
-    body = relayed(CHAT, *calling(begun(0, None, '{"x":1}')))
+    body = relay_reply(CHAT, *calling(begun(0, None, '{"x":1}')))
     assert (blocks(body), read(body).stop_reason) == (['{"x":1}'], "end_turn")
 
 
 def test_call_without_an_id_gets_one() -> None:
-    found = read(relayed(CHAT, *calling(begun(0, "a", "{}", None), begun(1, "b", "{}", None))))
+    found = read(relay_reply(CHAT, *calling(begun(0, "a", "{}", None), begun(1, "b", "{}", None))))
     assert all(id_.startswith("toolu_") for id_ in found.ids)
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_is_shown_before_the_text_if_it_was_asked_for(field: str) -> None:
     frames = [chat.ROLE, chat.chunk({field: "Hm"}), chat.chunk({field: ".", "content": "a"}), chat.STOP, chat.DONE]
-    body = relayed(CHAT, *frames)
+    body = relay_reply(CHAT, *frames)
     assert (blocks(body), read(body).reasoning) == ([["thinking"], "a"], "Hm.")
-    assert blocks(relayed(CHAT, *frames, form=False)) == ["a"]
+    assert blocks(relay_reply(CHAT, *frames, form=False)) == ["a"]
 
 
-def test_usage_is_told_once_without_what_was_cached() -> None:
+def test_usage_is_sent_once_without_cached_tokens() -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
-    body = relayed(CHAT, chat.ROLE, *chat.said("a"), chat.STOP, chat.chunk({}, usage=usage), chat.DONE)
+    body = relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.STOP, chat.chunk({}, usage=usage), chat.DONE)
     told = [event.data for event in events(body) if event.name == "message_delta"]
     assert [one["usage"] for one in told] == [{"input_tokens": 200, "cache_read_input_tokens": 800, "output_tokens": 7}]
 
@@ -190,53 +193,53 @@ def test_usage_is_told_once_without_what_was_cached() -> None:
 def test_error_of_the_server_is_the_last_event() -> None:
     error = chat.frame({"error": {"message": "Too many", "type": "rate_limit_error"}})
     for frames in ([error], [chat.ROLE, *chat.said("a"), error], [chat.ROLE, *chat.said("a["), error, chat.DONE]):
-        body = relayed(CHAT, *frames)
+        body = relay_reply(CHAT, *frames)
         with pytest.raises(StreamError) as raised:
             read(body)
         assert raised.value.error == {"type": "rate_limit_error", "message": "Too many"}
         assert [event.name for event in events(body)][-1] == "error"
     other = chat.frame({"error": {"message": "x", "type": "odd"}})
     with pytest.raises(StreamError, match="api_error"):
-        read(relayed(CHAT, other))
+        read(relay_reply(CHAT, other))
 
 
-def test_only_the_first_choice_is_told() -> None:
-    body = relayed(CHAT, chat.ROLE, *chat.said("a"), *chat.said("b", index=1), chat.STOP, chat.DONE)
+def test_only_the_first_choice_is_sent() -> None:
+    body = relay_reply(CHAT, chat.ROLE, *chat.said("a"), *chat.said("b", index=1), chat.STOP, chat.DONE)
     assert blocks(body) == ["a"]
 
 
 def test_reply_that_ends_without_a_reason_is_ended() -> None:
-    assert read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.DONE)).stop_reason == "end_turn"
-    assert read(relayed(CHAT, chat.ROLE, *chat.said("a[x]"), chat.DONE)).stop_reason == "tool_use"
+    assert read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.DONE)).stop_reason == "end_turn"
+    assert read(relay_reply(CHAT, chat.ROLE, *chat.said("a[x]"), chat.DONE)).stop_reason == "tool_use"
 
 
 async def test_reply_of_chat_completions_is_read_by_the_sdk() -> None:
     frames = [chat.ROLE, chat.chunk({"reasoning_content": "Hm."}), *chat.said("So", ":")]
-    body = relayed(CHAT, *frames, *calling(*INTERLEAVED["pieces that are mixed"])[1:])
+    body = relay_reply(CHAT, *frames, *calling(*INTERLEAVED["pieces that are mixed"])[1:])
     assert read(body) == await sdks.read_messages([body])
 
 
-def test_reply_of_ollama_is_told() -> None:
+def test_reply_of_ollama_is_sent() -> None:
     for name in ("calls-with-ids", "cut", "parser-error", "thinking-and-calls"):
         body = REPLIES[name := f"ollama/{name}.ndjson"]
         if name == "ollama/parser-error.ndjson":
             with pytest.raises(StreamError):
-                read(relayed(OLLAMA, body))
+                read(relay_reply(OLLAMA, body))
             continue
-        was, found = ollama.read(body, ids=True), read(relayed(OLLAMA, body))
+        was, found = ollama.read(body, ids=True), read(relay_reply(OLLAMA, body))
         assert (found.content, found.reasoning, found.calls) == (was.content, was.reasoning, was.calls), name
         cut = was.done_reason == "length"
         assert found.stop_reason == ("max_tokens" if cut else "tool_use" if was.calls else "end_turn"), name
 
 
-def test_strict_reply_is_written_anew_and_says_the_same() -> None:
+def test_strict_reply_is_encoded_again_with_the_same_content() -> None:
     for name, body in REPLIES.items():
         if not name.startswith("messages/") or name == "messages/anthropic-overloaded.sse":
             continue
         was = messages.read(body, overlapping=True) if "vllm-done" not in name and "sglang" not in name else None
-        found = messages.read(relayed(API, body, strict=True))
+        found = messages.read(relay_reply(API, body, strict=True))
         assert was is None or (found.blocks, found.usage) == (was.blocks, was.usage), name
-        assert json.loads(fold_stream(API, relayed(API, body, strict=True)))["content"] == found.blocks
+        assert json.loads(fold_stream(API, relay_reply(API, body, strict=True)))["content"] == found.blocks
 
 
 UNKNOWN: dict[str, list[bytes]] = {
@@ -263,18 +266,18 @@ UNKNOWN: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("frames", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_unknown_leaves_as_it_came_unless_a_policy_is_strict(frames: list[bytes]) -> None:
+def test_unknown_events_are_forwarded_unless_a_policy_is_strict(frames: list[bytes]) -> None:
     reply = streamed(text_block(0, "a"), frames, text_block(2 if len(frames) > 1 else 1, "c"))
-    assert relayed(API, *reply) == b"".join(reply)
-    body = relayed(API, *reply, strict=True)
+    assert relay_reply(API, *reply) == b"".join(reply)
+    body = relay_reply(API, *reply, strict=True)
     assert b"bad" not in body
     found = read(body)
     assert (found.content.replace("b", ""), found.stop_reason) == ("ac", "end_turn")
 
 
 @pytest.mark.parametrize("frames", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_unknown_is_written_again_where_numbers_have_shifted(frames: list[bytes]) -> None:
-    body = relayed(API, *streamed(text_block(0, "a[x]"), frames, text_block(2, "c")))
+def test_unknown_events_are_encoded_again_if_numbers_have_shifted(frames: list[bytes]) -> None:
+    body = relay_reply(API, *streamed(text_block(0, "a[x]"), frames, text_block(2, "c")))
     assert b"bad" in body or b"content_block_stop" in frames[-1]
     indexes = [event.data["index"] for event in events(body) if event.name == "content_block_start"]
     assert indexes == [*range(len(indexes))]
@@ -284,28 +287,28 @@ def test_fields_of_the_start_and_the_end_that_are_unknown_do_not_leave_where_a_p
     odd = {"type": "message_start", "message": messages.message(messages.call("bad"), stop_reason=None)}
     last = {"type": "message_delta", "delta": {"stop_reason": "end_turn", "x": "bad"}, "usage": {"output_tokens": 5}}
     stop = {"type": "message_stop", "content_block": messages.call("bad")}
-    body = relayed(API, frame(odd), *text_block(0, "a"), frame(last), frame(stop), strict=True)
+    body = relay_reply(API, frame(odd), *text_block(0, "a"), frame(last), frame(stop), strict=True)
     assert b"bad" not in body
     assert (blocks(body), read(body).stop_reason) == (["a"], "end_turn")
-    error = relayed(API, START, frame({**messages.error(), "content_block": messages.call("bad")}), strict=True)
+    error = relay_reply(API, START, frame({**messages.error(), "content_block": messages.call("bad")}), strict=True)
     assert b"bad" not in error
     with pytest.raises(StreamError):
         read(error)
 
 
-def test_record_of_what_the_server_called_leaves_where_a_policy_is_strict() -> None:
+def test_calls_of_the_server_are_sent_under_a_strict_policy() -> None:
     """The client runs none of these calls, and the next request is rejected if either block is missing."""
-    found = read(relayed(API, REPLIES["messages/anthropic-web-search.sse"], strict=True))
+    found = read(relay_reply(API, REPLIES["messages/anthropic-web-search.sse"], strict=True))
     assert found.kinds == ["text", "server_tool_use", "web_search_tool_result", "text", "text", "text"]
 
 
-def test_call_beside_unknown_blocks_is_written_with_the_next_number() -> None:
+def test_call_next_to_unknown_blocks_gets_the_next_number() -> None:
     odd = [started(0, {"type": "odd"}), stopped(0)]
-    body = relayed(API, *streamed(odd, call_block(1, "read", "{}"), stop_reason="tool_use"), strict=True)
+    body = relay_reply(API, *streamed(odd, call_block(1, "read", "{}"), stop_reason="tool_use"), strict=True)
     assert blocks(body) == [{"read": {}}]
 
 
-def test_reply_of_messages_is_told_to_a_client_of_chat_completions() -> None:
+def test_reply_of_messages_is_sent_to_a_client_of_chat_completions() -> None:
     relay = Relay(API.decoder(), CHAT.encoder(), Toy, passes=False)
     frames = [*relay.decoder.framing.make_reader().feed(REPLIES["messages/anthropic.sse"])]
     found = chat.read(b"".join([*(out for one in frames for out in relay.feed(one)), *relay.finish()]))
@@ -318,11 +321,11 @@ def test_thinking_comes_back_with_what_seals_it() -> None:
     thought = [*messages.thinking_block(0, "Hm", signature="sig"), *text_block(2, "a")]
     secret = [started(1, {"type": "redacted_thinking", "data": "x"}), stopped(1)]
     for strict in (False, True):
-        found = read(relayed(API, *streamed(thought[:4], secret, thought[4:]), strict=strict))
+        found = read(relay_reply(API, *streamed(thought[:4], secret, thought[4:]), strict=strict))
         assert found.blocks == [
             messages.thinking("Hm", "sig"), {"type": "redacted_thinking", "data": "x"}, messages.text("a"),
         ]  # fmt: skip
-    empty = read(relayed(API, *streamed(messages.thinking_block(0), text_block(1, "a[x]")), strict=True))
+    empty = read(relay_reply(API, *streamed(messages.thinking_block(0), text_block(1, "a[x]")), strict=True))
     assert empty.blocks[0] == messages.thinking("", "sig")
 
 
@@ -393,12 +396,12 @@ def test_replies_of_other_apis_in_any_order_are_good_streams(
     fields = {"Hm.": "reasoning_content", "No.": "refusal"}
     frames = [chat.ROLE, *(chat.chunk({fields.get(text, "content"): text}) for text in texts)]
     frames += calling(*INTERLEAVED["pieces that are mixed"], reason=reason)[1:] if calls else [chat.chunk({}, reason)]
-    told = read(relayed(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
+    told = read(relay_reply(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
     assert (len(told.calls) >= 2) is (calls and structured) or "[x]" in "".join(texts)
     lines = [ollama.thought(text)[0] if text == "Hm." else ollama.said(text)[0] for text in texts]
     lines += [ollama.piece("", ollama.call("a", x=1), ollama.call("b"))] * calls
     lines = ollama.streamed(*lines, done_reason="length" if reason == "length" else "stop")
-    found = read(relayed(OLLAMA, *lines, form=thinks, structured=structured))
+    found = read(relay_reply(OLLAMA, *lines, form=thinks, structured=structured))
     cut = reason == "length"
     assert (told.stop_reason, found.stop_reason) == tuple(
         "max_tokens" if cut else "tool_use" if one.calls else "refusal" if refused else "end_turn"

@@ -167,7 +167,7 @@ def test_call_at_the_end_of_a_block_is_completed_with_it() -> None:
     assert blocks(body) == ["a", {"x": {}}, "b[y"]  # `finish` tests the end
 
 
-def test_white_space_that_waits_at_the_end_of_a_block_leaves_as_it_came() -> None:
+def test_buffered_white_space_at_the_end_of_a_block_is_sent_unchanged() -> None:
     frames = streamed(text_block(0, "a", " \n"), text_block(1, "b "), messages.thinking_block(2, "c"))
     assert run(*frames, toy=White) == b"".join(frames)
 
@@ -256,7 +256,7 @@ def test_own_calls_that_a_policy_changes_are_made_anew() -> None:
     assert read(body).blocks[1]["caller"] == {"type": "direct"}
 
 
-def test_own_call_that_a_policy_refuses_leaves_its_message_in_the_text() -> None:
+def test_native_call_that_a_policy_denies_becomes_its_message() -> None:
     frames = streamed(text_block(0, "a"), call_block(1, "bad", "{}"), stop_reason="tool_use")
     assert read(run(*frames, guarded=True)) == messages.Read([messages.text("a[bad {} toolu_1]")], "end_turn")
     both = streamed(call_block(0, "bad", "{}"), call_block(1, "y", "{}", id="t2"), stop_reason="tool_use")
@@ -265,9 +265,7 @@ def test_own_call_that_a_policy_refuses_leaves_its_message_in_the_text() -> None
 
 @pytest.mark.parametrize("text", [[], text_block(0, "a")])
 @pytest.mark.parametrize(("name", "left"), [("bad", ["b[bad {} toolu_1]"]), ("old", ["b", {"new": {}}])])
-def test_text_in_a_call_that_does_not_leave_as_it_came_stands_in_a_block_of_text(
-    text: list[bytes], name: str, left: list[Any]
-) -> None:
+def test_text_in_a_call_that_is_encoded_again_gets_a_text_block(text: list[bytes], name: str, left: list[Any]) -> None:
     """SGLang writes text after a call into the block of the call."""
     at = int(bool(text))
     *call, stop = call_block(at, name, "{}")
@@ -356,7 +354,7 @@ def test_what_is_held_is_released_in_order_and_once() -> None:
     assert one.release() == []
 
 
-def test_other_lines_of_a_frame_leave_with_what_stands_in_its_place() -> None:
+def test_other_lines_of_a_frame_are_sent_with_its_replacement() -> None:
     raw = b"id: 7\n" + said(0, "a[x]")[0]
     out = run(START, started(0, messages.text("")), raw, stopped(0), *end())
     assert out.count(b"id: 7\n") == 1
@@ -376,7 +374,7 @@ BLOCKS = st.lists(
 )
 
 
-def written(index: int, kind: str, pieces: list[str]) -> list[bytes]:
+def make_block(index: int, kind: str, pieces: list[str]) -> list[bytes]:
     match kind:
         case "text":
             return text_block(index, *pieces)
@@ -405,7 +403,7 @@ def test_streamed_replies_are_well_formed_and_say_what_whole_ones_do(
     said = [(kind, pieces) for kind, pieces in said if kind != "text" or "".join(pieces)]
     calls = any(kind in ("old", "bad") for kind, _ in said)
     reason = "max_tokens" if cut_off else "tool_use" if calls else "end_turn"
-    frames = streamed(*(written(i, *one) for i, one in enumerate(said)), stop_reason=reason)
+    frames = streamed(*(make_block(i, *one) for i, one in enumerate(said)), stop_reason=reason)
     how: dict[str, Any] = {"guarded": guarded, "structured": structured}
     out = run(*frames, thinks=thinks, **how)
     found = read(out)

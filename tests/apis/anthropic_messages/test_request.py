@@ -25,10 +25,10 @@ ANSWERED = user([result("r"), text("Go on.")])
 
 
 def request(*said: Json, **fields: Any) -> Request:
-    return Request(encoded(*said, **fields))
+    return Request(encode_request(*said, **fields))
 
 
-def encoded(*said: Json, **fields: Any) -> bytes:
+def encode_request(*said: Json, **fields: Any) -> bytes:
     return json.dumps({"model": "m", "max_tokens": 9, "messages": list(said), **fields}, indent=1).encode()
 
 
@@ -171,7 +171,9 @@ def test_what_is_no_request(body: bytes) -> None:
 
 
 def test_what_is_not_changed_keeps_its_bytes() -> None:
-    body = encoded(user("a"), CALLING, ANSWERED, system=[BILLING, text("s")], tools=[messages.READ], metadata={"x": 1})
+    body = encode_request(
+        user("a"), CALLING, ANSWERED, system=[BILLING, text("s")], tools=[messages.READ], metadata={"x": 1}
+    )
     one = Request(body)
     out = encode(one.apply_changes(Changes(messages=[*one.messages])))
     assert json.loads(out) == json.loads(body)

@@ -29,7 +29,7 @@ def read(*items: Json, **how: Any) -> responses.Read:
     return responses.read(rewritten(response(*items), **how))
 
 
-def joined(found: responses.Read) -> list[Any]:
+def join_texts(found: responses.Read) -> list[Any]:
     """Return the content with consecutive texts joined, because a stream may split them anywhere."""
     out: list[Any] = []
     for one in map(responses._essence, found.items):
@@ -73,7 +73,7 @@ def test_a_stream_and_a_whole_reply_become_the_same(
     stream = responses.read(run(*responses.streamed(*parts, status="incomplete" if cut else "completed"), **toy))
     body = rewritten((responses.cut if cut else response)(*done), **toy)
     whole = responses.read(body)
-    assert (joined(stream), stream.reason) == (joined(whole), whole.reason)
+    assert (join_texts(stream), stream.reason) == (join_texts(whole), whole.reason)
     assert responses.read(convert_to_stream(API, body)) == whole
 
 
@@ -146,7 +146,7 @@ def test_a_flat_name_is_parted_into_namespace_and_name() -> None:
     assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
 
 
-def test_what_the_client_is_not_sent_is_left_out() -> None:
+def test_hidden_content_is_removed() -> None:
     found = read(open_reasoning("hm"), message("(hm)Hi"), drop=("reasoning",))
     assert found.kinds == ["message"]
     assert b'"usage"' not in rewritten(response(message("Hi")), drop=("usage",))

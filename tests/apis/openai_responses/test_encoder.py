@@ -38,7 +38,9 @@ from vtc.events import (
 )
 
 
-def written(*told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None = None, ends: bool = True) -> bytes:
+def encode_events(
+    *told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None = None, ends: bool = True
+) -> bytes:
     """Encode the events of each frame in order."""
     encoder = API.encoder(form)
     values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
@@ -48,7 +50,7 @@ def written(*told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None 
 
 
 def read(*told: Any, **how: Any) -> responses.Read:
-    return responses.read(written(*told, **how))
+    return responses.read(encode_events(*told, **how))
 
 
 START = Start("c1", "lab", 1)
@@ -106,7 +108,7 @@ def test_whatever_is_said_is_a_stream_that_strict_clients_read(
     told: list[ReplyEvent] = [*said, *(deltas(pieces) if pieces else [])]
     for number in range(calls):
         told.insert(data.draw(st.integers(0, len(said))), a_call("read", number))
-    out = written(START, *told, *([end] if end else []))
+    out = encode_events(START, *told, *([end] if end else []))
     if not end and not any(one.data["type"].endswith("item.done") for one in events(out)):
         with pytest.raises(StreamError):
             responses.read(out)
@@ -170,7 +172,7 @@ def test_two_calls_of_one_number_are_two() -> None:
     assert found.ids == ["c0", "c1"]
 
 
-def test_text_amid_the_pieces_of_a_call_comes_after_it() -> None:
+def test_text_between_pieces_of_a_call_is_sent_after_it() -> None:
     found = read(
         START, CallDelta(0, "c0", "a"), CallDelta(0, arguments="{"), Text("Hi"), CallDelta(0, arguments="}"), STOP
     )
@@ -212,7 +214,7 @@ def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
     ],
 )
 def test_there_is_one_last_event_always(told: list[ReplyEvent], status: str) -> None:
-    types = [event.data["type"] for event in events(written(START, *told))]
+    types = [event.data["type"] for event in events(encode_events(START, *told))]
     ends = ("response.completed", "response.incomplete", "response.failed")
     assert (types[0], types[-1]) == ("response.created", f"response.{status}")
     assert sum(type_ in ends for type_ in types) == 1
@@ -220,7 +222,7 @@ def test_there_is_one_last_event_always(told: list[ReplyEvent], status: str) -> 
 
 def test_a_server_that_says_nothing_has_failed() -> None:
     with pytest.raises(StreamError):
-        responses.read(bridged(openai_chat.API, chat.DONE))
+        responses.read(relay_from(openai_chat.API, chat.DONE))
 
 
 def test_an_error_before_all_else_is_a_reply_that_failed() -> None:
@@ -228,7 +230,7 @@ def test_an_error_before_all_else_is_a_reply_that_failed() -> None:
         read(Failure("No.", "x"))
 
 
-def test_sealed_reasoning_leaves_even_without_a_text() -> None:
+def test_sealed_reasoning_is_sent_even_without_text() -> None:
     found = read(START, BlockStart("reasoning", 0), Seal(encrypted="gAAA"), BlockStart("text", 1), Text("Hi"), STOP)
     assert [(item["type"], item.get("encrypted_content")) for item in found.items] == [
         ("reasoning", "gAAA"),
@@ -243,7 +245,7 @@ def test_a_custom_tool_gets_its_raw_input_from_pieces() -> None:
 
 
 @given(text=st.text(max_size=8), ascii_=st.booleans(), cuts=st.lists(st.integers(0, 60), max_size=4))
-def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int]) -> None:
+def test_raw_input_is_streamed(text: str, ascii_: bool, cuts: list[int]) -> None:
     written_ = json.dumps({"input": text}, ensure_ascii=ascii_)
     places = [0, *sorted(min(cut, len(written_)) for cut in cuts), len(written_)]
     pieces = [CallDelta(0, arguments=written_[a:b]) for a, b in pairwise(places)]
@@ -251,7 +253,7 @@ def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int])
     assert read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=form).custom_calls == [("patch", text)]
 
 
-def bridged(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
+def relay_from(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     """Return the reply of a server of another API as a client of Responses reads it."""
     relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
     reader = relay.decoder.framing.make_reader()
@@ -278,7 +280,7 @@ CHATS: dict[str, list[bytes]] = {
 @pytest.mark.parametrize("frames", CHATS.values(), ids=CHATS)
 @pytest.mark.parametrize("guarded", [False, True])
 async def test_chat_completions_are_read_by_the_sdk(frames: list[bytes], guarded: bool) -> None:
-    out = bridged(openai_chat.API, *frames, guarded=guarded)
+    out = relay_from(openai_chat.API, *frames, guarded=guarded)
     found = responses.read(out)
     assert found == await sdks.read_responses([out])
     direct = chat.read(b"".join(frames))
@@ -292,7 +294,7 @@ async def test_chat_completions_are_read_by_the_sdk(frames: list[bytes], guarded
 
 async def test_ollama_is_read_by_the_sdk() -> None:
     frames = ollama.streamed_text("Hi", "[a]", " Ho")
-    out = bridged(OLLAMA, *frames)
+    out = relay_from(OLLAMA, *frames)
     found = responses.read(out)
     assert found == await sdks.read_responses([out])
     assert (found.content, found.calls, found.status) == ("Hi Ho", [("a", {})], "completed")
@@ -300,5 +302,5 @@ async def test_ollama_is_read_by_the_sdk() -> None:
 
 def test_fields_of_another_api_s_call_do_not_leave() -> None:
     frames = [chat.ROLE, *native("{}"), chat.chunk({}, "tool_calls"), chat.DONE]
-    (item,) = responses.read(bridged(openai_chat.API, *frames, guarded=True)).items
+    (item,) = responses.read(relay_from(openai_chat.API, *frames, guarded=True)).items
     assert item.keys() == {"id", "type", "call_id", "name", "arguments", "status"}

@@ -131,11 +131,11 @@ def test_a_call_closes_the_message_and_text_after_it_begins_another() -> None:
     assert found.ids == ["id1", "id2", "id3"]
 
 
-def test_a_message_of_which_all_is_lifted_leaves_no_item() -> None:
+def test_a_message_that_is_all_calls_gets_no_item() -> None:
     assert said(read(*streamed(text_events("[a]", "[", "b]")))) == [("a", "function_call"), ("b", "function_call")]
 
 
-def test_upstream_items_after_a_lifted_call_are_numbered_anew() -> None:
+def test_items_after_an_inserted_call_are_renumbered() -> None:
     out = run(*streamed(text_events("Hi[a]"), CALL, reasoning_events("hm"), text_events("Bye", id="msg_2")))
     found = responses.read(out)
     assert found.kinds == ["message", "function_call", "function_call", "reasoning", "message"]
@@ -206,7 +206,7 @@ def test_unchanged_calls_that_a_policy_looks_at_pass_byte_for_byte() -> None:
     assert run(*frames, guarded=True) == b"".join(frames)
 
 
-def test_a_refused_call_is_told_in_the_message_before_it() -> None:
+def test_a_denied_call_is_reported_in_the_message_before_it() -> None:
     found = read(*streamed(text_events("Hi"), call_events("bad", "{}")), guarded=True)
     assert said(found) == ["Hi[bad {} call_1]"]
 
@@ -421,7 +421,7 @@ def FRAMES(body: bytes) -> list[bytes]:
     return [one.raw for one in EventReader().feed(body)]
 
 
-def test_text_that_left_unread_is_in_the_events_that_repeat_it() -> None:
+def test_text_forwarded_unread_is_in_the_events_that_repeat_it() -> None:
     """The fast path forwards most frames of this reply, and the encoder must repeat their text."""
     one = exchange()
     stream = one.stream()
@@ -433,7 +433,7 @@ def test_text_that_left_unread_is_in_the_events_that_repeat_it() -> None:
     assert sum(part in LIFTED for part in out) > 30
 
 
-def test_text_that_left_unread_for_long_is_kept_as_text() -> None:
+def test_long_text_forwarded_unread_is_stored_as_text() -> None:
     body = b"".join(streamed(text_events(*pieces("word " * 3000), "\n[x]" + chat.DIALECTS["hermes"]("read", {}))))
     stream = exchange().stream()
     out = b"".join([piece for part in FRAMES(body) for piece in stream.feed(part)] + stream.finish())

@@ -35,7 +35,7 @@ def request(**fields: Any) -> Request:
     return API.request(json.dumps(responses.request(**fields)).encode())
 
 
-def sent(one: Request, **changes: Any) -> Json:
+def render_request(one: Request, **changes: Any) -> Json:
     body: Json = json.loads(encode(one.apply_changes(Changes(**changes))))
     return body
 
@@ -155,12 +155,12 @@ def test_an_unchanged_conversation_keeps_its_bytes() -> None:
     )
 
 
-def test_a_changed_turn_leaves_the_other_items_as_they_are() -> None:
+def test_a_changed_turn_does_not_change_other_items() -> None:
     one = request(input=HISTORY)
     developer, user, turn, *rest = one.messages
     changed = replace(turn, content=(*turn.content, "<call>"), calls=())
     told = [Message("user", ("A",), call_id="call_1"), Message("user", ("B",)), rest[2]]
-    items = sent(one, messages=[developer, user, changed, *told], tools=())["input"]
+    items = render_request(one, messages=[developer, user, changed, *told], tools=())["input"]
     assert items[:3] == HISTORY[:3]
     assert items[-1] == HISTORY[-1]
     assert [part["text"] for part in items[3]["content"]] == ["Yes.", "<call>"]
@@ -177,7 +177,7 @@ def test_a_rewritten_conversation_is_accepted_by_the_server() -> None:
         Message("tool", ("A",), (), "call_9", "mcp__fs.read"),
         Message("tool", ("B",), (), "call_8", "apply_patch"),
     ]
-    body = sent(one, messages=[*one.messages, Message("assistant", ("Now",), calls), *results])
+    body = render_request(one, messages=[*one.messages, Message("assistant", ("Now",), calls), *results])
     check_request(body)
     assert [item.get("type", "message") for item in body["input"]] == [
         "message",
@@ -194,27 +194,27 @@ def test_a_rewritten_conversation_is_accepted_by_the_server() -> None:
 @pytest.mark.parametrize(("instructions", "written"), [(None, "Tools."), ("Be.", "Tools.\n\nBe.")])
 def test_a_new_system_message_goes_to_the_instructions(instructions: str | None, written: str) -> None:
     one = request(instructions=instructions)
-    body = sent(one, messages=[Message("system", ("Tools.",)), *one.messages])
+    body = render_request(one, messages=[Message("system", ("Tools.",)), *one.messages])
     assert (body["instructions"], body["input"]) == (written, [said("user", "hello")])
 
 
-def test_changed_instructions_stay_there_and_without_any_they_are_left_out() -> None:
+def test_changed_instructions_stay_in_their_field_and_empty_ones_are_removed() -> None:
     one = request(instructions="Be.")
     first, *rest = one.messages
-    assert sent(one, messages=[replace(first, content=("Be.", " Now."))])["instructions"] == "Be. Now."
-    assert "instructions" not in sent(one, messages=rest)
+    assert render_request(one, messages=[replace(first, content=("Be.", " Now."))])["instructions"] == "Be. Now."
+    assert "instructions" not in render_request(one, messages=rest)
 
 
 def test_without_functions_the_hosted_tools_stay() -> None:
     one = request(tools=[responses.READ, NESTED, SEARCH], tool_choice="auto", parallel_tool_calls=True)
-    body = sent(one, tools=())
+    body = render_request(one, tools=())
     assert body["tools"] == [SEARCH]
     assert "tool_choice" not in body
-    assert "tools" not in sent(request(), tools=())
+    assert "tools" not in render_request(request(), tools=())
 
 
 def test_new_tools_are_flat_and_not_strict() -> None:
-    (declared,) = sent(request(), tools=[Tool("a", "does", {"type": "object"})])["tools"]
+    (declared,) = render_request(request(), tools=[Tool("a", "does", {"type": "object"})])["tools"]
     assert declared == {
         "type": "function",
         "name": "a",
@@ -224,17 +224,17 @@ def test_new_tools_are_flat_and_not_strict() -> None:
     }
 
 
-def test_withheld_tools_are_left_out_of_their_namespaces_too() -> None:
+def test_withheld_tools_are_removed_from_their_namespaces() -> None:
     one = request(tools=[responses.READ, NESTED, SEARCH], tool_choice={"type": "function", "name": "read"})
-    body = sent(one, withheld={"mcp__fs.read", "web_search", "read"})
+    body = render_request(one, withheld={"mcp__fs.read", "web_search", "read"})
     assert [entry["name"] for entry in body["tools"]] == ["mcp__fs"]
     assert [entry["name"] for entry in body["tools"][0]["tools"]] == ["patch"]
     assert "tool_choice" not in body
-    assert "tools" not in sent(one, withheld=one.offer.declared)
+    assert "tools" not in render_request(one, withheld=one.offer.declared)
 
 
 def test_fields_are_set_and_dropped() -> None:
-    body = sent(
+    body = render_request(
         request(reasoning={"effort": "low", "summary": "auto"}), drop=["store", "reasoning.summary"], set={"x": 1}
     )
     assert (body["reasoning"], body["x"], "store" in body) == ({"effort": "low"}, 1, False)

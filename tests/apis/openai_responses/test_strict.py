@@ -36,7 +36,7 @@ CALL = responses.call_events("read", '{"filePath"', ': "a"}')
 MARK = "evil"
 
 
-def stained(events_: list[Json]) -> list[Json]:
+def add_unknown_fields(events_: list[Json]) -> list[Json]:
     """Make events with an unknown field in each possible place, except in calls."""
     out: list[Json] = []
     for event in events_:
@@ -48,7 +48,7 @@ def stained(events_: list[Json]) -> list[Json]:
     return out
 
 
-def test_under_strict_nothing_unknown_leaves_and_all_else_does() -> None:
+def test_under_strict_only_unknown_content_is_removed() -> None:
     items = [
         responses.reasoning_events("hm"),
         responses.open_reasoning_events("so", id="rs_2"),
@@ -58,7 +58,7 @@ def test_under_strict_nothing_unknown_leaves_and_all_else_does() -> None:
         CALL,
     ]
     whole = responses.all_events(*items)
-    out = strict(*responses.numbered(stained(whole)))
+    out = strict(*responses.numbered(add_unknown_fields(whole)))
     found = responses.read(out)
     assert MARK.encode() not in out
     assert found.kinds == ["reasoning", "reasoning", "message", "web_search_call", "function_call"]
@@ -68,7 +68,7 @@ def test_under_strict_nothing_unknown_leaves_and_all_else_does() -> None:
     assert {key: told[key] for key in wanted} == wanted
 
 
-def test_under_strict_a_whole_reply_is_told_as_it_was() -> None:
+def test_under_strict_a_whole_reply_is_preserved() -> None:
     sealed = {**responses.reasoning("hm"), "encrypted_content": "gAAA", "status": "completed"}
     others = [responses.open_reasoning("so", "rs_2"), responses.message("Hi"), SEARCH, responses.call("read", a="b")]
     whole = responses.response(sealed, *others, responses.custom_call("patch", "raw\n", call_id="call_2"), SHELL)
@@ -199,7 +199,7 @@ def test_an_unknown_item_keeps_its_place_where_nothing_is_strict() -> None:
     assert responses.read(out).items[-1] == ODD
 
 
-def test_encrypted_reasoning_is_kept_where_all_is_written_anew() -> None:
+def test_encrypted_reasoning_is_preserved_when_all_is_encoded_again() -> None:
     sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
     empty = {"type": "reasoning", "id": "rs_2", "summary": []}
     frames = responses.streamed(responses.text_events("[a]"), item_events(sealed), item_events(empty))
@@ -219,7 +219,7 @@ def test_an_event_without_a_type_is_an_error_of_the_server() -> None:
     assert out.endswith(b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
 
 
-def test_a_kind_of_call_that_nobody_knows_leaves_where_no_policy_is_strict_and_nowhere_else() -> None:
+def test_an_unknown_kind_of_call_is_sent_unless_a_policy_is_strict() -> None:
     odd = {"type": "odd_call", "id": "p", "call_id": "c", "status": "completed", "x": 1}
     frames = responses.streamed(responses.text_events("Hello"), item_events(odd, status="in_progress"))
     assert run_same(*frames) == b"".join(frames)
@@ -228,7 +228,7 @@ def test_a_kind_of_call_that_nobody_knows_leaves_where_no_policy_is_strict_and_n
 
 
 @pytest.mark.parametrize("kind", ["function", "custom"])
-def test_a_call_written_anew_keeps_a_namespace_that_no_tool_declares(kind: str) -> None:
+def test_a_call_encoded_again_keeps_an_undeclared_namespace(kind: str) -> None:
     made = responses.call_events("run", "{}") if kind == "function" else responses.custom_call_events("run", "ls")
     for event in made:
         if item := event.get("item"):
