@@ -1,9 +1,9 @@
-"""Calls written as JSON and then damaged, and how many of them are read right.
+"""Calls that are written as JSON and then damaged, and how many of them are read correctly.
 
     python -m tests.dialects.damages [number of calls]     prints the table
 
-A damage takes away or adds marks of structure, or leaves out escapes; it never changes a value. So a call that is read
-from a damaged text has the arguments of the undamaged one, or it must not be read.
+A damage removes or adds marks of structure, or drops escapes; it never changes a value. So a call that is read from a
+damaged text must have the arguments of the undamaged one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Token(NamedTuple):
 
 
 def tokens(value: Any) -> Iterator[Token]:
-    """JSON in pieces, as `json.dumps` writes it."""
+    """Split JSON into pieces, as `json.dumps` writes it."""
     if isinstance(value, dict):
         yield Token("{", "{")
         for place, (key, entry) in enumerate(value.items()):
@@ -165,7 +165,7 @@ WRITTEN = {**ENVELOPE, **ARGUMENTS}
 
 
 def damaged(call: Call, damage: str, dialect: str, choose: random.Random) -> str:
-    """A damaged call; empty if the damage does not apply, or if it makes another whole call of the text."""
+    """Return a damaged call; empty if the damage does not apply, or makes the text another whole call."""
     name, arguments = call
     value = {"name": name, "arguments": arguments} if dialect in ENVELOPE else arguments
     body = DAMAGES[damage]([*tokens(value)], choose)
@@ -174,7 +174,7 @@ def damaged(call: Call, damage: str, dialect: str, choose: random.Random) -> str
 
 
 def is_another(body: str, closer: str) -> bool:
-    """True if no reader can know that more was meant: it is whole JSON, or begins with that and the end of a call."""
+    """Return True if no reader can know that more was meant: the text is, or begins with, a whole call."""
     one = JsonBody()
     rest = body[one.feed(body, 0, final=True) :].replace("\\n", " ")
     if not one.done:

@@ -1,4 +1,4 @@
-"""Rules with which the reader does not get on, by name: each is put into its table for one test."""
+"""Faulty rules for the reader's table, by name: each is installed for one test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vtc.dialects.syntax.tokens import TokenKind
 __all__ = ["HEAD", "RULES", "SPARE_STEPS", "STEPS_PER_CHARACTER", "InText", "Livelock"]
 
 HEAD = 'Look.\n\n<tool_call>\n{"name": "read", "arguments": {'
-"""A text that meets them."""
+"""A text that reaches them."""
 
 
 def _opens(patch: pytest.MonkeyPatch, step: Step) -> None:
@@ -26,12 +26,12 @@ def _opens(patch: pytest.MonkeyPatch, step: Step) -> None:
 
 
 def stand_still(patch: pytest.MonkeyPatch) -> None:
-    """The tag is found, and found again."""
+    """The tag is found again and again."""
     _opens(patch, Step(TokenKind.CALL_OPENER, lambda _inside, _found: None, State.TEXT))
 
 
 def go_round(patch: pytest.MonkeyPatch, back: Callable[[InText], None] = lambda _: None) -> None:
-    """It leads to another state, and that back."""
+    """The tag leads to another state, and that one leads back."""
     _opens(patch, Step(TokenKind.CALL_OPENER, lambda _inside, _found: None, State.ANSWER))
     otherwise = Step(TokenKind.OTHERWISE, back, State.TEXT)
     row: StateRow[InText] = StateRow(InText, lambda _: None, otherwise=otherwise)

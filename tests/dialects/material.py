@@ -1,4 +1,4 @@
-"""What the tests of the dialects share: the dialect files, the recorded cases, and reading in any cut."""
+"""Shared by the tests of the dialects: the dialect files, the recorded cases, and reading in any cut."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CASES = ROOT / "tests" / "cases"
 
 
 def plain(text: str) -> Any:
-    """The data of a YAML document, by libyaml where PyYAML was built with it: that takes a tenth of the time."""
+    """Load a YAML document, with libyaml if PyYAML has it, which takes a tenth of the time."""
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def described(text: str) -> Description:
-    """A dialect from the text of its file."""
+    """Return a dialect from the text of its file."""
     return msgspec.convert(plain(text), Description)
 
 
@@ -40,11 +40,11 @@ DIALECTS: Mapping[str, Description] = {
     path.stem: described(path.read_text("utf-8")) for path in sorted((ROOT / "profiles" / "dialects").glob("*.yaml"))
 }
 COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
-"""One dialect of each family, which are armed together where it does not matter which."""
+"""One dialect of each family, for tests in which the dialect does not matter."""
 
 
 def comes_in_pieces(dialect: Description) -> bool:
-    """True if a call of a dialect may begin to leave before its end; tried with a reader, all would be compiled."""
+    """Return True if a call may be emitted before its end; trying it with a reader would compile all dialects."""
     own = [syntax for syntax in list_call_syntaxes(dialect) if syntax.call == dialect.calls[0]]
     return any(can_be_sent_in_pieces(syntax, "a_tool") for syntax in own)
 
@@ -68,7 +68,7 @@ def profiles() -> Profiles:
 
 
 TOGETHER = ["bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag"]
-"""The dialects of cases that are about several, where they are expected."""
+"""The dialects of cases that need more than one."""
 SHARED = ("code", "reasoning", "together")
 """The files of such cases."""
 
@@ -96,7 +96,7 @@ def read(
     tags: tuple[tuple[str, str], ...] = (),
     **options: Any,
 ) -> list[Event]:
-    """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
+    """Return the events of a reply that arrives as `chunks`; `options` are the reader's."""
     grammar = compile_grammar(tuple(dialects), tags)
     reader = Reader(grammar, tools, **options)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
@@ -104,10 +104,10 @@ def read(
 
 
 def merged(events: Iterable[Event]) -> tuple[list[tuple[Any, ...]], list[tuple[str, ...]]]:
-    """What does not depend on the cut: pieces of one kind joined; the refusals by themselves.
+    """Return the events without the effects of cuts: adjacent pieces are joined, refusals are listed separately.
 
-    A refusal stands for no text, so its place between two pieces of text says nothing; and of a call that is too long
-    its excerpt is as long as the chunk that made it so.
+    A refusal has no text, so its position between two pieces of text is arbitrary; and the excerpt of a call that is
+    too long depends on the chunk that exceeded the limit.
     """
     pieces: list[tuple[Any, ...]] = []
     refusals = []
@@ -134,12 +134,12 @@ def content(events: Iterable[Event]) -> str:
 
 
 def calls(events: Iterable[Event]) -> list[tuple[str, Any]]:
-    """Names and decoded arguments."""
+    """Return names and decoded arguments."""
     return [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
 
 
 def typed(value: Any) -> str:
-    """JSON in which `1`, `1.0` and `true` are three things and the order of keys is none."""
+    """Return JSON in which `1`, `1.0` and `true` are different and the order of keys does not matter."""
     return json.dumps(value, sort_keys=True)
 
 

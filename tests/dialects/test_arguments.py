@@ -1,6 +1,4 @@
-"""How the arguments of a call are written: the rows of `tests/cases/arguments`, in each of the dialects that a table
-names, whole and in cuts.
-"""
+"""Formats of a call's arguments: the rows of `tests/cases/arguments`, in each dialect of a table, whole and cut."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ F = {"f": Tool("f", parameters={"properties": {"path": {"type": "string"}, "key"
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True):
-    """What stands for the arguments, and what is read: `value` is that of a parameter `key`, of this `schema`."""
+    """The text of the arguments and the expected result: `value` is that of a parameter `key` with this `schema`."""
 
     text: str
     value: Any = msgspec.UNSET
     arguments: dict[str, Any] | None = None
-    """None: there is no call."""
+    """None if there is no call."""
     repairs: tuple[str, ...] = ()
     schema: Any = msgspec.UNSET
     name: str = "f"
@@ -35,13 +33,13 @@ class Row(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, forbid_unknown_fields=True):
-    """Rows, and the call that they are written in: a text with `{text}` for each dialect."""
+    """Rows, and the call around them: a text with `{text}` for each dialect."""
 
     name: str
     frames: dict[str, str]
     rows: list[Row]
     parameters: dict[str, Any] = {}
-    """Of the tool `f`; those of a row with a schema have a `key` of it besides."""
+    """Parameters of the tool `f`; rows with a schema also have a `key`."""
     defs: dict[str, Any] = {}
     lenient: bool = True
 
@@ -160,7 +158,7 @@ def test_halves_of_a_surrogate_pair_become_one_character_again(dialect: str) -> 
     ['"', "'", '","', '": "', '"a": ', '", "a": "', '" "key": "', "{", "[", '{"', '["', "\\", '\\"', "/*", "//"],
 )
 def test_a_search_for_what_broken_json_means_is_bounded(piece: str) -> None:
-    """It gives up; how many steps it may take is bounded, so that it ends here at once."""
+    """The search gives up: the number of its steps is bounded, so that it ends at once."""
     for size in (16_000, 500_000):
         text = f'<tool_call>\n{{"name": "f", "arguments": {{"path" "a", "key": "{piece * (size // len(piece))}'
         assert calls(read([text + "}}\n</tool_call>"], [DIALECTS["hermes"]], F)) == []
@@ -168,7 +166,7 @@ def test_a_search_for_what_broken_json_means_is_bounded(piece: str) -> None:
 
 @pytest.mark.parametrize("places", [1_000, 4_000])
 def test_a_search_for_the_ends_of_pythons_values_is_bounded(places: int) -> None:
-    """A value that may end in a thousand places is looked at a thousand times, which took seconds."""
+    """A value with a thousand possible ends is scanned a thousand times, which took seconds."""
     text = "<|tool_call_start|>[f(a='" + "', x='" * places + ")]<|tool_call_end|>"
     found: list[Event] = []
     assert steps(lambda: found.extend(read([text], [DIALECTS["lfm2"]], F))) < 400_000
@@ -176,7 +174,7 @@ def test_a_search_for_the_ends_of_pythons_values_is_bounded(places: int) -> None
 
 
 def test_child_tags_that_are_never_closed_take_linear_time() -> None:
-    """Each is looked for to the end of the text once, and not once for each child before it."""
+    """Each tag is searched for once up to the end of the text, and not once for each earlier child."""
     mark = "]<]minimax[>["
     tools = {"f": Tool("f", parameters={"properties": {"key": {"type": "array"}}})}
 

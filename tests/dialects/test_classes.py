@@ -1,7 +1,7 @@
-"""What goes wrong in one dialect can go wrong in others: each class of mishap in every dialect where it can happen.
+"""Each class of mishap, in every dialect in which it can happen.
 
-The replies are made of what the dialect itself writes. What befalls parameters between tags is in `test_parameters.py`,
-and that a value may quote a whole call in `tests/profiles/test_shipped.py`.
+The replies use the dialects' own formats. Parameters between tags are tested in `test_parameters.py`, quotations of
+whole calls in `tests/profiles/test_shipped.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from vtc.events import Event, Refusal, ToolCall
 
 LIST, FIND = ("bash", {"command": "ls"}), ("read_file", {"path": "docs/a.md"})
 QUOTED_ANYWHERE = {name for name, one in DIALECTS.items() if one.may_be_quoted}
-"""Not those of clients that look for calls in all of the text: what they would take is one."""
+"""Dialects that may be quoted; clients that search the whole text for calls would execute a quotation."""
 UNPARTED = "leaked"
-"""Nothing closes its calls or marks them: only what stands between two of them parts them."""
+"""A dialect without closers and markers: only the text between two calls separates them."""
 WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "python-lines", "pythonic", "stripped"}
-"""Without a marker of their own, calls count only if nothing else is said: one that broke makes all of it text."""
+"""Calls without a marker count only if they are the whole reply: a broken one makes all of it text."""
 NO_CLOSING_TAG = {
     *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # nothing closes a call
     *("leaked", "qwen-agent", "react"),
@@ -170,7 +170,7 @@ AMID_LINES = {name for name, dialect in DIALECTS.items() if not (dialect.anchor 
 
 
 def amid(dialect: Description, before: str, after: str, tool: str = "bash", own: bool = False) -> list[Any]:
-    """The calls of a reply with one call between two texts on its line."""
+    """Return the calls of a reply with one call between two texts on its line."""
     text = f"{before}{written(dialect, (tool, LIST[1])).strip()}{after}"
     facts = ModelFacts(tokens=frozenset([dialect.name] if own else []))
     events = in_pieces(dialect, text, own=facts, unknown_tools="allow")
@@ -198,7 +198,7 @@ BETWEEN_SENTENCES = [
 @every(QUOTED_ANYWHERE)
 @pytest.mark.parametrize("own", [False, True])
 def test_a_call_in_a_sentence_is_text(dialect: Description, own: bool) -> None:
-    """In one line or several, in tags or in the model's own special tokens."""
+    """This holds for one line or more, and for tags or special tokens of the model."""
     for before, after in (*IN_A_SENTENCE, ("It writes '", "' then."), ("I look. '", "' Then")):
         assert amid(dialect, before, after, own=own) == []
 
@@ -206,7 +206,7 @@ def test_a_call_in_a_sentence_is_text(dialect: Description, own: bool) -> None:
 @every((QUOTED_ANYWHERE & AMID_LINES) - WHOLE_REPLY)
 @pytest.mark.parametrize("own", [False, True])
 def test_a_call_between_two_sentences_is_one(dialect: Description, own: bool) -> None:
-    """In one line only if its tool is offered, or in special tokens of the model's own."""
+    """On one line this requires an offered tool, or special tokens of the model."""
     sure = "\n" in written(dialect, LIST).strip() or (own and bool(dialect.tokens))
     for before, after in BETWEEN_SENTENCES:
         assert amid(dialect, before, after, own=own) == [LIST]
@@ -243,7 +243,7 @@ def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: De
 
 @every((QUOTED_ANYWHERE & AMID_LINES) - {UNPARTED} - WHOLE_REPLY)
 def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
-    """They are quoted if one sentence stands on both sides of them, and all made between two."""
+    """They are quoted if one sentence surrounds them, and all made if they are between two sentences."""
     both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)
     assert is_text(dialect, f"It writes {both.strip()} then.")
     assert calls(in_pieces(dialect, f"It is so. {both.strip()} Then on.")) == [LIST, FIND]
@@ -257,7 +257,7 @@ def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
 
 @every({name for name in DIALECTS if name not in WHOLE_REPLY})
 def test_calls_on_lines_of_their_own_after_an_introduction_are_made(dialect: Description) -> None:
-    """As models call tools: text behind them quotes nothing either, if it stands on lines of its own."""
+    """Models call tools like this; text after the calls is no quotation, either, if it is on separate lines."""
     both = written(dialect, LIST, FIND) if dialect.sections else f"{written(dialect, LIST)}\n{written(dialect, FIND)}"
     for after in ("", "\n", *(() if dialect.ends_reply else ("\n\nDone.",))):
         events = in_pieces(dialect, f"I look:\n{both.strip()}{after}")
@@ -275,7 +275,7 @@ def test_an_indented_call_at_the_very_beginning_is_made(dialect: Description) ->
 
 @every({name for name in QUOTED_ANYWHERE - WHOLE_REPLY if DIALECTS[name].tokens})
 def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dialect: Description) -> None:
-    """It is one of the model's own where it ends the reply."""
+    """At the end of the reply, it is a call of the model."""
     call, own = written(dialect, LIST).strip().replace("\n", "\n    "), ModelFacts(tokens=frozenset([dialect.name]))
     assert calls(in_pieces(dialect, f"The form is:\n\n    {call}\n\nSo it goes.")) == []
     for before, after in (("", "\n\nSo it goes."), ("x = 1\n    ", "\nSo."), ("", f"\n\n    {call}\n    y")):
@@ -288,7 +288,7 @@ def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dia
 
 @every()
 def test_a_call_in_thoughts_that_an_answer_follows_is_none(dialect: Description) -> None:
-    """With every dialect armed, so that one grammar does for all."""
+    """All dialects are armed, so that one grammar is enough."""
     text = f"<think>\nI might write:\n{written(dialect, LIST)}\n</think>\n\nIt is done."
     events = read([text], DIALECTS.values(), tags=(("<think>", "</think>"),))
     assert calls(events) == []

@@ -1,4 +1,4 @@
-"""A damaged call is read right or not at all, whatever its values hold: a repair changes structure, never a value."""
+"""A damaged call is read correctly or not at all, with any values: a repair changes structure, never a value."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_damaged_call_is_read_right_or_not_at_all(dialect: str, damage: str, c
 def test_of_a_damaged_call_that_ends_early_no_value_is_altered(
     dialect: str, damage: str, call: Call, seed: int, kept: int
 ) -> None:
-    """A parameter may be missing that the tool does not require; half of one is none."""
+    """An optional parameter may be missing, but never half of one."""
     text = damaged(call, damage, dialect, random.Random(seed))
     text = text[: len(text) * kept // 1000]
     for name, arguments in calls(read([text], [DIALECTS[dialect]], TOOLS)):
@@ -187,8 +187,9 @@ SPACES = ["", "\n", "\n\n", "\r\n", "  ", "\t", "\n  ", " \n", "\n \n"]
 
 
 def without_closer(dialect: str, space: str, order: tuple[str, ...], *, alone: bool = False) -> tuple[Call, str]:
-    """A call without the closing tag of `content`, the line break before it that is none of the value included if that
-    is not left `alone`, and its text; empty if the dialect writes no tags around values, or the value not so.
+    """Return a call without the closing tag of `content`, and its text; empty if the dialect cannot write it.
+
+    The line break before the tag is missing, too, unless it is `alone`.
     """
     call = ("write_file", {key: f"  x{space}" if key == "content" else "a.py" for key in order})
     param = next(iter(DIALECTS[dialect].params), "")
@@ -203,7 +204,7 @@ def without_closer(dialect: str, space: str, order: tuple[str, ...], *, alone: b
 
 
 OTHERWISE = {"cwm", "longcat", "name-parameters", "xml-json"}
-"""Dialects that write no such value raw."""
+"""Dialects that do not write this value raw."""
 TAGGED = [
     name
     for name, one in DIALECTS.items()
@@ -215,8 +216,9 @@ ORDERS = [("path", "content"), ("content", "path"), ("path", "content", "mode")]
 @pytest.mark.every
 @pytest.mark.parametrize("dialect", TAGGED)
 def test_a_value_without_its_closer_keeps_its_white_space(dialect: str, some: Any) -> None:
-    """If the closer has a line of its own, the line break before the tag that follows is what is left of that, and
-    before a second one the value may have ended: the call is none.
+    """If the closer has a line of its own, the line break before it remains.
+
+    A second line break makes the end ambiguous, so there is no call.
     """
     for _, space, order in some(product([dialect], SPACES, ORDERS), 9):
         call, text = without_closer(dialect, space, order)
@@ -247,7 +249,7 @@ def test_blanks_before_the_tag_after_a_value_without_closer_may_be_its_own(diale
 @pytest.mark.parametrize("dialect", TAGGED)
 @pytest.mark.parametrize("blanks", [" ", "    ", "\t"])
 def test_an_indented_closing_tag_ends_its_value_before_its_line(dialect: str, blanks: str) -> None:
-    """If the dialect sets the value off with a line break on either side."""
+    """This applies if the dialect puts a line break on either side of the value."""
     for order, space in product(ORDERS, ("", "\n", "\n  y")):
         call = ("write_file", {key: f"  x{space}" if key == "content" else "a.py" for key in order})
         text = write_calls([ToolCall(call[0], dumps(call[1]))], DIALECTS[dialect], TOOLS)

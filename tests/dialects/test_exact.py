@@ -1,6 +1,6 @@
-"""Arguments of any type arrive as they were meant: in each dialect as it is written here, and as models write it.
+"""Arguments of any type arrive unchanged: in each dialect as VTC writes it, and as models write it.
 
-The models' own writing comes from small writers that follow the chat templates and share nothing with the project's.
+The models' format comes from small writers that follow the chat templates and share nothing with the project's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEXT = st.sampled_from(ODD) | st.text(max_size=6) | st.lists(st.sampled_from(ODD
 NUMBER = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 KEYS = ["text", "path", "a_b", "item", "n1"]
 PLAIN = st.sampled_from(["x", "a b", " y\n", "5", "true", "null", "&lt;", "<b>c</b>", "</b>"])
-"""Text that is one where nothing is known of its type."""
+"""Text that stays text if its type is unknown."""
 
 
 class Kind(NamedTuple):
@@ -57,7 +57,7 @@ def kinds(*, tells: bool, tags: bool) -> st.SearchStrategy[Kind]:
             Kind({"enum": [1, "1", True, "true"]}, st.sampled_from([1, "1", True, "true"])),
         ]
     leaves: st.SearchStrategy[Any] = st.none() | st.booleans() | NUMBER | TEXT
-    if tags:  # of what is not declared, an element says no type
+    if tags:  # an undeclared element has no type
         leaves = PLAIN
     anything = st.recursive(
         leaves,
@@ -95,7 +95,7 @@ def tool_and_arguments(draw: st.DrawFn, one: st.SearchStrategy[Kind], keys: list
 FLAT = described(
     "{kind: dialect, name: flat, call: '<c>{name}({params})</c>', param: '{key}=<v>{value}</v>', param_separator: ', '}"
 )
-"""A dialect with text between its parameters, which none of those that are shipped has."""
+"""A dialect with text between its parameters, which no built-in dialect has."""
 FLAT_TOOL = Tool("save", parameters={"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}})
 ANY = tool_and_arguments(kinds(tells=True, tags=False), KEYS)
 
@@ -123,7 +123,7 @@ def dumped(value: Any) -> str:
 
 
 def raw(value: Any) -> str:
-    """Strings as they are, all else as JSON."""
+    """Render strings unchanged, all other values as JSON."""
     return value if isinstance(value, str) else dumped(value)
 
 

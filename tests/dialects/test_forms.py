@@ -1,4 +1,4 @@
-"""The forms of `tests/cases/forms`, read as an exchange with the model of each reads them: whole and in every cut.
+"""The forms of `tests/cases/forms`, read as in an exchange with their model: whole and in every cut.
 
 Their expectations were written from the rules before they were run.
 """
@@ -26,7 +26,7 @@ TOOLS = [
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True):
-    """A reply of a model, and what it says; `calls` are `{name: arguments}`."""
+    """A reply of a model and its meaning; `calls` are `{name: arguments}`."""
 
     form: str
     model: str
@@ -36,7 +36,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
     reasoning: str = ""
     finish: Literal["stop", "length"] = "stop"
     missed: str = ""
-    """Why it is text today; empty if it is read."""
+    """The reason why it is text today; empty if it is read."""
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
         plan = _plan(self.model)

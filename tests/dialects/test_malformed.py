@@ -1,7 +1,7 @@
-"""The malformed replies of `tests/cases/malformed`: what is recovered, what is refused, and that nothing is invented.
+"""The malformed replies of `tests/cases/malformed`: recovered, or refused, and never invented.
 
-At least 95 % of what can be recovered is, with exactly the arguments that the model wrote, and no call has any
-other. The rate is printed by the test run.
+At least 95 % of the recoverable replies are recovered with exactly the arguments that the model wrote, and no call has
+any others. The test run prints the rate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Malformed(msgspec.Struct, forbid_unknown_fields=True):
-    """A reply, and what a person says that it means; without `calls` it stays text."""
+    """A reply, and its meaning according to a person; without `calls` it stays text."""
 
     name: str
     dialects: tuple[str, ...]
@@ -58,7 +58,7 @@ class Malformed(msgspec.Struct, forbid_unknown_fields=True):
         )
 
     def outcome(self, events: list[Event]) -> Outcome:
-        """`missed`: less than was meant; `wrong`: a call that was not meant, or other arguments."""
+        """Return `missed` if a call is missing, `wrong` if a call or its arguments were not intended."""
         found = [typed(call) for call in calls(events)]
         wanted = [typed((call.name, call.arguments)) for call in self.calls or ()]
         if Counter(found) - Counter(wanted):
@@ -110,7 +110,7 @@ def test_a_cut_anywhere_changes_nothing(file: str, some: Any) -> None:
 @pytest.mark.rest
 @EACH_FILE
 def test_without_repair_there_is_nothing_else_and_nothing_wrong(file: str) -> None:
-    """What stays text without repair, and is recovered with it, is recovered by a repair that has a name."""
+    """Text that needs a repair to be a call is recovered only by a repair that is reported."""
     for case in CASES[file]:
         strict, lenient = (case.read([case.text], lenient=value) for value in (False, True))
         names = {repair for event in lenient if isinstance(event, Call) for repair in event.repairs}

@@ -1,4 +1,4 @@
-"""Parameters between tags in every dialect that has them: what ends a value, and what a value quotes."""
+"""Parameters between tags in every dialect that has them: the end of a value, and markup that a value quotes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ TAGGED = {
 }
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
 QUOTED = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).ends_with_quote]
-"""Those in which a quotation mark ends a value: a value may end with more of them, and hold what looks like an opener.
-They keep or refuse such values, as `tests/cases/reading/tool-hash.yaml` has it."""
+"""Dialects in which a quotation mark ends a value: a value may end with more of them, and contain text that looks like
+an opener. Such values are kept or refused, as in `tests/cases/reading/tool-hash.yaml`."""
 WITH_TAGS = {name: one for name, one in TAGGED.items() if name not in QUOTED}
 EACH_WITH_TAGS = pytest.mark.parametrize("dialect", WITH_TAGS.values(), ids=WITH_TAGS.keys())
 STRING = {"type": "string"}
@@ -54,7 +54,7 @@ def opener(dialect: Description, key: str) -> str:
 
 
 def call(dialect: Description, name: str, arguments: Mapping[str, str], closers: int = 1, last: str = "") -> str:
-    """A call without its section; each parameter with so many closing tags."""
+    """Render a call without its section, and with this number of closing tags for each parameter."""
     params = [
         opener(dialect, key) + value + closer(dialect, key).rstrip() * (closers - 1) + closer(dialect, key)
         for key, value in arguments.items()
@@ -68,7 +68,7 @@ def reply(dialect: Description, text: str) -> str:
 
 
 def every_cut(dialect: Description, text: str, *, singly: bool = False) -> list[Event]:
-    """The events of a reply, which no cut changes; `singly`: nor does one at any place."""
+    """Return the events of a reply, which no cut changes; with `singly`, a cut at every position is tried, too."""
     events = read([text], [dialect], TOOLS)
     assert raw(events) == text
     for cut in chain([[*text]], random_cuts(text), single_cuts(text) if singly else ()):
@@ -186,7 +186,7 @@ ELEMENTS = {
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("text", ELEMENTS.values(), ids=ELEMENTS.keys())
 def test_an_element_that_is_named_like_a_closing_tag_is_content(name: str, text: str, last: bool) -> None:
-    """Of a document that the value holds: its opening tag has other attributes than a parameter's, or is none."""
+    """The element is in a document inside the value: its opening tag has other attributes than a parameter's."""
     dialect, value = TAGGED[name], text.format(tag=ENDS[name][2:-1], call=WRAPPERS.get(name, "</call>")[2:-1])
     arguments = {"filePath": "a.xml", "content": value} if last else {"content": value, "filePath": "a.xml"}
     events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments)))
@@ -262,7 +262,7 @@ NAMED_CLOSERS = {"named": "<</{key}>>", "alike": "<</>>"}
 
 @pytest.mark.parametrize("closing", NAMED_CLOSERS.values(), ids=NAMED_CLOSERS.keys())
 def test_a_closing_tag_that_may_be_missing_cuts_no_value(closing: str) -> None:
-    """Where it is written, or a closing tag of the value comes later, the value goes on to there."""
+    """If the tag is present, or a closing tag of the value comes later, the value continues up to there."""
     dialect = msgspec.structs.replace(SHOUT, param=f"<<{{key}}>>{{value}}{closing}\n")
     close, ls, pwd = closer(dialect, "content").strip(), {"command": "ls"}, {"command": "pwd"}
     value = {"filePath": "a.py", "content": f"x{close}\ny"}
@@ -316,7 +316,7 @@ AGAIN: list[list[tuple[str, str]]] = [
 def test_a_parameter_that_is_given_again_later_is_no_part_of_a_value(
     dialect: Description, given: list[tuple[str, str]]
 ) -> None:
-    """With the same value it changes nothing; with another the call stays text."""
+    """A repetition with the same value changes nothing; with another, the call stays text."""
     written = "".join(f"{opener(dialect, key)}{value}{closer(dialect, key)}" for key, value in given)
     text = reply(dialect, call(dialect, "write", {}, last=written))
     events = every_cut(dialect, text)

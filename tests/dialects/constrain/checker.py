@@ -1,7 +1,7 @@
-"""What a grammar accepts, told by llguidance: the engine that vLLM and others decode by, on any machine, without torch.
+"""Checks texts against a grammar with llguidance: the engine of vLLM and others, on any machine, without torch.
 
-It reads Lark and not GBNF, and what it ships to convert one to the other refuses good texts: literals become tokens of
-a lexer there. So each character becomes a token here, and the same rules are the same language.
+It reads Lark, not GBNF. Its own converter rejects valid texts, because literals become tokens of a lexer. So each
+character becomes a token here, and the same rules define the same language.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _escaped(character: str) -> str:
 
 
 MARKS = {*b"\"'<>/{}[]()|,:="}
-"""Bytes of which markup is made."""
+"""Bytes of markup."""
 
 
 class _Bytes:
@@ -89,7 +89,7 @@ class Checker:
         return matcher
 
     def taken(self, text: str) -> int:
-        """How many bytes of a text may be written."""
+        """Return how many bytes of a text the grammar accepts."""
         return int(self._matcher().try_consume_tokens([*text.encode()]))
 
     def accepts(self, text: str) -> bool:
@@ -98,7 +98,7 @@ class Checker:
         return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
 
     def complete(self, text: str) -> list[int]:
-        """The lengths of the beginnings of a text that are whole replies, in bytes."""
+        """Return the lengths in bytes of the prefixes of a text that are whole replies."""
         matcher, found = self._matcher(), []
         for at, byte in enumerate(text.encode()):
             if matcher.is_accepting():
@@ -108,7 +108,7 @@ class Checker:
         return [*found, len(text.encode())] if matcher.is_accepting() else found
 
     def sample(self, source: random.Random, most: int = 400) -> str | None:
-        """Write a text at random, token by token as a model would; None if it is not complete after so many choices."""
+        """Generate a random text token by token, like a model; None if it is incomplete after so many choices."""
         matcher, text = self._matcher(), b""
         end = self._bytes.eos_token_id
         while most > 0:
@@ -126,7 +126,7 @@ class Checker:
 
 
 def _chosen(allowed: Sequence[int], source: random.Random) -> int:
-    """Choose a token: mostly of markup, or else nothing would ever end."""
+    """Choose a token: mostly of markup, because otherwise nothing would ever end."""
     words = [one for one in allowed if one >= 256]
     marks = [one for one in allowed if one in MARKS]
     plain = [one for one in allowed if one < 128]

@@ -19,7 +19,7 @@ from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 
 THOROUGH = settings().max_examples > 1000
-"""For a night's search: all dialects, where otherwise one of each family has to do."""
+"""True for a nightly search: all dialects, and not only one of each family."""
 EXPRESSIBLE = [name for name, one in DIALECTS.items() if not one.unconstrained]
 FAMILIES = ("bare-json", "glm-4.5", "hermes", "invoke", "kimi-k2", "lfm2", "mistral", "pythonic", "qwen3-coder", "tag")
 """One dialect of each family."""

@@ -1,5 +1,6 @@
-"""Over every dialect of which a grammar can be made: what is written is accepted, what is accepted is read, what is
-malformed is refused. llguidance decides (`checker.py`); `test_engines.py` asks xgrammar the same of structural tags.
+"""Every dialect with a grammar: written calls are accepted, accepted text is read, malformed text is rejected.
+
+llguidance decides (`checker.py`); `test_engines.py` checks structural tags with xgrammar.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def test_what_is_written_is_accepted(name: str, made: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_what_is_accepted_is_read(name: str) -> None:
-    """As one call or more, without a repair; nothing of it is text, and every value is whole."""
+    """It is read as one call or more, without a repair and without text, and every value is whole."""
     source, done = random.Random(name), 0
     for _ in range(WALKS * 12):
         text = required(name).sample(source, STEPS)
@@ -75,12 +76,12 @@ def test_what_is_accepted_is_read(name: str) -> None:
 
 
 def flat(text: str) -> str:
-    """A text without what may be written in several ways: white space, and the ways of one JSON value."""
+    """Remove everything that may be written in different ways: white space, and spellings of JSON values."""
     return re.sub(r"[\s\d\"',.eE+-]|\\.|true|false|True|False|null|None", "", text)
 
 
 def is_tagged(dialect: Description, text: str) -> bool:
-    """False where the values would not survive between tags, and are written as JSON, which no model is asked for."""
+    """Return False if values would not survive between tags and are written as JSON, which no model is asked for."""
     return "{params}" not in dialect.calls[0] or not re.search(r'(?m)^\s*\{.*\}$|\{"(?:path|content|mode|lines)', text)
 
 
@@ -217,11 +218,11 @@ REFERRING = {
         "d10": {"type": "string"},
     },
 }
-"""Ten definitions, of four properties that each refer to the next one: written out it would have a million leaves."""
+"""Ten definitions with four properties that each refer to the next one: expanded, it would have a million leaves."""
 
 
 def grown(depth: int, name: str = "k") -> dict[str, Any]:
-    """Objects of four members in each other, none of which is like another."""
+    """Build nested objects of four members, all of them different."""
     if not depth:
         return {"type": "string"}
     return {"properties": {f"{name}{place}": grown(depth - 1, f"{name}{place}") for place in range(4)}}
@@ -235,7 +236,7 @@ BEYOND = {
 
 
 def nodes_of(tree: Any) -> int:
-    """Count the nodes of a tree, one that stands in several places once."""
+    """Count the nodes of a tree, shared ones once."""
     known: dict[int, Any] = {}
     waiting = [tree]
     while waiting:

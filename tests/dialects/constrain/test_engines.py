@@ -1,7 +1,7 @@
 """Structural tags, decoded by xgrammar: the engine of vLLM, SGLang and TensorRT-LLM.
 
-It reads our GBNF itself, too, so that the language of the checker is held against another engine. It asks for torch,
-which only its masks for graphics cards need: stubs stand for that.
+It also reads our GBNF directly, which compares the language of the checker with another engine. It imports torch only
+for its masks on graphics cards, so stubs replace that.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_calls_may_stand_in_free_text(name: str) -> None:
 
 
 def test_a_long_value_takes_no_long_time() -> None:
-    """One right-recursive rule for each character: an engine that keeps them all would take minutes."""
+    """There is one right-recursive rule for each character: an engine that keeps them all would take minutes."""
     content = "if a < b: return '</x>'\n" * 4000
     assert accepts(
         compiled("qwen3-coder", True), text_of("qwen3-coder", call("write_file", {**FULL, "content": content}))

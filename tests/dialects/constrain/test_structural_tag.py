@@ -32,12 +32,12 @@ def test_a_call_is_a_tag_that_one_trigger_opens(name: str) -> None:
 
 
 PROSE = {"kimi-k2": ["functions."], "transcript": [], "qwen3-coder": ["<function "], "gigachat": ["function call"]}
-"""How calls begin, too, and so does what is none: `<function f at 0x7f>`."""
+"""Openings of calls that ordinary text has, too: `<function f at 0x7f>`."""
 
 
 @pytest.mark.parametrize("name", FREE)
 def test_all_openings_of_the_dialect_are_triggers(name: str) -> None:
-    """A model that begins in another way would be free of the grammar, and nobody would see it."""
+    """A model that begins in another way would not be constrained, and nobody would notice."""
     dialect = DIALECTS[name]
     made = tag(name)
     if made["type"] != "triggered_tags":

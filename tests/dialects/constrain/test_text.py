@@ -1,4 +1,4 @@
-"""Values of text between tags: they end where our reader ends them."""
+"""Text values between tags end at the same place as in the reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_would_end_a_value_for_the_reader_cannot_be_written(quoted: str) ->
 
 
 def test_the_tag_before_a_value_cannot_begin_it() -> None:
-    """Models write it twice, so the reader takes the second for none of the value."""
+    """Models write it twice, so the reader drops the second one."""
     text = text_of("glm-4.7", call("write_file", {"path": "a", "content": "b"}))
     assert required("glm-4.7").accepts(text)
     assert not required("glm-4.7").accepts(text.replace("<arg_value>b", "<arg_value><arg_value>b"))

@@ -1,4 +1,4 @@
-"""A dialect's file: its keys, and what it must not say."""
+"""A dialect's file: its keys, and invalid values."""
 
 from __future__ import annotations
 

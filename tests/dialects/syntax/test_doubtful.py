@@ -1,4 +1,4 @@
-"""What may be no part of the message: closing tags, wrappers, ends of turns, markers with nothing after them."""
+"""Markup that may be no part of the message: closing tags, wrappers, ends of turns, markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What begins a call: the heads of every dialect, looked for at once."""
+"""The beginning of a call: the heads of all dialects, matched together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> TokenM
 
 
 def begins(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> str | None:
-    """The dialect that a text begins a call of; None for plain text and for what may still become either."""
+    """Return the dialect of the call at the start of a text; None for plain text and undecided text."""
     found = first(grammar, text, offered)
     head = grammar.heads.get(found.lastgroup or "") if found else None
     return head.syntax.dialect.name if head else None
@@ -92,7 +92,7 @@ def test_all_of_a_name_counts_and_nothing_else_is_passed_over() -> None:
 
 
 def test_what_is_no_name_of_a_tool_is_read_as_something_else() -> None:
-    """A quoting element has the form of a call in tags, and is one where a tool has its name."""
+    """A quoting element has the form of a call in tags, and is a call if a tool has its name."""
     for offered, token in (([], TokenKind.QUOTING_ELEMENT), (["example"], TokenKind.CALL_OPENER)):
         found = first(ALL, "<example>", offered)
         assert found is not None

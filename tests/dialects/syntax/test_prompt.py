@@ -1,4 +1,4 @@
-"""The tool list as a model is shown it."""
+"""The presentation of the tools to the model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prompted(template: str) -> Description:
 
 
 def fields(parameters: dict[str, Any]) -> Any:
-    """What a template is told of a tool's parameters."""
+    """Return the fields of a tool that a template can use."""
     return plain(render_tool_list(prompted("{{ tools[0].fields | list | tojson }}"), [Tool("f", "", parameters)]))
 
 

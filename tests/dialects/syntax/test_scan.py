@@ -1,4 +1,4 @@
-"""What a state looks for: a token, or the text that may still become one."""
+"""The scans of a state: a token, or text that may still become one."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ def test_a_token_that_holds_the_name_of_a_tool_is_none_if_the_tool_is_not_offere
     assert (found["name_h"], found.span()) == ("a", (0, 3))
 
 
-# One expression for each token says the same, and takes longer.
+# One expression for each token gives the same result, but takes longer.
 
 
 EXPRESSIONS = {token: re.compile(token.expression()) for token in TOKENS}
 
 
 def by_expressions(text: str, at: int) -> re.Match[str] | None:
-    """Find the first of the tokens that stands at a place."""
+    """Find the first token that matches at a position."""
     before = text[:at].rpartition("\n")[2]
     begins = len(before) <= 8 and not before.strip(" \t>")
     known = (expression for token, expression in EXPRESSIONS.items() if begins or not token.line_start)
@@ -115,7 +115,7 @@ def by_expressions(text: str, at: int) -> re.Match[str] | None:
 
 
 def told(found: re.Match[str] | None) -> object:
-    """All that is asked of what was found."""
+    """Return everything that callers use of a match."""
     return found and (found.lastgroup, found.span(), {key: one for key, one in found.groupdict().items() if one})
 
 

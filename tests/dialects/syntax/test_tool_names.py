@@ -1,4 +1,4 @@
-"""Which offered tool a written name means."""
+"""The offered tool for a written name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls as a text client reads them, which knows no structure but its tags."""
+"""Calls as a text client reads them, which knows only its tags."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def structured(*messages: Message, tools: Mapping[str, Tool] = TOOLS) -> list[Me
 
 
 def check(messages: Sequence[Message]) -> None:
-    """What every server insists on: ids that are unique, and the results of all calls right behind them."""
+    """Check the demands of every server: unique ids, and the results of all calls right after them."""
     waiting: list[str | None] = []
     ids = [call.id for message in messages for call in message.calls]
     assert all(ids)
@@ -135,7 +135,7 @@ def test_a_command_of_several_lines_stands_in_the_marker() -> None:
 
 
 def test_a_marker_in_a_part_of_its_own() -> None:
-    """Older versions: the next part is the result, what follows is not."""
+    """In older versions, the next part is the result, and later parts are not."""
     found = structured(assistant(READ), user("[read_file for 'a.py'] Result:", "1 | x", "<details>d"))
     assert said(found)[1:] == [("tool", "1 | x", "read_file"), ("user", "<details>d")]
 
@@ -173,7 +173,7 @@ def test_an_error_turn_stays_a_user_turn() -> None:
 
 
 def test_what_results_hold_is_never_read() -> None:
-    """A tool's output may hold anything, calls and markers too."""
+    """A tool's output may contain anything, even calls and markers."""
     found = structured(
         assistant(READ), user(f"[read_file for 'a.py'] Result:\n{LIST}\n[list_files for '.'] Result:\nno")
     )
@@ -182,7 +182,7 @@ def test_what_results_hold_is_never_read() -> None:
 
 
 def test_pictures_follow_in_the_users_message() -> None:
-    """The API has no pictures in results."""
+    """Results cannot contain pictures in the API."""
     found = structured(assistant(READ), user("[read_file for 'a.png'] Result:", "A picture.", IMAGE, "<details>d"))
     assert said(found)[1:] == [("tool", "A picture.", "read_file"), ("user", "<details>d")]
     assert found[-1].content == (IMAGE, "<details>d")
@@ -252,7 +252,7 @@ def test_what_is_no_call_stays_text(text: str) -> None:
 
 
 def test_a_turn_that_is_structured_already_keeps_its_calls_and_results() -> None:
-    """From before the proxy stood in between, or made by a client that is of both kinds."""
+    """The turn is older than the proxy, or its client uses both formats."""
     own = assistant("", calls=(ToolCall("read_file", '{"path":"a"}', "call_own"),))
     result = Message("tool", ("none",), call_id="call_own", name="read_file")
     messages = [own, result, user("[read_file for 'a'] Result:\nr")]
@@ -340,7 +340,7 @@ def test_special_bodies_survive_both_ways(
 
 
 def test_what_the_client_would_not_understand_is_not_written() -> None:
-    """Models that must give every argument give null for none; and to an unknown tag these clients are blind."""
+    """Models that must give every argument write null for a missing one; and these clients ignore unknown tags."""
     call = ToolCall("read_file", '{"path":"a.py","start_line":null,"why":"to see"}')
     assert write_for_client(call, CLINE, TOOLS) == READ
 
@@ -430,9 +430,9 @@ CALLS = st.sampled_from(list(TOOLS.values())).flatmap(lambda tool: st.tuples(st.
 
 
 def undecidable(name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a value holds what ends it, and what may follow there: a raw form has no way to say that.
+    """Return True if a value contains its own end and its continuation, which a raw format cannot express.
 
-    Nor can it say that a value begins with the end of its call and the next call: the parameter may have no value.
+    Nor can it express a value that begins with the end of its call and the next call: the parameter may be empty.
     """
     texts = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in arguments.items()]
     return any(
@@ -467,7 +467,7 @@ def test_promotion_and_the_way_back_preserve_names_arguments_and_order(
 
 @given(CALLS, st.sampled_from(["hermes", "invoke", "qwen3-coder", "bare-json"]))
 def test_calls_of_the_client_survive_in_another_dialect(call: tuple[str, dict[str, Any]], dialect: str) -> None:
-    """The same for a model that is shown the conversation in its own way of writing."""
+    """The same for a model that sees the conversation in another dialect."""
     assume(not undecidable(*call))
     native = ToolCall(call[0], json.dumps(call[1]))
     (found, _) = structured(assistant(write_for_client(native, CLINE, TOOLS)))

@@ -1,4 +1,4 @@
-"""Tools out of system prompts, and what stays of a prompt without them."""
+"""Tools from system prompts, and the rest of the prompt without them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_words_that_tell_a_type(words: str, type_: str) -> None:
 
 
 def test_a_parameter_that_only_a_sample_shows_is_one_too() -> None:
-    """Some are told of for all tools at once, or shown and never listed."""
+    """Some parameters are described for all tools at once, or shown and never listed."""
     command = tool_of(CLINE, "execute_command")
     assert list(types(command)) == ["command", "requires_approval", "timeout", "task_progress"]
     assert types(tool_of(ROO, "update_todo_list")) == {"todos": "string"}
@@ -267,7 +267,7 @@ def test_everything_else_stays_as_it_is() -> None:
 
 
 def test_sections_of_the_users_own_stay() -> None:
-    """A title that is among those of the client's sections does not make a section one of these."""
+    """A user's section is retained even if its title equals a client's."""
     rest = find_documented_tools(CLINE).rest
     assert "# Tools\n\nUse make and ruff here, no other tools.\n" in rest
     assert "as XML to `out/reports`" in rest
@@ -305,6 +305,6 @@ def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
 
 
 def test_a_prompt_of_many_elements_and_headings_is_read_in_one_go() -> None:
-    """Elements that are never closed, headings that nest: a quadratic reading would not come back from this."""
+    """Elements are never closed and headings nest: a quadratic search would not return from this."""
     lines = "".join(f"## t{i}\n<t{i}>\n# u{i}\n" for i in range(20_000))
     assert find_documented_tools(lines).tools == ()

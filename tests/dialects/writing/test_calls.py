@@ -1,4 +1,4 @@
-"""Calls and results as a dialect writes them, and that what is written is read back."""
+"""Calls and results in each dialect, and that written calls are read back."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def markers(dialect: Description) -> list[str]:
 
 
 def texts(dialect: Description) -> st.SearchStrategy[str]:
-    """Strings as they come, with the dialect's own markup in them, and in many lines."""
+    """Strings of any kind, also with the dialect's own markup and with many lines."""
     odd = [
         "",
         "\n",
@@ -247,7 +247,7 @@ def shown(page: Path) -> Description:
 
 @st.composite
 def made_up(draw: st.DrawFn) -> Description:
-    """A dialect that no model writes, of which any closing tags may be missing."""
+    """An invented dialect, of which any closing tags may be missing."""
     left, right = draw(st.sampled_from([("<<", ">>"), ("[[", "]]"), ("<|", "|>"), ("\u00ab", "\u00bb"), ("<", ">")]))
     opener = draw(st.sampled_from(["CALL {name}", "CALL={name}", "{name} CALL"]))
     body = draw(st.sampled_from(["\n{params}", "{params}", "\n{json}\n", "\n{args}\n", "{args}"]))

@@ -1,4 +1,4 @@
-"""The example of a call in a prompt: of an offered tool, as the dialect reads it, and with nothing to copy in it."""
+"""The example of a call in a prompt: of an offered tool, readable in its dialect, and without content to copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACEHOLDER = re.compile(
     r"\b(?:tool|func(?:tion)?|param(?:eter)?|arg)s?[-_](?:name|key|value|arg|json)\w*|\bexample_\w+|\bvalue_\d"
     r"|\$[A-Z_]{3,}|\bhere(?: \(\w+\))?</|<required>"
 )
-"""What stands for a name or a value, and what models copied beside their arguments."""
+"""Placeholders for a name or a value, which models copied in addition to their arguments."""
 RESULT_TAG = re.compile(r"(?i)<[^\s>]*(?:response|results?|output)\b[^\s>]*>|Tool Result from")
 
 
@@ -88,7 +88,7 @@ def test_it_is_a_call_that_the_dialect_reads(name: str, tools: list[Tool]) -> No
     text = render_example(DIALECTS[name], tools)
     found = calls(read([text], [DIALECTS[name]], {one.name: one for one in (*tools, NAMELESS_TOOL)}))
     assert [call[0] for call in found] in ([tools[0].name], [NAMELESS_TOOL.name])
-    # Nor is it carried out where no name is in it.
+    # Nor is it executed if it contains no name.
     assert not calls(read([text], [DIALECTS[name]], {READ.name: READ}))
 
 

@@ -1,4 +1,4 @@
-"""A conversation as a model that knows no tools is shown it."""
+"""A conversation for a model without native tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every built-in dialect reads the calls that it writes, as it writes them."""
+"""Every built-in dialect reads its own calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told by a stand-in is what reading the whole would tell."""
+"""The check of a shortened value gives the same result as that of the whole value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = settings().max_examples
 
 
 def pieces(dialect: Description) -> list[str]:
-    """What values are made of: text, and all the dialect's own markup, whole and cut."""
+    """Return the material of values: text, and all the dialect's own markup, whole and cut."""
     call = ToolCall("write", json.dumps({"path": "a", "content": "b", "any": 1}))
     text = write_calls([call], dialect, TOOLS)
     markup = [piece for piece in text.replace("<", "\0<").replace(">", ">\0").split("\0") if piece.strip()]
@@ -47,7 +47,7 @@ def pieces(dialect: Description) -> list[str]:
 @settings(max_examples=max(20, EXAMPLES // 4))
 @given(data=st.data())
 def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -> None:
-    """Written raw where that can be read, and only there."""
+    """A value is written raw if, and only if, it can be read back."""
     dialect = DIALECTS[name]
     value = st.lists(st.sampled_from(pieces(dialect)), max_size=5).map("".join)
     arguments: dict[str, Any] = {"path": data.draw(value), "content": data.draw(value)}
@@ -76,6 +76,6 @@ def test_calls_that_are_alike_are_tried_once() -> None:
 
 
 def bare(dialect: Description, arguments: Mapping[str, Any]) -> str:
-    """The call without its section, its values between tags whatever they hold."""
+    """Render the call without its section, with its values between tags in any case."""
     raw = msgspec.structs.replace(dialect, json_body=False, section=(), section_required=False)
     return write_calls([ToolCall("write", json.dumps(arguments))], raw, TOOLS, for_client=True)

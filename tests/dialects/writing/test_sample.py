@@ -1,4 +1,4 @@
-"""A call that is filled in: of an offered tool, as every dialect reads it, with values that the schema allows."""
+"""A call with sample values: of an offered tool, readable in every dialect, with values that the schema allows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_schema_that_is_none_costs_nothing_but_its_arguments(schema: dict[str,
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.prompt])
 @pytest.mark.parametrize("tools", [AGENT, TOOLS["typed"], TOOLS["coding"]], ids=["agent", "typed", "coding"])
 def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) -> None:
-    """With all that the tool requires and nothing that it does not declare; none where no such tool is offered."""
+    """It has all required arguments and no undeclared ones; there is none if no such tool is offered."""
     for one in tools.values():
         text = render_usage(DIALECTS[name], one)
         ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
