@@ -8,19 +8,19 @@ from pathlib import Path
 logger = logging.getLogger("vtc")
 HERE = Path(__file__).resolve().parent
 OURS = next(path for path in (HERE.parent / "vtc", HERE.parent) if (path / "proxy").is_dir())
-"""The package: beside this folder in a checkout, around it when installed."""
+"""The package: next to this folder in a checkout, around it when installed."""
 
 
 def take_ours() -> None:
-    """Make `import vtc` find the package of this script; another project has one of the same name."""
+    """Make `import vtc` find the package of this script, because another project has one of the same name."""
     found = importlib.util.find_spec("vtc")
     if found and found.origin and Path(found.origin).resolve().parent == OURS:
         return
     if found:
-        logger.info(f"vtc: {OURS} is used; another package called vtc, or another copy, {found.origin}, is left alone")
+        logger.info(f"vtc: {OURS} is used; another package or copy named vtc, {found.origin}, is ignored")
     for name in [name for name in sys.modules if name.partition(".")[0] == "vtc"]:
         del sys.modules[name]
-    # mitmproxy lives in an environment of its own, and only this package is to be taken from here.
+    # mitmproxy runs in a separate environment, so only this package is loaded from here.
     spec = importlib.util.spec_from_file_location("vtc", OURS / "__init__.py", submodule_search_locations=[str(OURS)])
     assert spec
     assert spec.loader
@@ -35,7 +35,7 @@ try:
     addons = [VirtualToolCalling()]
 except ModuleNotFoundError as error:
     source = HERE.parent if HERE.parent != OURS else "virtual-tool-calling"
-    # An error while it starts ends mitmproxy.
+    # mitmproxy exits if an error is logged while it starts.
     logger.error(
         f"VTC cannot be loaded: {error}. Install it into the environment that mitmproxy runs in: "
         f"{sys.executable} -m pip install {source} (with pipx: pipx inject --include-apps mitmproxy {source}; "

@@ -1,4 +1,4 @@
-"""`python -m vtc`: the command line where no script is installed."""
+"""Run the command line as `python -m vtc`, if the `vtc` script is not installed."""
 
 from vtc.cli import main
 

@@ -1,10 +1,10 @@
-"""The canonical vocabulary: what every layer of VTC speaks.
+"""The canonical types that all layers of VTC exchange: requests, deltas, frame metadata and events.
 
-Readers turn text or API JSON into these, writers turn these into text or API JSON, and policies see
-nothing else. Every event that a text reader emits carries `raw`, the characters of the reply that it
-stands for; joined in order they are the reply, so nothing can be lost without a test seeing it.
+Readers and decoders turn text or API JSON into these types, writers and encoders do the reverse, and policies see
+nothing else. Each event of a text reader carries `raw`, the characters of the reply that it denotes; joined in order
+they are the reply, so a test notices any loss.
 
-All are structs, which are made and changed many times as fast as dataclasses.
+All are msgspec structs because these are created and copied many times faster than dataclasses.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Tool(msgspec.Struct, frozen=True, dict=True, weakref=True):
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = {}
-    strict: bool = False  # the server is to decode its calls by a grammar
+    strict: bool = False  # ask the server to decode its calls by a grammar
 
     @cached_property
     def schema(self) -> ObjectSchema:
-        """What its JSON Schema says of its parameters."""
+        """The parsed JSON Schema of its parameters."""
         return ObjectSchema(self.parameters)
 
     def as_openai(self) -> dict[str, Any]:
-        """`{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`."""
+        """Render as `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`."""
         data = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": {**data, "strict": True} if self.strict else data}
 
@@ -42,8 +42,8 @@ class Tool(msgspec.Struct, frozen=True, dict=True, weakref=True):
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """One call in its structured form; `arguments` is the text of a JSON object.
 
-    `source` is the API's own object, for the fields unknown to VTC (Gemini's thought signatures). Two calls are equal
-    whatever it is, and whatever was thought around them.
+    `source` is the API's own object, which keeps fields unknown to VTC (Gemini's thought signatures). Equality ignores
+    it, and ignores the reasoning around the call.
     """
 
     name: str
@@ -51,9 +51,9 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     source: Any = None
     before: tuple[Opaque, ...] = ()
-    """The reasoning that stands between it and what its message said before, or on it."""
+    """The reasoning directly before the call in its message, or attached to it."""
     after: tuple[Opaque, ...] = ()
-    """The same at the end of its message, after the last call."""
+    """The reasoning at the end of its message, after the last call."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ToolCall) and self._identity == other._identity
@@ -67,33 +67,33 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_custom(self) -> bool:
-        """True for a call of a custom tool, whose input is text and no JSON."""
+        """True for a call of a custom tool, whose input is plain text, not JSON."""
         source = self.source if isinstance(self.source, Mapping) else {}
         return "custom" in source or str(source.get("type")).startswith("custom")
 
     def as_openai(self) -> dict[str, Any]:
-        """`{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""
+        """Render as `{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
 
 
 class Media(msgspec.Struct, frozen=True):
-    """An image or a document in a message: `data` in base64 with its media type, or the `url` of it."""
+    """An image or a document in a message: base64 `data` with its media type, or a `url`."""
 
     kind: Literal["image", "document"]
     media_type: str = ""
     data: str = ""
     url: str = ""
     name: str = ""
-    detail: str = ""  # how closely to look, in OpenAI's words
+    detail: str = ""  # OpenAI's level of detail for images
 
 
 type SealPlace = Literal["", "call", "text"]
-"""The thing that a seal stands on, in APIs that have it there: the call after it, the text before it, or nothing."""
+"""The item that a seal is attached to, for APIs that attach seals: the next call, the preceding text, or none."""
 
 
 class Thought(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a past turn's reasoning, as only its own server takes it: a signed text, or encrypted content."""
+    """Reasoning of a past turn in a form that only its own server accepts: signed text, or encrypted content."""
 
     text: str = ""
     signature: str = ""
@@ -102,7 +102,7 @@ class Thought(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Opaque(msgspec.Struct, frozen=True, gc=False):
-    """A part of a message's content that is no text: the API's own object, or on the way to another API what it is."""
+    """Message content other than text: the API's own object or, when bridged to another API, its canonical form."""
 
     part: Any = None
     media: Media | None = None
@@ -113,9 +113,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a conversation.
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
-    of role `tool` is the result of the call `call_id`, made to the tool `name`. `reasoning` is what the model thought
-    before it, where the API keeps that apart; it is `recalled` if this very server told it, and not the client. What
-    the server sealed of it is among the content, and beside the calls. `source` is the API's own object.
+    of role `tool` is the result of the call `call_id` of the tool `name`. `reasoning` precedes the message, if the API
+    separates it; it is `recalled` if it was restored from this server's earlier reply and not sent by the client. Seals
+    of the reasoning are in `content` and next to the calls. `source` is the API's own object.
     """
 
     role: str
@@ -129,7 +129,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sequence(self) -> list[str | Opaque | ToolCall]:
-        """All that it says, in order."""
+        """Its text, opaque parts and calls in order."""
         parts: list[str | Opaque | ToolCall] = [*self.content]
         for call in self.calls:
             parts += (*call.before, call, *call.after)
@@ -137,11 +137,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The text parts, joined."""
+        """The joined text parts."""
         return "".join([part for part in self.content if isinstance(part, str)])
 
     def filter_parts(self, stays: Callable[[str | Opaque], bool]) -> Message:
-        """Leave out the parts that do not stay, of the content and beside the calls; the very message if all do."""
+        """Drop the parts that `stays` rejects, in the content and next to calls; return `self` if none is dropped."""
         if all(isinstance(part, ToolCall) or stays(part) for part in self.sequence):
             return self
         calls = [
@@ -152,13 +152,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def recalled_reasoning(self) -> str:
-        """The reasoning that its server told, and does not have in what it sealed."""
+        """The restored reasoning, if no seal carries it; else empty."""
         is_sealed = any(isinstance(part, Opaque) and part.thought for part in self.sequence)
         return self.reasoning if self.recalled and not is_sealed else ""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The form of the answer that a request asks for: JSON, by a JSON Schema if there is one."""
+    """The output format that a request asks for: JSON, optionally constrained by a JSON Schema."""
 
     schema: Mapping[str, Any] | None = None
     name: str = "answer"
@@ -166,14 +166,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of a request, and which calls of them it allows."""
+    """The tools of a request, and which of them may be called."""
 
     tools: Sequence[Tool] = ()
     """The functions that may be called."""
     declared: Sequence[str] = ()
-    """Names of all that is declared: of functions that may not be called, and of tools that are none, too."""
+    """Names of all declared tools, including functions that may not be called and tools other than functions."""
     deferred: Collection[str] = ()
-    """Names of tools of which the model is told nothing before a result loads them."""
+    """Names of tools that stay hidden from the model until a tool result loads them."""
     choice: str = "auto"
     """`auto`, `none`, `required`, or the name of a tool."""
     restricted: bool = False
@@ -183,47 +183,47 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of how a reply is to be generated."""
+    """Generation settings of a request."""
 
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""
     thinks: bool | None = None
-    """True or False if the reasoning is turned on or off, None if nothing is said of that."""
+    """True or False if reasoning is turned on or off, None if the request does not specify it."""
     effort: str | None = None
-    """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
+    """Reasoning effort: a level, `none`, `auto` to let the model decide, or None if unspecified."""
     answer: Answer | None = None
-    """The form that the answer must have; None if it is free."""
+    """The required output format; None if the output is unconstrained."""
     constrained: bool = False
-    """True if the form of the answer, or a grammar of it, is said in any of the ways that servers know."""
+    """True if the request constrains the output by a format or a grammar, in any of the fields that servers accept."""
     several: bool = False
-    """True if more than one choice is asked for."""
+    """True if the request asks for more than one choice."""
 
 
 class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of a server's, with what that tells of it."""
+    """A model as a server's model list describes it."""
 
     name: str
     created: int = 0
-    """In seconds since 1970; 0 if it is not told."""
+    """Seconds since 1970; 0 if unknown."""
     window: int = 0
-    """Tokens of its context; 0 if that is not told."""
+    """Context length in tokens; 0 if unknown."""
     longest: int = 0
-    """Tokens of the longest reply; 0 if that is not told."""
+    """Maximum length of a reply in tokens; 0 if unknown."""
     abilities: Mapping[str, bool] = {}
-    """Whether it takes `tools`, has `thinking` and `vision`, as far as that is told."""
+    """Support for `tools`, `thinking` and `vision`, as far as the server reports it."""
 
     @property
     def date(self) -> str:
-        """Write when it was made, as RFC 3339 has it."""
+        """The creation time in RFC 3339 format."""
         return datetime.fromtimestamp(self.created, UTC).isoformat().replace("+00:00", "Z")
 
 
 MAX_TOKENS = "max_tokens"
-"""The limit on a reply, by its name in chat completions, and the step that lowers it."""
+"""The limit on the length of a reply, as chat completions name it; also the name of the step that lowers it."""
 
 
 class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
+    """An API-independent request. Its messages carry `media` and `thought` instead of `source`."""
 
     model: str
     messages: tuple[Message, ...]
@@ -234,34 +234,35 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""
     effort: str | None = None
-    """Effort of reasoning: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
+    """Reasoning effort: a level, `none`, `auto` to let the model decide, or None if unspecified."""
     answer: Answer | None = None
     constraint: tuple[str, Any] | None = None
-    """A grammar of the reply: the form in which it is told (`profiles/schema.py`), and its text or data."""
+    """A grammar of the reply: the form in which the server accepts it (`profiles/schema.py`), and its text or data."""
     thoughts: str = ""
-    """The field of a past message in which its reasoning is wanted, by servers of an API that has several; empty for
-    the usual one."""
+    """The field in which the server wants the reasoning of past messages, if its API has more than one; empty for the
+    default field."""
     left_out: tuple[str, ...] = ()
-    """Parts that cannot be told to another API, for people to read."""
+    """Descriptions of parts that the other API cannot express, for people."""
     foreign_seals: int = 0
-    """Seals that were left out: of another server, model, credential or conversation, or of unknown origin."""
+    """Number of seals that were dropped because they belong to another server, model, credential or conversation, or
+    their origin is unknown."""
 
     def split_system_prompt(self) -> tuple[str | None, Sequence[Message]]:
-        """Part the system prompt from the conversation; None if it has none."""
+        """Split off the system prompt from the conversation; None if there is none."""
         if self.messages and self.messages[0].role == "system":
             return self.messages[0].text, self.messages[1:]
         return None, self.messages
 
 
-# Deltas: what one frame of a reply says, before its text was read
+# Deltas: the content of a frame before its text is parsed.
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Data that only one API knows: it reaches an encoder of the same API, and no other.
+    """An item that only one API knows. It reaches encoders of that API and no others.
 
-    `kind` says for people what it is. `harmless` is True only for kinds of which the decoder knows that no client can
-    find a call in them (citations); under a strict policy the others do not leave. One that `ends` comes after all
-    else that its frame says. `lost` is for people what a client of another API lacks without it, if not `kind`.
+    `kind` describes it to people. `harmless` is True only for kinds in which no client can find a call (citations);
+    under a strict policy all others are withheld. If `ends` is set, it follows everything else in its frame. `lost`
+    describes what a client of another API misses without it, if that differs from `kind`.
     """
 
     api: str
@@ -274,14 +275,14 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 type Reason = Literal["stop", "length", "tool_calls", "halted", "failed", "other"]
-"""Why a reply ended: `length`, `halted` (a filter) and `failed` (a fault, or a word that is on no list) cut it off.
-Calls change none of these, nor `other`."""
+"""Why a reply ended. `length`, `halted` (by a filter) and `failed` (a fault, or an unknown finish reason) cut it off.
+Calls in the reply never change these or `other`."""
 CUT_OFF: frozenset[Reason] = frozenset(("length", "halted", "failed"))
-"""The reasons that cut a message off: a call that is open then is none."""
+"""Reasons that cut a message off, so that a call still open is incomplete and not delivered."""
 
 
 type Silence = Literal["empty", "thought", "announced"]
-"""How a turn ends without a word: with nothing, with a thought alone, with what the model does next."""
+"""How a turn ends without an answer: with nothing, with reasoning alone, or with an announcement of the next action."""
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
@@ -290,11 +291,11 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
     choice: int = 0
     refusal: bool = False
-    """True for the text by which the model declines to answer, where an API keeps that apart."""
+    """True for the model's refusal, in APIs that separate it from other text."""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of reasoning that the server parted off itself; `own` is how its API says it, if it has several ways."""
+    """A piece of reasoning that the server separated from the text; `own` is its form, if the API has several."""
 
     text: str
     choice: int = 0
@@ -302,9 +303,9 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallDelta(msgspec.Struct, frozen=True):
-    """A piece of a call that upstream made in the API's structured form.
+    """A piece of a native tool call.
 
-    `index` numbers the calls of a message; None where the server numbers nothing. The pieces of `arguments` join to
+    `index` numbers the calls of a message; None if the server does not number them. The pieces of `arguments` join to
     JSON. `source` is the API's own object.
     """
 
@@ -317,32 +318,32 @@ class CallDelta(msgspec.Struct, frozen=True):
     clean: bool = True
     """False if the piece breaks a rule of its API that clients rely on."""
     last: bool = False
-    """True if no more can come of the call: of some APIs only the end of the message shows that."""
+    """True if this completes the call; in some APIs only the end of the message shows that."""
     complete: bool | None = None
-    """True if the server said that the call is complete, False if it is known to be cut; None if the end of the message
-    decides. A complete call without arguments has the arguments `{}`."""
+    """True if the server marked the call as complete, False if it is known to be cut off, None if the end of the
+    message decides. A complete call without arguments has the arguments `{}`."""
 
 
 class BlockEnd(msgspec.Struct, frozen=True, gc=False):
-    """One block of text is complete; the message may go on with another."""
+    """The end of a block of text; the message may continue with another."""
 
     choice: int = 0
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """The end of one choice; `said` is the API's own word for the reason."""
+    """The end of one choice; `said` is the finish reason as the API spells it."""
 
     reason: Reason
     choice: int = 0
     said: str = ""
     early: bool = False
-    """True if it tells of calls that have not come: the choice may go on."""
+    """True if it announces calls that have not arrived, so that the choice may continue."""
     assumed: bool = False
-    """True if the server gave no reason, only the end of its stream."""
+    """True if the stream ended without a finish reason."""
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """An error of the server's, which ends the reply; `kind` is the API's own word for it."""
+    """A server error that ends the reply; `kind` is the error type as the API spells it."""
 
     message: str
     kind: str = ""
@@ -351,27 +352,27 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | Failure
-"""Events that decide about the text and the calls of a reply, and go through the reader and the stages."""
+"""Frame content that passes the reader and the stages because it determines the text and the calls of a reply."""
 
 
-# What else a frame says: it goes beside the text, from the decoder of one API to the encoder of another
+# Metadata: the rest of a frame, which bypasses the reader on its way from a decoder to an encoder.
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """The beginning of the reply, or of one of its choices; `created` is in seconds since 1970, 0 if not told."""
+    """The start of the reply or of one of its choices; `created` is in seconds since 1970, 0 if unknown."""
 
     id: str = ""
     model: str = ""
     created: int = 0
     choice: int = 0
     own: Origin | None = None
-    """The other fields that every frame, or the first one, has."""
+    """Other fields of every frame, or of the first one."""
 
 
 class BlockStart(msgspec.Struct, frozen=True, gc=False):
-    """A block of text or of reasoning begins: nothing need leave before the first of its text.
+    """The start of a block of text or reasoning; nothing has to be sent before its first text.
 
-    `number` is upstream's, by which its API tells blocks apart.
+    `number` is the server's index of the block.
     """
 
     kind: Literal["text", "reasoning"]
@@ -382,9 +383,9 @@ class BlockStart(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seal(msgspec.Struct, frozen=True, gc=False):
-    """Belongs to the reasoning before it and must come back with it, in its place: a signature, or encrypted content.
+    """A signature or encrypted content of the preceding reasoning, which clients must send back at the same place.
 
-    `calls` of the choice have begun before it, but for that which it is `on`.
+    `calls` is the number of calls of the choice that began before it, not counting the one that it is `on`.
     """
 
     signature: str = ""
@@ -395,12 +396,12 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def value(self) -> str:
-        """Return the signature, or the encrypted content where there is none."""
+        """The signature, or else the encrypted content."""
         return self.signature or self.encrypted
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens used: `prompt` includes those that were `cached`, `completion` those of the `reasoning`."""
+    """Token counts: `prompt` includes `cached` tokens, `completion` includes `reasoning` tokens."""
 
     prompt: int = 0
     completion: int = 0
@@ -408,14 +409,14 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     reasoning: int = 0
     choice: int = 0
     own: Origin | None = None
-    """The API's own counts, which may be more."""
+    """The API's own usage object, which may hold further counts."""
 
 
 type FrameMetadata = Origin | Start | BlockStart | Seal | Usage
 
 
 class RefusalDelta(msgspec.Struct, frozen=True, gc=False):
-    """A `TextDelta` that is a `refusal`, as the client is told it: text, for APIs that do not keep it apart."""
+    """A refusal for the client; plain text in APIs that do not separate it."""
 
     text: str
 
@@ -430,29 +431,29 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reasoning(msgspec.Struct, frozen=True, gc=False):
-    """Text that the model thought and did not say."""
+    """Reasoning of the model, which is not part of its answer."""
 
     raw: str
 
 
 class Markup(msgspec.Struct, frozen=True, gc=False):
-    """Characters that belong to no message: white space beside a call, closers, reasoning tags."""
+    """Characters outside the message: white space around a call, closers, reasoning tags."""
 
     raw: str
 
 
 NATIVE = "tool_calls"
-"""Stands for the dialect of calls in their structured form."""
+"""The dialect name of native tool calls."""
 
 
 NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"
-"""Why it is not known whether a call is an echo."""
+"""Why a call was not checked for being an echo."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A complete call, the characters it was written with, and the repairs that reading it took.
+    """A complete call, its characters in the reply, and the repairs that parsing it required.
 
-    `changed` says that a policy made another call of it, so that its characters no longer say what it is.
+    `changed` is True if a policy changed the call, so that `raw` no longer matches it.
     """
 
     raw: str
@@ -461,33 +462,33 @@ class Call(msgspec.Struct, frozen=True):
     repairs: tuple[str, ...] = ()
     changed: bool = False
     compared: bool = True
-    """False if it is not known whether it is an echo (`NOT_COMPARED`)."""
+    """False if it was not checked for being an echo (`NOT_COMPARED`)."""
     rest: str | None = None
-    """The end of its arguments, if their beginning has left in pieces (`CallPiece`); `raw` is the rest of its text."""
+    """The rest of its arguments, if their beginning was already sent as `CallPiece`s; `raw` is the rest of its text."""
     spelled: ToolCall | None = None
-    """The call as upstream spelled it, which leaves so if no policy changed it."""
+    """The call as the server spelled it; it is forwarded in that form unless a policy changes it."""
 
 
 class CallPiece(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a call that is being read. The first has the name; the last is a `Call` with a `rest`, if whole."""
+    """A piece of a call that is still being parsed. The first has the name; a `Call` with a `rest` completes it."""
 
     raw: str
     name: str = ""
     id: str | None = None
     arguments: str = ""
     number: int = 0
-    """Tells the calls of a message apart that leave in pieces."""
+    """Index of the call among those of the message that are sent in pieces."""
 
 
 type Manner = Literal["steer", "text", "drop"]
-"""Replacement of a call that a policy refuses: a message that says why, the text it was, or nothing."""
+"""Replacement of a call that a policy denies: a message with the reason, the original text, or nothing."""
 
 type OnFailure = Literal["refuse", "pass"]
-"""Fate of a call on which a policy fails."""
+"""Fate of a call if its policy fails."""
 
 
 class Denied(msgspec.Struct, frozen=True):
-    """A call that a policy refused."""
+    """A call that a policy denied."""
 
     raw: str
     call: ToolCall
@@ -496,27 +497,27 @@ class Denied(msgspec.Struct, frozen=True):
 
 
 class Rewritten(msgspec.Struct, frozen=True, gc=False):
-    """Characters that leave as another text, e.g. a call in the client's dialect."""
+    """Characters that are sent as other text, e.g. a call in the client's dialect."""
 
     raw: str
     text: str
 
 
 class CallText(msgspec.Struct, frozen=True, gc=False):
-    """A call that leaves as text, for a client that reads calls out of the text and is to carry it out."""
+    """A text tool call for a client that parses calls from text and is meant to execute this one."""
 
     raw: str
     text: str
 
     def as_plain_text(self) -> Text | Rewritten:
-        """Return the event for those who tell no calls from other text."""
+        """Return the event for consumers that treat text tool calls as ordinary text."""
         return Text(self.raw) if self.raw == self.text else Rewritten(self.raw, self.text)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Text that began like a call and is none; it stands for no characters itself (`raw` is empty).
+    """Notice that text began like a call but is not one; it denotes no characters itself (`raw` is empty).
 
-    `malformed` is False for a call that was well written and may not be made. The text stays text, or is `left_out`.
+    `malformed` is False for a well-formed call that is not permitted. The text stays text, or is dropped (`left_out`).
     """
 
     reason: str
@@ -529,10 +530,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Intervention(msgspec.Struct, frozen=True):
-    """The act of a policy, for the report; it stands for no characters itself (`raw` is empty).
+    """An action of a policy, for the report; it denotes no characters itself (`raw` is empty).
 
     `policy` is the key it is configured under, `action` a past participle: `refused`, `changed`, `coerced`, ….
-    `detail` says more than `reason` and may quote what the model wrote.
+    `detail` is longer than `reason` and may quote the model's text.
     """
 
     policy: str

@@ -1,6 +1,6 @@
-"""What a JSON Schema says: the parameters of a tool and which of them it requires, and the types of a value.
+"""Interpret JSON Schemas: the parameters of a tool, which of them are required, and the types of a value.
 
-Schemas are the client's, and may be anything: what is none says nothing, and references are followed only so far.
+Schemas are the client's input and may be malformed: invalid parts are ignored, and references are followed to a limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 type Schema = Mapping[str, Any]
 
 MAX_SCHEMA_PARTS = 512
-"""References and alternatives of a schema that are followed for one value."""
+"""Maximum number of references and alternatives of a schema that are followed for one value."""
 _KINDS = {
     "str": "string",
     "int": "integer",
@@ -24,71 +24,71 @@ _KINDS = {
     "tuple": "array",
     "none": "null",
 }
-"""Types that tools declare in practice, by the names of Python and others, as JSON Schema calls them."""
+"""JSON Schema names of types that tools declare under other names, as Python's."""
 
 
 def normalize_type(name: str) -> str:
-    """Return the name of a type in JSON Schema, by the one that a tool declares."""
+    """Return the JSON Schema name of a type that a tool declares."""
     return _KINDS.get(name.casefold(), name.casefold())
 
 
 class ObjectSchema:
-    """The members of an object, with `$ref` and `allOf` resolved: of a tool's, its parameters."""
+    """The members of an object schema, with `$ref` and `allOf` resolved; for a tool, its parameters."""
 
     def __init__(self, schema: Any) -> None:
         is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
         resolved = schema if is_plain else resolve_schema(schema, schema)
         declared, required = resolved.get("properties"), resolved.get("required")
         self.root: Schema = schema if isinstance(schema, Mapping) else {}
-        """The schema itself, in which references are followed."""
+        """The schema itself, against which references are resolved."""
         self.properties: Mapping[str, Schema] = {
             key: resolve_schema(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
             for key, entry in (declared.items() if isinstance(declared, Mapping) else ())
             if entry is True or isinstance(entry, Mapping)
         }
-        """Those that it declares, and their schemas."""
+        """Declared members and their schemas."""
         self.required: tuple[str, ...] = (
             tuple(name for name in required if isinstance(name, str)) if isinstance(required, list) else ()
         )
-        """The names of those that it requires."""
+        """Names of the required members."""
 
     def list_missing(self, given: Collection[str]) -> list[str]:
-        """List the required members that are not there."""
+        """List the required members that are missing in `given`."""
         return [key for key in self.required if key not in given]
 
     def is_text(self, name: str) -> bool:
-        """True if a member is declared, and is text and nothing else, whichever."""
+        """True if a member is declared and accepts any text and nothing else."""
         return name in self.properties and is_text(self.properties[name], self.root)
 
     def accepts_text(self, name: str) -> bool:
-        """True if some text is a value of a member; of one that is not declared any may be."""
+        """True if a member accepts some text; an undeclared one accepts anything."""
         return name not in self.properties or accepts_text(self.properties[name], self.root)
 
     @cached_property
     def sole_required_text(self) -> str | None:
-        """The one parameter that a tool requires, if that is text; else None."""
+        """The only required parameter, if it is text; else None."""
         name = self.required[0] if len(self.required) == 1 else ""
         return name if self.is_text(name) else None
 
     @property
     def only_parameter(self) -> str | None:
-        """The parameter that a single argument is, whatever it is called; None if it may be another.
+        """The parameter that a single argument must denote, even under a wrong name; None if it could be another.
 
-        It is required text, and the tool takes nothing else.
+        It is required text, and the tool accepts nothing else.
         """
         takes_more = len(self.properties) > 1 or self.root.get("additionalProperties")
         return None if takes_more else self.sole_required_text
 
 
 def is_text(schema: Schema, root: Schema, *, or_null: bool = False) -> bool:
-    """True if any text is a value, as it stands, and nothing else is, `or_null` aside."""
+    """True if a schema accepts any text and nothing else, except null if `or_null`."""
     schema = resolve_schema(schema, root)
     kinds = {kind for kind, _ in list_types(schema, root)} - ({"null"} if or_null else set())
     return kinds == {"string"} and not schema.keys() & {"enum", "const"}
 
 
 def accepts_text(schema: Schema, root: Schema) -> bool:
-    """True if some text is a value of this schema."""
+    """True if a schema accepts some text."""
     schema = resolve_schema(schema, root)
     options = [*as_list(schema.get("enum")), schema.get("const")]
     kinds = [kind for kind, _ in list_types(schema, root)]
@@ -96,17 +96,17 @@ def accepts_text(schema: Schema, root: Schema) -> bool:
 
 
 def accepts_all(schema: Schema, root: Schema) -> bool:
-    """True if any value is one of this schema, as it says nothing of the type."""
+    """True if a schema accepts any value, because it does not restrict the type."""
     schema = resolve_schema(schema, root)
     return not (list_types(schema, root) or schema.keys() & {"enum", "const"})
 
 
 _NOT_PLAIN = {"$ref", "allOf"}
-"""The keys of a schema that says something in another place."""
+"""Keys that refer to other schemas."""
 
 
 class _PartBudget:
-    """How many more parts of a schema are looked at: references may double on each level."""
+    """Remaining number of schema parts to follow; references may double on each level."""
 
     def __init__(self) -> None:
         self._parts = MAX_SCHEMA_PARTS
@@ -117,7 +117,7 @@ class _PartBudget:
 
 
 def resolve_reference(root: Any, reference: Any) -> Any:
-    """Find what a `$ref` of a JSON Schema refers to in its own root; None if there is nothing."""
+    """Find the target of a `$ref` in the root of its schema; None if there is none."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     for step in filter(None, reference[1:].split("/")):
@@ -126,7 +126,7 @@ def resolve_reference(root: Any, reference: Any) -> Any:
 
 
 def resolve_schema(schema: Any, root: Schema, depth: int = 0, left: _PartBudget | None = None) -> Schema:
-    """Return a schema with what its `$ref` and `allOf` say in it; an empty one for what is none."""
+    """Return a schema with its `$ref` and `allOf` merged in; an empty one if the value is not a schema."""
     left = left or _PartBudget()
     if not isinstance(schema, Mapping) or depth > 16 or not left.take():
         return {}
@@ -153,7 +153,7 @@ def resolve_schema(schema: Any, root: Schema, depth: int = 0, left: _PartBudget 
 def list_types(
     schema: Schema, root: Schema, depth: int = 0, left: _PartBudget | None = None
 ) -> list[tuple[str, Schema]]:
-    """The allowed types in the schema's order, strings last (anything is a string)."""
+    """List the allowed types in the schema's order, but strings last because any text is a string."""
     types: list[tuple[str, Schema]] = []
     left = left or _PartBudget()
     for member in [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]:
@@ -174,5 +174,5 @@ def list_types(
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list of a schema; what a client sends instead of one says nothing."""
+    """Return a list of a schema; an empty one if the client sent something else."""
     return value if isinstance(value, list) else []

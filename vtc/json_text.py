@@ -1,6 +1,6 @@
-"""JSON as servers send it, decoded fast where it is proper and tolerantly where it is not; and arguments as JSON text.
+"""JSON of servers, decoded fast if it is valid and tolerantly if not; and the JSON text of arguments.
 
-What is read and written of arguments stays, where it is not touched, what it was.
+Values of arguments that are not changed survive parsing and serialization exactly.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
     """Decode the JSON of a server. Raises ValueError.
 
-    `errors` is about bytes that are no UTF-8: clients replace them, so replies are decoded with `replace`. UTF-16 and
-    UTF-32 are told by their zero bytes, as clients do.
+    `errors` applies to bytes that are not UTF-8: clients replace them, so replies are decoded with `replace`. UTF-16
+    and UTF-32 are detected by their zero bytes, as clients do.
     """
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError):
-        pass  # half a surrogate pair, a number beyond any type: Python's own decoder takes them
+        pass  # an unpaired surrogate, a number out of range: Python's own decoder accepts them
     except RecursionError as error:
         raise ValueError(str(error)) from None
     try:
@@ -35,10 +35,10 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
 
 
 def is_unambiguous(data: bytes) -> bool:
-    """True if no client reads other JSON in this, or reads JSON where there is none for us.
+    """True if all clients parse these bytes as the same JSON.
 
-    Of a key that an object has twice some clients take the first value, and some the last. Clients in Go and .NET take
-    two keys for one that differ only in upper and lower case.
+    If an object repeats a key, some clients use the first value and some the last. Clients in Go and .NET ignore the
+    case of keys.
     """
     try:
         _skip(data)
@@ -49,7 +49,7 @@ def is_unambiguous(data: bytes) -> bool:
 
 
 def has_distinct_keys(value: Any) -> bool:
-    """True if no object in a value has two keys that some client takes for one."""
+    """True if no object in a value has two keys that a client could mistake for the same."""
     rest = [value]
     while rest:
         node = rest.pop()
@@ -63,12 +63,12 @@ def has_distinct_keys(value: Any) -> bool:
 
 
 def fold_key(key: str) -> str:
-    """Fold a key to the form that all spellings share which a client may take for the same."""
+    """Fold the case of a key, so that keys which a client may treat as equal become equal."""
     return key.upper().casefold()
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Check the keys of an object. Raises ValueError if it has one twice."""
+    """Check that the keys of an object are distinct, without regard to case. Raises ValueError."""
     if len(pairs) > 1 and len({*map(str.casefold, map(str.upper, dict(pairs)))}) < len(pairs):
         raise ValueError("a key is given twice")
 
@@ -77,31 +77,28 @@ _read_keys = json.JSONDecoder(object_pairs_hook=_check_keys).decode
 
 
 def encode(value: Any) -> bytes:
-    """Encode compact JSON; a `msgspec.Raw` inside stands for itself."""
+    """Encode as compact JSON; `msgspec.Raw` values are inserted as they are."""
     try:
         return msgspec.json.encode(value)
     except (UnicodeError, OverflowError):
-        # Half a surrogate pair, an integer of more than 64 bits.
+        # An unpaired surrogate, or an integer of more than 64 bits.
         return json.dumps(value, default=lambda raw: json.loads(bytes(raw)), separators=(",", ":")).encode()
 
 
 _SEPARATORS = {text.encode(): b"\\u%04x" % ord(text) for text in "\u2028\u2029\u0085"}
-"""Characters that may stand raw in JSON and end a line for Python's `str.splitlines`, and their escapes."""
+"""Escapes for characters that JSON allows unescaped but Python's `str.splitlines` treats as line ends."""
 
 
 def encode_line(value: Any) -> bytes:
-    """Encode compact JSON that is one line to every client: some cut a stream where only text would be cut."""
+    """Encode as compact JSON that every client sees as one line, because some split streams at Unicode line ends."""
     line = encode(value)
     for raw, escaped in _SEPARATORS.items():
         line = line.replace(raw, escaped)
     return line
 
 
-# Arguments of calls
-
-
 def parse(text: str, number: Callable[[str], Any] = float) -> Any:
-    """The value of a JSON text; `number` reads a float. Raises ValueError, also for what is nested too deeply."""
+    """Parse a JSON text; `number` parses floats. Raises ValueError, also if the text is nested too deeply."""
     try:
         return json.loads(text, parse_constant=_reject_constant, parse_float=number)
     except RecursionError:
@@ -109,13 +106,13 @@ def parse(text: str, number: Callable[[str], Any] = float) -> Any:
 
 
 def parse_twice(text: str, number: Callable[[str], Any] = float) -> Any:
-    """Read JSON as `read` does; arguments that are encoded twice are a text that holds JSON."""
+    """Parse JSON like `parse`, and once more if the value is a string, because some arguments are encoded twice."""
     value = parse(text, number)
     return parse(value, number) if isinstance(value, str) else value
 
 
 def parse_exact_number(text: str) -> float:
-    """Read a number; raises ValueError if it would not be written as it was."""
+    """Parse a number; raises ValueError if serializing it would change it."""
     value = parse_kept_number(text)
     if isinstance(value, Decimal):
         raise ValueError(f"the number {text[:40]} would not survive")
@@ -123,13 +120,13 @@ def parse_exact_number(text: str) -> float:
 
 
 def parse_kept_number(text: str) -> float | Decimal:
-    """Read a number, for `write`: one that would not be written as it was is a Decimal."""
+    """Parse a number for `serialize`, as a Decimal if a float would change it."""
     value, exact = float(text), Decimal(text)
     return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
 
 
 def serialize(value: Any) -> str:
-    """A value as JSON text, its numbers as they were read by `to_keep`."""
+    """Serialize a value; numbers from `parse_kept_number` keep their value."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except TypeError:
@@ -137,7 +134,7 @@ def serialize(value: Any) -> str:
 
 
 def serialize_changed(received: str, arguments: Any) -> str:
-    """Changed arguments as text; raises ValueError if a number that they came with would not be the same."""
+    """Serialize changed arguments; raises ValueError if a number in the received text would change."""
     parse(received, parse_exact_number)
     return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
 

@@ -1,8 +1,8 @@
-"""Secrets taken out of text that is kept: reports, comments, logs and saved cases.
+"""Remove secrets from stored text: reports, comments, logs and saved cases.
 
-What is known to be secret (what the request itself carries as a credential) goes wherever it stands; what only looks
-like a secret goes by its form (the published prefixes of API keys, JSON Web Tokens, private keys) or by the name before
-it (`api_key=…`, `"password": "…"`). Too much taken out is a blemish, too little a leak.
+Known secrets, which are the credentials of the request itself, are removed wherever they occur. Other text is removed
+if it looks like a secret (published prefixes of API keys, JSON Web Tokens, private keys) or follows a telling name
+(`api_key=…`, `"password": "…"`). Removing too much is a blemish, too little is a leak.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 SECRET = "[secret]"
-"""Text in the place of a secret."""
+"""Placeholder for a secret."""
 
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization")
-"""Headers by which a client says who it is."""
+"""Headers in which clients send their credentials."""
 _CREDENTIAL = (
     *("key", "token", "auth", "authorization", "authorisation", "authentication", "secret", "password", "passwd"),
     *("passphrase", "credential", "credentials", "cookie", "assertion", "signature", "sig", "jwt"),
 )
-"""Ends of names of headers, query parameters and body fields that hold a credential."""
+"""Suffixes of the names of headers, query parameters and body fields that hold a credential."""
 _NO_CREDENTIAL = ("cachekey", "idempotencykey", "websocketkey")
-"""Ends of such names that hold none, without low lines and hyphens."""
+"""Suffixes of such names that hold none, without underscores and hyphens."""
 _CONVERSATION = frozenset(
     ("messages", "contents", "input", "prompt", "system", "instructions", "systemInstruction", "system_instruction")
 )
 _SCHEMAS = frozenset(("parameters", "input_schema", "parametersJsonSchema", "parameters_json_schema", "schema"))
 _MOST_FIELDS = 1 << 12
-"""Fields of a body that are looked at, without those of its conversation and of schemas."""
+"""Maximum number of body fields that are searched; conversation and schemas are skipped."""
 
 _SHORTEST = 6
-"""Characters of a credential below which it is looked for by its form only: `none` would be found everywhere."""
+"""Minimum length of a known secret. Shorter ones (`none`) would match everywhere, so only their form is checked."""
 
 _TELLING = 8
-"""Characters that tell a known secret from other text: a beginning of it that long goes, too."""
+"""Length of a prefix that identifies a known secret: truncated copies at least this long are removed, too."""
 
 _SCHEME = re.compile(r"^[\w-]+\s+(?=\S+$)")
 _KEY_BLOCK = r"[A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
@@ -62,7 +62,7 @@ _FORMS = {
     "AIza": r"[\w-]{30,}",
     "eyJ": r"[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
 }
-"""Keys and tokens by their beginnings."""
+"""Keys and tokens by their prefixes, each with the pattern of its rest."""
 _FORM = re.compile(rf"\b(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS.items())})")
 _SCHEMES = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
 _BOT_TOKENS = re.compile(r"\b(?:\d{8,10}:AA[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,38})")
@@ -80,7 +80,7 @@ _NAMED = re.compile(
     (?: (?P<quote>\\*["']) (?!\[) (?: (?!(?P=quote)) [^\n] ){4,4096} | [^\s"'\\&,;<>(){}\[\]]{4,} )
     """
 )
-"""A value in quotes goes as a whole, whatever stands in it."""
+"""Values after a telling name. A quoted value is removed as a whole."""
 
 
 _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
@@ -92,18 +92,18 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("password",), _NETRC),
     (("key", "token", "secret", "pass", "pwd", "sig=", "authorization", "cookie"), _NAMED),
 )
-"""Patterns of secrets; one of the texts must be there, in any case, for a pattern to match. Its groups are no secret.
+"""Patterns of secrets, each with words of which the text must contain one for it to match; its groups are kept.
 
-To look for some words takes a tenth of the time that the patterns take, and hardly any text holds one.
+Searching for the words first takes a tenth of the time of the patterns, and hardly any text contains one.
 """
 _WORDS = tuple(word for words, _ in _RULES for word in words)
 
 
 _NO_ASCII = re.compile(r"[^ -~]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Cs", "Zl", "Zp"})
-"""Categories of what ends a line, moves a terminal's cursor, turns the direction of text, is not seen, or is none."""
+"""Unicode categories of line ends, control characters, invisible and unassigned characters."""
 _BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Letters and marks that Unicode says are not shown (`Default_Ignorable_Code_Point`)."""
+"""Letters and marks without a visible form (`Default_Ignorable_Code_Point`)."""
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -114,7 +114,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape_invisible[T](value: T) -> T:
-    """Plain data with the characters in every text that no one sees written as escapes: what a model says is data."""
+    """Replace invisible characters in all strings of plain data by escapes, because model text is untrusted."""
     result: Any = value
     match value:
         case str():
@@ -127,13 +127,13 @@ def escape_invisible[T](value: T) -> T:
 
 
 def format_exception(error: BaseException, known: Iterable[str] = ()) -> str:
-    """An error with its traceback, for a log: scrubbed, and what it says in one line."""
+    """Format an error and its traceback for a log: scrubbed, with the message on one line."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     return f"{frames}{escape_invisible(scrub(f'{type(error).__name__}: {error}', known))}"
 
 
 def scrub(text: str, known: Iterable[str] = ()) -> str:
-    """The text without what is secret in it; `known` are secrets as such."""
+    """Replace all secrets in a text; `known` are texts that are known to be secret."""
     spans = [*_find_known(text, known)]
     folded = text.casefold()
     if any(map(folded.__contains__, _WORDS)):
@@ -142,7 +142,7 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
                 spans += map(_get_span, pattern.finditer(text))
     if not spans:
         return text
-    # Where one secret stands in another, or runs into it, all of both goes.
+    # Overlapping secrets are removed as one span.
     parts, at = [], 0
     for start, end in sorted(spans):
         if start >= at:
@@ -152,13 +152,13 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
 
 
 def _get_span(match: re.Match[str]) -> tuple[int, int]:
-    """Tell where the secret of a match stands: after the groups that stay."""
+    """Return the span of the secret in a match: it follows the groups, which are kept."""
     kept = range(1, match.re.groups + 1)
     return max([match.start(), *map(match.end, kept)]), match.end()
 
 
 def _find_known(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Find known secrets, and what is left of them where an excerpt was cut."""
+    """Find known secrets, including those that are truncated in an excerpt."""
     by_head: dict[str, list[str]] = {}
     for secret in known:
         by_head.setdefault(secret[:_TELLING], []).append(secret)
@@ -171,12 +171,12 @@ def _find_known(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def _count_common(text: str, secret: str) -> int:
-    """Count the characters with which both begin."""
+    """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, secret, strict=False)))
 
 
 def scrub_data[T](value: T, known: Iterable[str] = ()) -> T:
-    """Plain data with every text in it scrubbed; keys are kept."""
+    """Scrub all strings in plain data; keys are kept."""
     known = tuple(known)
     result: Any = value
     match value:
@@ -190,7 +190,7 @@ def scrub_data[T](value: T, known: Iterable[str] = ()) -> T:
 
 
 def collect_secrets(headers: Mapping[str, str], query: str = "", body: Any = None) -> tuple[str, ...]:
-    """Collect what a request carries as a credential, in each form in which it may be repeated, the longest first.
+    """Collect the credentials of a request in every encoding in which they may be repeated, longest first.
 
     Names of headers count in any case; `body` is its JSON.
     """
@@ -203,18 +203,18 @@ def collect_secrets(headers: Mapping[str, str], query: str = "", body: Any = Non
 
 
 def is_credential(name: str) -> bool:
-    """True if what is named so says who a client is."""
+    """True if a header, parameter or field of this name holds a credential."""
     folded = name.casefold()
     return folded.endswith(_CREDENTIAL) and not folded.replace("-", "").replace("_", "").endswith(_NO_CREDENTIAL)
 
 
 def find_query_credentials(query: str) -> Iterator[str]:
-    """Find the credentials of a URL's query, as they are written there."""
+    """Find the credentials in the query of a URL, still percent-encoded."""
     return (value for part in split_query(query)[1] if (value := part.partition("=")[2]))
 
 
 def split_query(query: str) -> tuple[list[str], list[str]]:
-    """Part a URL's query in what holds no credential and what holds one."""
+    """Split the parameters of a query into those without and those with a credential."""
     parts: tuple[list[str], list[str]] = [], []
     for part in filter(None, query.split("&")):
         parts[is_credential(unquote_plus(part.partition("=")[0]))].append(part)
@@ -222,7 +222,7 @@ def split_query(query: str) -> tuple[list[str], list[str]]:
 
 
 def _split_value(value: str) -> Iterator[str]:
-    """Take the value of a header or a field apart: what follows a scheme, the values of cookies, a password."""
+    """Extract the secrets in the value of a header or field: a token after its scheme, cookie values, a password."""
     for part in re.split(r"[;,]\s*", value):
         bare = _SCHEME.sub("", part)
         yield from (bare, bare.partition("=")[2].strip('"'))
@@ -235,7 +235,7 @@ def _split_value(value: str) -> Iterator[str]:
 
 
 def _find_body_credentials(body: Any) -> Iterator[str]:
-    """Find the credentials of a request's body; what is said in it and schemas of tools hold none."""
+    """Find the credentials in the body of a request; its conversation and tool schemas are skipped."""
     waiting, left = [body], _MOST_FIELDS
     while waiting and left:
         left -= 1
@@ -252,7 +252,7 @@ def _find_body_credentials(body: Any) -> Iterator[str]:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Write a secret as URLs, HTML and JSON repeat it."""
+    """Encode a secret as URLs, HTML and JSON would repeat it."""
     yield secret
     yield html.escape(secret)
     written = json.dumps(secret, ensure_ascii=False)[1:-1]

@@ -1,7 +1,7 @@
 """VTC without a proxy: plain functions on text, in the `<function_calls>` spelling.
 
-They are thin over the engine, so what they say of a text is what a stream through the addon would do with it. Calls are
-in the form of the OpenAI API: `{"id": …, "type": "function", "function": {"name": …, "arguments": "<JSON text>"}}`.
+They are thin wrappers over the engine, so they treat a text as the addon treats a stream. Calls have the form of the
+OpenAI API: `{"id": …, "type": "function", "function": {"name": …, "arguments": "<JSON text>"}}`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from vtc.profiles.settings import CLIENT_PATTERNS
 
 
 def detect_vtc_client(agent: str | None, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
-    """True if a User-Agent is that of a client that reads calls out of the text.
+    """True if a User-Agent belongs to a client that parses calls from text.
 
-    Patterns are parts of it, upper and lower case alike; with none, no client is, and none without a User-Agent.
+    Patterns are substrings, without regard to case. Without patterns or a User-Agent the result is False.
     """
     return agent_pattern(agent or "", patterns) is not None
 
 
 def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) -> tuple[str, list[dict[str, Any]]]:
-    """The text without its calls, and the calls in order with ids `call_0`, `call_1` ….
+    """Return the text without its calls, and the calls in order with ids `call_0`, `call_1` ….
 
-    Reads `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
+    Parses `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
     With `allowed_tools`, calls of other tools stay text.
     """
     events = _reader(allowed_tools, lenient=True).read_whole(content)
@@ -46,7 +46,7 @@ def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) ->
 
 
 def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
-    """Calls as one `<function_calls>` block; empty for none. Arguments may be JSON text or an object.
+    """Render calls as one `<function_calls>` block; empty for none. Arguments may be JSON text or an object.
 
     Raises ValueError for a call without a name.
     """
@@ -62,14 +62,14 @@ def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
 
 
 def has_partial_xml_pattern(text: str) -> bool:
-    """True if a text ends inside a call, or inside what may still become one."""
+    """True if a text ends inside a call or a possible beginning of one."""
     reader = _reader(None, lenient=False)
     has_call = any(isinstance(event, Call) for event in reader.feed(text))
     held = ""
     for event in reader.finish():
         has_call = has_call or isinstance(event, Call)
         held = "" if isinstance(event, Call) else held + event.raw
-    # What opens a code block is held back like the beginning of a call, for it may go on, too; so is any closing tag.
+    # The reader also buffers openers of code blocks and closing tags, which are no beginnings of calls.
     held = held.strip(" \t\r\n`~")
     return bool(held) and (has_call or not held.startswith("</"))
 

@@ -1,8 +1,8 @@
-"""A small scripted model server that knows nothing of tools, as many real ones do.
+"""A small scripted model server without tool support, like many real ones.
 
 `python -m vtc.demo --port 8000` serves `/v1/chat/completions`, streaming and not, and `/v1/models`. It answers 400 to
-requests without messages, to `tools`, and to messages of role `tool`, and 404 to all other paths. Asked for a file, its
-model writes a call as text, in the format that its system prompt taught it; shown the result, it answers.
+requests without messages, to `tools`, and to messages of role `tool`, and 404 to all other paths. When asked for a
+file, its model writes a text tool call in the format of its system prompt; given the result, it answers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 DEMO_MODEL = "demo-model"
 CHUNK_CHARS = 4
-"""Characters a chunk, about what one token of a real model is."""
+"""Characters per chunk, about one token of a real model."""
 
-# What shows a format in a prompt, and how the model then writes its own call.
+# A text that reveals a format in the prompt, and the template of a call in that format.
 CALL_FORMATS = (
     ("<parameter=", "<tool_call>\n<function=%s>\n<parameter=%s>\n%s\n</parameter>\n</function>\n</tool_call>"),
     ("<invoke", '<invoke name="%s">\n<parameter name="%s">%s</parameter>\n</invoke>'),
@@ -33,7 +33,7 @@ CALL_FORMATS = (
 
 
 def write_reply(messages: list[dict[str, Any]]) -> str:
-    """Return what the model writes next."""
+    """Return the next reply of the model."""
     texts = [_text(message.get("content")) for message in messages]
     result = re.search(r"(?:^|\n|>)The secret word is (\S+?)\.", texts[-1])
     if result:
@@ -55,7 +55,7 @@ def _text(content: Any) -> str:
 
 
 class DemoServer(ThreadingHTTPServer):
-    """Records what its model wrote in `written`."""
+    """The HTTP server; it records the replies of its model in `written`."""
 
     daemon_threads = True
 
@@ -68,7 +68,7 @@ class DemoServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print a traceback, unless the client left before its reply had ended."""
+        """Print a traceback, unless the client disconnected before the end of its reply."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -78,7 +78,7 @@ class _DemoHandler(BaseHTTPRequestHandler):
     server: DemoServer
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the demonstration speaks for itself."""
+        """Log nothing, because the demonstration prints both sides of each turn."""
 
     def do_GET(self) -> None:
         if self.path == "/v1/models":
@@ -97,10 +97,10 @@ class _DemoHandler(BaseHTTPRequestHandler):
             uses_tools = "tools" in request or any(message.get("role") == "tool" for message in messages)
             text = "" if uses_tools else write_reply(messages)
         except (ValueError, LookupError, TypeError, AttributeError):
-            self._send_error(400, "this is no request with messages")
+            self._send_error(400, "the request has no messages")
             return
         if uses_tools:
-            self._send_error(400, "this server knows no tools")
+            self._send_error(400, "this server does not support tools")
             return
         self.server.written.append(text)
         if request.get("stream"):
@@ -155,7 +155,7 @@ def _deltas(text: str) -> Iterator[tuple[dict[str, str], str | None]]:
 
 @contextmanager
 def run_server(port: int = 0) -> Iterator[DemoServer]:
-    """The server in a thread; port 0 is any free one."""
+    """Run the server in a thread; port 0 chooses a free one."""
     with DemoServer(port) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()

@@ -39,7 +39,7 @@ READ_FILE_TOOL = {
 
 @contextmanager
 def run_proxy(upstream: str, confdir: Path, *, web: bool) -> Iterator[tuple[str, str]]:
-    """mitmdump or mitmweb with the addon; gives the proxy's address and mitmweb's."""
+    """Run mitmdump or mitmweb with the addon; yield the addresses of the proxy and of mitmweb."""
     more = ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder", "--set", f"confdir={confdir}"]
     more += ["--no-web-open-browser", "--web-port", str(_find_free_port())] if web else []
     command = launch.build_command("mitmweb" if web else "mitmdump", upstream, "127.0.0.1", 0, more)
@@ -51,7 +51,7 @@ def run_proxy(upstream: str, confdir: Path, *, web: bool) -> Iterator[tuple[str,
 
 
 def _wait_for_addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
-    """Wait until it listens; afterwards its log is read and thrown away, so that it never blocks."""
+    """Wait until mitmproxy listens. Afterwards its log is discarded, so that a full pipe never blocks it."""
     assert process.stdout is not None
     listening = page = ""
     log = []
@@ -75,7 +75,7 @@ def _find_free_port() -> int:
 
 
 def run_agent(base_url: str, folder: Path, console: Console, model: server.DemoServer) -> str:
-    """Ask, call, tool result, answer; prints both sides of each turn and returns the answer."""
+    """Run an agent until it answers: print both sides of each turn and return the answer."""
     import openai
 
     client = openai.OpenAI(base_url=f"{base_url}/v1", api_key="not-needed")
@@ -106,14 +106,14 @@ def run_agent(base_url: str, folder: Path, console: Console, model: server.DemoS
 
 def _show(console: Console, written: str, received: str) -> None:
     table = Table(expand=True)
-    table.add_column("the model wrote (text, knows no tools)", ratio=1)
+    table.add_column("the model wrote (text, no tool support)", ratio=1)
     table.add_column("the client received (openai, streaming)", ratio=1)
     table.add_row(Text(written), Text(received))
     console.print(table)
 
 
 def show(*, web: bool) -> bool:
-    """Run one agent turn and print both sides of it; with `web` mitmweb stays open until Ctrl-C. True if it worked."""
+    """Run one agent turn and print both sides; with `web`, mitmweb stays open until Ctrl-C. Return True on success."""
     end_with_its_parent()
     console = Console(width=None if sys.stdout.isatty() else 80)
     with (
@@ -125,10 +125,10 @@ def show(*, web: bool) -> bool:
         console.print(f"client -> {url} (mitmproxy with VTC) -> {model.url} (scripted model server)\n")
         answer = run_agent(url, Path(folder), console, model)
         worked = SECRET_WORD in answer
-        console.print("the agent finished its task" if worked else "the agent did not get through")
+        console.print("the agent finished its task" if worked else "the agent did not finish its task")
         if web:
             at, _, token = page.partition("/?")
-            console.print(f"\nwhat VTC did is at {at}/vtc?{token}", soft_wrap=True)
+            console.print(f"\nexchanges are listed at {at}/vtc?{token}", soft_wrap=True)
             console.print(f"mitmweb, with the flows, is at {page} (Ctrl-C ends it)", soft_wrap=True)
             with suppress(KeyboardInterrupt):
                 threading.Event().wait()
@@ -136,7 +136,7 @@ def show(*, web: bool) -> bool:
 
 
 def end_with_its_parent() -> None:
-    """Have a terminal that is closed, or a `make` that is stopped, end the proxy, too."""
+    """Make closing the terminal, or stopping `make`, also end the proxy."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _end)

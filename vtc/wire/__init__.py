@@ -1,7 +1,7 @@
-"""Bytes and frames. Nothing in this package knows what an LLM is.
+"""Bytes and frames, independent of any LLM API.
 
-EventStream, Lines     how a body is cut into frames: server-sent events, or lines of JSON
-decoder(coding)        undoes a content coding as the bytes arrive
+EventStream, Lines     split a body into frames: server-sent events, or lines of JSON
+make_decoder(coding)   makes an incremental decoder for a content coding
 """
 
 from vtc.wire.compression import ContentDecoder, CorruptBody, UnsupportedEncoding, make_decoder

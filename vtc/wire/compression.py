@@ -1,10 +1,10 @@
-"""Content codings (RFC 9110, section 8.4), undone while a body arrives.
+"""Decode content codings (RFC 9110, section 8.4) while a body arrives.
 
-Each decoder gives what the bytes so far allow, so an event that the server flushed arrives as an event. A
-list of codings ("gzip, br") is a chain of decoders, and the chain is a decoder.
+Each decoder returns all output that the bytes so far determine, so an event that the server flushed is available at
+once. A list of codings ("gzip, br") is a chain of decoders, which is itself a decoder.
 
-What one `feed` may grow to is limited: a few bytes of a crafted body stand for gigabytes, and text shrinks
-tenfold, not ten thousandfold.
+The output of one `feed` is limited because a few bytes of a crafted body can expand to gigabytes, while text
+compresses tenfold, not ten thousandfold.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import brotli  # type: ignore[import-untyped]  # has no stubs
 import zstandard
 
 _LIMIT = 32 * 2**20
-"""Bytes that one `feed` may give, and all of a body together if they are too many times its size."""
+"""Maximum output of one `feed` in bytes; also of a whole body that expands more than `_MOST_TIMES`."""
 _MOST_TIMES = 200
-"""Text shrinks tenfold, and a model that says one thing over and over a hundredfold."""
+"""Maximum expansion of a body: text compresses tenfold, and a model that repeats itself a hundredfold."""
 _SLICE = 64
-"""Bytes decoded between two looks at the limit (of zstd they can stand for 2 MiB, of gzip for 64 KiB), and so the
-most of a corrupt body that is lost with what made it so."""
+"""Input bytes between two checks of the limit; they can expand to 2 MiB with zstd and 64 KiB with gzip. When a body
+turns out to be corrupt, at most the output of one slice is lost."""
 
 
 class UnsupportedEncoding(ValueError):
-    """A content coding that nothing here can undo."""
+    """A content coding that is not supported."""
 
 
 class CorruptBody(ValueError):
-    """A body that is not what its content coding says: wrong, cut off, or grown beyond the limit.
+    """A body that does not match its content coding: invalid, cut off, or expanded beyond the limit.
 
-    `decoded` is what the same read gave before that showed.
+    `decoded` is the output of the same read before the fault.
     """
 
     def __init__(self, message: str, decoded: bytes = b"") -> None:
@@ -41,24 +41,25 @@ class CorruptBody(ValueError):
 
 
 class ContentDecoder(Protocol):
-    """Compressed bytes in, plain bytes out. Both methods raise `CorruptBody`."""
+    """Turns compressed bytes into plain bytes. Both methods raise `CorruptBody`."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; return what they decode to, b"" if nothing yet.
+        """Decode the next bytes of the body; return b"" if they yield no output yet.
 
-        Once a body is corrupt all of its rest is.
+        After a fault every further call raises.
         """
         ...
 
     def finish(self) -> bytes:
-        """End the body; raise `CorruptBody` if it was cut off. An empty body is whole."""
+        """End the body; raises `CorruptBody` if it was cut off. An empty body is complete."""
         ...
 
 
 def make_decoder(content_encoding: str) -> ContentDecoder:
     """Make a decoder for the value of a `Content-Encoding` header; "" and "identity" pass bytes through.
 
-    Codings were applied in the order listed and are undone in reverse. Raises `UnsupportedEncoding`.
+    Codings are listed in the order in which they were applied, so they are decoded in reverse. Raises
+    `UnsupportedEncoding`.
     """
     names = [name.strip().lower() for name in content_encoding.split(",")]
     decoders: list[ContentDecoder] = []
@@ -78,7 +79,7 @@ def make_decoder(content_encoding: str) -> ContentDecoder:
 
 
 class Identity:
-    """No coding at all."""
+    """The decoder of a body without a coding."""
 
     def feed(self, data: bytes) -> bytes:
         return data
@@ -110,7 +111,7 @@ class _CodingChain:
 
 
 class _Coding(Protocol):
-    """One coding's own state; raises its library's error."""
+    """The state of one coding; raises the error of its library."""
 
     @property
     def complete(self) -> bool: ...
@@ -119,7 +120,7 @@ class _Coding(Protocol):
 
 
 class _LimitedDecoder:
-    """The base of all codings: the limit, one error type, and that a cut body is corrupt."""
+    """Adds to a coding the limit, a single error type, and the detection of bodies that are cut off."""
 
     def __init__(self, name: str, coding: _Coding) -> None:
         self._name = name
@@ -168,7 +169,7 @@ class _CompressedMember(Protocol):
 
 
 class _MemberSequence:
-    """Compressed streams, one after another, as gzip and zstd allow; zero bytes may pad the end."""
+    """Concatenated compressed streams, as gzip and zstd allow; zero bytes may pad the end."""
 
     def __init__(self, new: Callable[[], _CompressedMember]) -> None:
         self._new = new
@@ -192,7 +193,7 @@ class _MemberSequence:
 
 
 class _Deflate:
-    """zlib by the standard, a bare deflate stream by what some servers send; the first two bytes tell."""
+    """zlib as in the standard, or the raw deflate stream that some servers send; the first two bytes decide."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -223,8 +224,8 @@ class _Brotli:
         return bool(self._stream.is_finished())
 
     def decode(self, data: bytes) -> bytes:
-        # Its own limit, because a thousand bytes can stand for gigabytes; what is over it stays inside,
-        # and the caller refuses the body.
+        # Limit the output here, because a thousand bytes can expand to gigabytes. The excess stays in the
+        # decompressor, and the caller rejects the body.
         plain: bytes = self._stream.process(data, output_buffer_limit=_LIMIT + 1)
         return plain
 

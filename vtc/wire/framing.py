@@ -1,7 +1,7 @@
-"""Cut a reply into frames on the wire, and write them: server-sent events, or lines of JSON.
+"""Split a reply into frames, and encode frames: server-sent events, or lines of JSON.
 
-A frame keeps every byte that it came in, so that an unchanged frame leaves byte-identical. Joining the `raw`
-of all frames gives the body back, and how the body was cut by the network makes no difference.
+A frame keeps all of its bytes, so an unchanged frame is forwarded byte for byte. Joining the `raw` of all frames
+restores the body, and the chunks in which the network delivered it make no difference.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import msgspec
 
 MAX_FRAME_BYTES = 16 * 2**20
-"""Bytes of one frame beyond which a body is no stream of frames."""
+"""Maximum size of a frame; a longer one means that the body is not a stream of frames."""
 
 
 class FrameTooLong(ValueError):
-    """A body that goes on and on without the end of a frame."""
+    """A body that exceeds the maximum size without the end of a frame."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -25,42 +25,42 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     """Every byte, terminator included."""
     data: bytes | None
-    """The payload, usually JSON; None for what carries none, e.g. a comment."""
+    """The payload, usually JSON; None if there is none, as in a comment."""
 
 
 class FrameReader(Protocol):
-    """Cuts a body into frames as it arrives."""
+    """Splits a body into frames as it arrives."""
 
     @property
     def buffered(self) -> Sized:
-        """Return what has come of a frame that has only begun."""
+        """Received bytes of the incomplete frame."""
         ...
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take the next bytes; return the frames that they complete. Raises `FrameTooLong`."""
+        """Add the next bytes; return the frames that they complete. Raises `FrameTooLong`."""
         ...
 
     def finish(self) -> list[Frame]:
-        """End the body: return what is left as a last frame, if anything is (idempotent)."""
+        """End the body; return the remaining bytes as a last frame, if there are any (idempotent)."""
         ...
 
 
 class Framing(Protocol):
-    """One way of cutting a body into frames, and of making new frames."""
+    """A format that splits a body into frames, and encodes new frames."""
 
     media_type: str
     """The content type of such a body."""
     end: bytes
-    """Ends a frame that came without its terminator, before another one follows."""
+    """The terminator, which completes a frame that lacks it before another one follows."""
     last: bytes
-    """Ends a stream; empty where its last event does."""
+    """The frame that ends a stream; empty if the last event of the API ends it."""
 
     def make_reader(self) -> FrameReader:
-        """Start reading a body."""
+        """Make a reader for a body."""
         ...
 
     def matches(self, body: bytes) -> bool:
-        """True if a whole body is cut this way, whatever its content type says."""
+        """True if a whole body has this format, regardless of its content type."""
         ...
 
     def is_unambiguous(self, frame: Frame) -> bool:
@@ -74,8 +74,8 @@ class Framing(Protocol):
     def encode(
         self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
-        """Make a frame for each value, which carries it as JSON, in place of `like` or of a part of it.
+        """Encode each value as a frame of JSON, to replace `like` or a part of it.
 
-        `first` is False if other frames were made in its place before.
+        `first` is False if `like` was already replaced by earlier frames.
         """
         ...

@@ -1,8 +1,8 @@
 r"""Newline-delimited JSON: every line is one JSON value (`application/x-ndjson`).
 
-    {"message": {"content": "Hi"}, "done": false}\n        is `raw`; without the line's end it is `data`
+    {"message": {"content": "Hi"}, "done": false}\n        is `raw`; without its line end it is `data`
 
-A blank line is a frame without data. The last line may lack its end.
+A blank line is a frame without data. The last line may lack its line end.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from vtc.wire.framing import MAX_FRAME_BYTES, Frame, FrameTooLong
 
 
 class LineReader:
-    """Cuts a body into lines as it arrives; LF ends one, and a CR before it belongs to the end."""
+    """Splits a body into lines as it arrives; a line ends with LF or CRLF."""
 
     def __init__(self) -> None:
         self.buffered: list[bytes] = []
-        """The pieces of a line that has only begun."""
+        """The pieces of the incomplete line."""
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take the next bytes; return the lines that they complete. Raises `FrameTooLong`."""
+        """Add the next bytes; return the lines that they complete. Raises `FrameTooLong`."""
         if self._size > MAX_FRAME_BYTES:
             raise FrameTooLong(f"a line is longer than {MAX_FRAME_BYTES >> 20} MiB")
         *whole, rest = chunk.split(b"\n")
@@ -37,7 +37,7 @@ class LineReader:
         return [Frame(line + b"\n", line.strip() or None) for line in whole]
 
     def finish(self) -> list[Frame]:
-        """Return a last line without its end, if there is one (idempotent)."""
+        """Return a last line that lacks its line end, if there is one (idempotent)."""
         line, self.buffered, self._size = b"".join(self.buffered), [], 0
         return [Frame(line, line.strip() or None)] if line else []
 
@@ -53,15 +53,15 @@ class Lines:
         return LineReader()
 
     def matches(self, body: bytes) -> bool:
-        """True if a body is more than one line of JSON: one line may as well be a whole body."""
+        """True if a body has more than one line of JSON, because one line may be a reply that is not streamed."""
         return body.strip().find(b"\n") >= 0 and body.lstrip().startswith(b"{")
 
     def is_unambiguous(self, frame: Frame) -> bool:
-        """True if no client ends a line within this one."""
+        """True if no client finds a line end inside this line."""
         return len(frame.raw.decode(errors="replace").splitlines()) <= 1
 
     def is_cut_off(self, frame: Frame) -> bool:
-        """True if the last line has no end and is no JSON."""
+        """True if the last line has no line end and is not valid JSON."""
         if frame.raw.endswith(b"\n"):
             return False
         try:

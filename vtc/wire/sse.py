@@ -1,7 +1,7 @@
 r"""Server-sent events at byte level (WHATWG HTML, section 9.2 "Server-sent events").
 
-A frame is the lines up to and including a blank one; LF, CRLF and CR end lines. Some servers leave the blank lines out:
-a line of data that is a whole JSON value, with more data after it, is a frame of its own, and gets its blank line.
+A frame consists of the lines up to and including a blank one; LF, CRLF and CR end lines. Some servers omit the blank
+lines, so a data line with a complete JSON object before more data is a separate frame, and its blank line is added.
 
     event: ping\n                  b"event: ping\ndata: {\"a\":1}\n\n"   is `raw`
     data: {"a":1}\n                b'{"a":1}'                            is `data`
@@ -21,53 +21,53 @@ _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
 _EVENT = b"event:"
 _LF = 10
-_CR = 13  # as a number it is found ten times as fast as b"\r"
+_CR = 13  # searching for the number is ten times faster than for b"\r"
 
 _OTHERS = rb"(?:(?!data:)[^\r\n]+(?:\r\n?|\n))*+data:"
 _RUN_ON = re.compile(rb"%b([^\r\n]*+)(\r\n?|\n)(?=%b)" % (_OTHERS, _OTHERS))  # used with match
-"""Matches the lines of a frame that more data follow without a blank line."""
+"""Matches the lines of a frame without a blank line, if more data follow."""
 _NEXT_DATA = b"\ndata:"
 _LINE_END = re.compile(rb"\r\n?|\n")
-# The last byte of one line end and the whole of the next; CR LF alone is one line end.
+# The last byte of one line end and all of the next; CR LF alone is a single line end.
 _FRAME_END = re.compile(rb"\n\n|\n\r\n?|\r\r\n?")
 
 
 def select_other_lines(raw: bytes) -> bytes:
-    """Return the lines of a frame but data and the blank one (`event:`, `id:`, comments …), each with its end."""
+    """Return the lines of a frame except data and blank ones (`event:`, `id:`, comments …), with their line ends."""
     lines = (line for line in raw.splitlines(keepends=True) if line.strip(b"\r\n") and not _is_data(line))
     return b"".join(line if line.endswith((b"\r", b"\n")) else line + b"\n" for line in lines)
 
 
 def select_event_lines(lines: bytes) -> bytes:
-    """Keep the lines that name the kind of event."""
+    """Return only the `event:` lines."""
     return b"".join(line for line in lines.splitlines(keepends=True) if _split_field(line)[0] == b"event")
 
 
 class EventReader:
-    """Cuts a body into frames as it arrives.
+    """Splits a body into frames as it arrives.
 
-    A frame is delivered by the `feed` that brings its last byte. Only a blank line written as CR waits for
-    the byte after it, which may be the LF of a CRLF. A byte order mark at the start is a frame of its own.
+    A frame is returned by the `feed` that adds its last byte, except if its blank line is a CR: the next byte may be
+    the LF of a CRLF. A byte order mark at the start is a separate frame.
     """
 
     def __init__(self) -> None:
         self.buffered = bytearray()
-        """The bytes of a frame that has only begun."""
-        self._searched = 0  # no frame ends in the part of `held` before this
-        self._is_one = False  # the lines of `held` are of one frame: the first data are no object
+        """The bytes of the incomplete frame."""
+        self._searched = 0  # `buffered` has no frame end before this position
+        self._is_one = False  # `buffered` is one frame, because its first data line is not a complete object
         self._at_start = True
-        self._runs_on = False  # no blank lines stand between frames
+        self._runs_on = False  # the server omits blank lines between frames
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take the next bytes of the body; return the frames that they complete.
+        """Add the next bytes of the body; return the frames that they complete.
 
-        Raises `FrameTooLong` after `MOST_HELD` bytes of a frame, and then has not taken the chunk.
+        Raises `FrameTooLong` after `MAX_FRAME_BYTES` of one frame, without adding the chunk.
         """
         is_one = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
         frames: list[Frame] = []
-        # Most servers send one whole event a chunk.
+        # Fast path: most servers send exactly one event per chunk.
         for raw in [chunk] if is_one and not (self.buffered or self._at_start) else self._cut_frames(chunk):
-            # Nearly all are one data line, after one that names the event or none.
+            # Nearly all frames are one data line, optionally after an `event:` line.
             start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
             end = raw.find(b"\n", start)
             if raw[start : start + 6] == _DATA and end == len(raw) - 2 and _CR not in raw:
@@ -77,9 +77,10 @@ class EventReader:
         return frames
 
     def _cut_frames(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes; return the frames that they complete, each with all its bytes."""
+        """Add the next bytes; return the bytes of the frames that they complete."""
         if len(self.buffered) > MAX_FRAME_BYTES:
             raise FrameTooLong(f"a frame is longer than {MAX_FRAME_BYTES >> 20} MiB")
+        # Step 1: Add the chunk, and split off a byte order mark at the start of the body.
         held = self.buffered
         held += chunk
         frames: list[bytes] = []
@@ -91,33 +92,35 @@ class EventReader:
             if held.startswith(_BOM):
                 frames.append(_BOM)
                 start = len(_BOM)
+        # Step 2: Cut at blank lines. A CR at the end may be half a CRLF, so it does not end a frame yet.
         searched, has_cr = max(start, self._searched), _CR in held
         while True:
             if has_cr:
                 match = _LINE_END.match(held, start) or _FRAME_END.search(held, searched)
                 end = match.end() if match else 0
-            else:  # of a frame of megabytes in a tenth of the time
+            else:  # for a frame of megabytes ten times faster than the expression
                 at = held.find(b"\n\n", searched)
                 end = start + 1 if held.startswith(b"\n", start) else at + 2 if at >= 0 else 0
             if not end or (end == len(held) and held.endswith(b"\r")):
                 break
             frames.append(bytes(held[start:end]))
             start = searched = end
+        # Step 3: In the incomplete rest, cut between data lines if the server omits blank lines.
         self._is_one = self._is_one and not start
         follows = held.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0
-        if follows and not self._is_one:  # seldom: all others are one line
+        if follows and not self._is_one:  # rare, because nearly all frames have one data line
             while begun := _match_run_on(held, start):
                 self._runs_on = True
                 frames.append(begun.frame)
                 start = begun.end
             self._is_one = _RUN_ON.match(held, start) is not None
+        # Step 4: Keep the rest. A frame end may begin in its last two bytes; the others need not be searched again.
         del held[:start]
-        # A frame's end may have begun in the last two bytes; the rest was searched in vain.
         self._searched = max(0, len(held) - 2)
         return frames
 
     def finish(self) -> list[Frame]:
-        """End the body: return what is left as the last frame, if anything is. May be called again."""
+        """End the body; return the remaining bytes as the last frame, if there are any (idempotent)."""
         raw = bytes(self.buffered)
         self.buffered.clear()
         self._searched = 0
@@ -128,14 +131,14 @@ class EventReader:
 
 
 class _RunOn(NamedTuple):
-    """A frame with its blank line, which it came without, and where its lines end."""
+    """A frame with the blank line that it lacked, and the position at which its lines end."""
 
     frame: bytes
     end: int
 
 
 def _match_run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
-    """Return the first frame of some lines if more data follow without a blank line."""
+    """Return the first frame of some lines if more data follow it without a blank line."""
     match = _RUN_ON.match(lines, start)
     if not match:
         return None
@@ -147,7 +150,7 @@ def _match_run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
 
 
 def _split_frames(raw: bytes) -> list[Frame]:
-    """Part lines into the frames that they are."""
+    """Split lines into frames."""
     frames: list[Frame] = []
     start = 0
     while begun := _match_run_on(raw, start):
@@ -158,14 +161,14 @@ def _split_frames(raw: bytes) -> list[Frame]:
 
 
 def _close_event(raw: bytes) -> bytes:
-    """End the last lines by a blank one, if they are whole."""
+    """Add a blank line to the last lines if they are a complete frame."""
     end = b"\r\n" if raw.endswith(b"\r\n") else b"\n"
     begun = _match_run_on(raw.rstrip(b"\r\n") + end + b"data:", 0)
     return raw.rstrip(b"\r\n") + end + end if begun else raw
 
 
 def _read_data(raw: bytes) -> bytes | None:
-    """Return the data of a whole frame; None if it has no data line."""
+    """Return the data of a frame; None if it has no data line."""
     values = [_split_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 
@@ -183,14 +186,14 @@ def _split_field(line: bytes) -> tuple[bytes, bytes]:
 _HIDDEN = re.compile(rb"data:|\{")
 _ODD_LINE_END = re.compile("[\u2028\u2029\x85]\\s*data:".encode())
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")  # used with match
-"""How a stream of server-sent events begins, and no JSON does."""
+"""Matches the beginning of a stream of server-sent events, and of no JSON."""
 
 
 class EventStream:
     """The framing of server-sent events.
 
-    `named_by` is the key of the data that also names the event (`event: message_stop`), for APIs that name each one;
-    without it a new frame has the event line of the frame that it stands for. `last` is a frame that ends a stream.
+    `named_by` is the key of the data that also names the event (`event: message_stop`), for APIs that name each event;
+    without it a new frame repeats the event line of the frame that it replaces. `last` is the frame that ends a stream.
     """
 
     media_type = "text/event-stream"
@@ -207,13 +210,13 @@ class EventStream:
         return _BEGINNING.match(body) is not None
 
     def is_unambiguous(self, frame: Frame) -> bool:
-        """True if no client can find data in lines that are none: some end lines where others do not."""
+        """True if no client can find data in other lines, because clients differ in which characters end a line."""
         return _HIDDEN.search(select_other_lines(frame.raw)) is None and _ODD_LINE_END.search(frame.raw) is None
 
     def is_cut_off(self, frame: Frame) -> bool:
         """True if the body ended without a blank line, in data that are neither JSON nor `[DONE]`.
 
-        Some servers leave out the last blank line.
+        A missing blank line alone is no sign, because some servers omit the last one.
         """
         if not frame.raw.splitlines()[-1]:
             return False
@@ -226,7 +229,7 @@ class EventStream:
     def encode(
         self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
-        """Make events; the first one made in place of another has its `id:`, `retry:` and comments, too."""
+        """Encode events; the first one that replaces another repeats its `id:`, `retry:` and comments."""
         lines = select_other_lines(like.raw) if like is not None and not like.raw.startswith(_DATA) else b""
         kept = select_event_lines(lines) if lines else b""
         if self._named_by:
