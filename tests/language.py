@@ -80,7 +80,7 @@ FACTORS = {
     "vtc/exchange": 1.0,
     "vtc/guards": 16.0,
     "vtc/profiles": 11.0,
-    "vtc/proxy": 16.0,
+    "vtc/proxy": 1.0,
     "vtc/reporting": 21.0,
     "vtc/wire": 1.0,
     DOCUMENTS: 6.0,

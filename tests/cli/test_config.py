@@ -112,7 +112,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ("upstream: '1'\nkey_env: LAB_LACKS\n", "vtc.yaml:2: key_env: the environment has no variable LAB_LACKS"),
         ("options:\n  vtc_lenient: maybe\n", "vtc.yaml:2: options.vtc_lenient: vtc_lenient must be one of"),
         ("options: {vtc_models: {a: b}}\n", "or a list, not a mapping; write [first, second]"),
-        ("options: {vtc_models: ['a=b,c=d']}\n", "vtc.yaml:1: options.vtc_models: vtc_models holds one GLOB=NAME each"),
+        ("options: {vtc_models: ['a=b,c=d']}\n", "vtc.yaml:1: options.vtc_models: vtc_models takes one GLOB=NAME"),
         ("mitmproxy: [--set, vtc_tols=x]\n", "vtc.yaml:1: mitmproxy: there is no option vtc_tols"),
         ('profiles: ["a\\0"]\n', "vtc.yaml:1: profiles[0]: holds the character NUL"),
     ],

@@ -55,7 +55,7 @@ def answering(text: str) -> object:
         ("ssl_verify_upstream_trusted_confdir=.", "is not trusted"),
         (
             "ssl_verify_upstream_trusted_ca=vtc.yaml",
-            "_trusted_ca: vtc.yaml holds no certificate in PEM form",
+            "_trusted_ca: vtc.yaml has no certificate in PEM format",
         ),
         (
             "ssl_verify_upstream_trusted_ca=/nope",
@@ -188,7 +188,7 @@ async def test_what_is_wrong_is_told_and_ends_with_1(here: Path) -> None:
     (here / "mine.yaml").write_text("kind: model\nname: x\nmatch: {}\ntols: native\n")
     done = await doctor("--port", "9")
     assert done.exit_code == 1
-    assert "http://127.0.0.1:9 cannot be reached now" in done.output
+    assert "http://127.0.0.1:9 cannot be reached (" in done.output
     assert "did you mean 'tools'?" in done.output
     (here / "vtc.yaml").write_text("upstrem: x\n")
     assert "did you mean 'upstream'?" in (await doctor("--port", "9")).output

@@ -361,7 +361,7 @@ def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -
     [
         (["claude", "http://127.0.0.1:9"], 2,
          "Claude Code is not installed; claude is not on PATH: npm install -g @anthropic-ai/claude-code"),
-        (["lab", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9 cannot be reached now (Connection refused): "),
+        (["lab", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9 cannot be reached (Connection refused): "),
         (["lab"], 2, "no model server answers on ports 9 of this machine: vtc launch lab URL"),
         (["lab", "http://me:open-sesame@127.0.0.1:9"], 2, "leave out user and password"),
         (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set, or empty"),

@@ -100,7 +100,7 @@ def test_nothing_of_a_code_block_is_left(tmp_path: Path) -> None:
 def test_a_reply_that_names_no_tool_is_told(tmp_path: Path) -> None:
     result = drafted("Hello!", tmp_path)
     assert result.exit_code == 1
-    assert "none of the tools stands in the reply with arguments: read_file, bash" in result.output
+    assert "the reply has none of the tools with arguments: read_file, bash" in result.output
 
 
 def test_a_reply_that_is_read_already_is_told(tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ def test_a_file_of_certificates_that_is_none_is_told_in_one_line(
     sets = ["--set", f"ssl_verify_upstream_trusted_ca={tmp_path}/agent.yaml"]
     result = CliRunner().invoke(main, [*command, "--profiles", str(tmp_path), *sets])
     assert result.exit_code == code, result.output
-    assert f"ssl_verify_upstream_trusted_ca: {tmp_path}/agent.yaml holds no certificate in PEM form" in result.output
+    assert f"ssl_verify_upstream_trusted_ca: {tmp_path}/agent.yaml has no certificate in PEM format" in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
@@ -368,10 +368,10 @@ KEYED = "{kind: server, name: keyed, match: {host: api.example.com}, key_env: LA
     ("arguments", "code", "said"),
     [
         (["https://api.example.com"], 0, "clients that send no key use that of LAB_KEY in the environment, at api.ex"),
-        (["https://api.example.com", "--host", "0.0.0.0"], 1, "clients of other machines could spend it"),
+        (["https://api.example.com", "--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
         (["https://api.example.com", "--host", "0.0.0.0", "--", "--set", "vtc_share_keys=off"], 1, "--share-keys"),
         (["https://api.example.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
-        (["--host", "0.0.0.0"], 1, "clients of other machines could spend it"),
+        (["--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
         (["http://127.0.0.1:8000", "--host", "0.0.0.0"], 0, "--listen-host 0.0.0.0"),
     ],
 )
@@ -396,7 +396,7 @@ def test_a_key_of_the_environment_is_lent_to_other_machines_only_if_that_is_said
             "clients that send no key use that of LAB_KEY in the environment, at api.groq.com",
         ),
         (["https://api.groq.com"], 0, "vtc_key_env=LAB_KEY"),
-        (["https://api.groq.com", "--host", "0.0.0.0"], 1, "clients of other machines could spend it"),
+        (["https://api.groq.com", "--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
         (["https://api.groq.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
         ([], 2, "--key-env: whose key it is must be said"),
     ],

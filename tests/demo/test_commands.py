@@ -36,7 +36,7 @@ STARTED = [
     r"vtc: VTC \S+, mode rewrite: .*",
     r"vtc: base URL for clients .*",
 ]
-FOUND = [r"http://\S+ answers; its kind was not .*", r"it speaks openai-chat: .*", r"its models: demo-model"]
+FOUND = [r"http://\S+ answers; it was not identified.*", r"it speaks openai-chat: .*", r"its models: demo-model"]
 ASKED = [f"vtc: {words}" for words in FOUND]
 
 

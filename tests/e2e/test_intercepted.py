@@ -171,4 +171,7 @@ async def test_request_that_becomes_one_of_an_api_says_that_it_was_not_read(star
         answer = await lab.post({**ASK, "stream": False}, path="/other")
     assert answer.message.calls == BOTH
     flow = await lab.flow()
-    assert flow.comment == "vtc: left alone: its request was not read: it was edited afterwards, or VTC was off then"
+    assert (
+        flow.comment
+        == "vtc: left alone: its request was not processed: it was edited later, or VTC was off at that time"
+    )

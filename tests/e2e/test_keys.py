@@ -126,7 +126,7 @@ async def test_no_other_host_is_sent_it_even_if_it_is_named_for_all(
         chat.streamed("Hi"), vtc_profiles=profile(tmp_path, **settings), vtc_server="keyed", keep_host_header=True
     )
     assert await sent(lab, host="api.example.com") == {}
-    assert "127.0.0.1 is no host of server profile keyed" in json.dumps(await lab.report())
+    assert "127.0.0.1 does not match server profile keyed" in json.dumps(await lab.report())
 
 
 @pytest.mark.parametrize(

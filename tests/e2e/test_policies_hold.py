@@ -246,7 +246,7 @@ async def test_a_request_that_cannot_be_read_goes_nowhere(body: bytes, start: St
     lab = await start(lambda _: whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
     answer = await lab.post(body)
     assert (answer.status, lab.upstream.seen) == (400, [])
-    assert b"a policy that refuses calls holds here" in answer.body
+    assert b"a policy restricts calls here" in answer.body
     lab.set(vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_failure="pass"))
     assert (await lab.post(body)).status == 200
     assert lab.upstream.seen[0].body == body

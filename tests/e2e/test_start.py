@@ -126,7 +126,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
             output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
     assert process.returncode == 0
-    assert any(b"vtc: vtc_tools is given 2 times: prompt, which comes last, counts" in line for line in lines)
+    assert any(b"vtc: vtc_tools is given 2 times: the last value, prompt, wins" in line for line in lines)
     assert (
         f"vtc: read, tag -> tool_calls, 3 tools -> tag prompt - {chat.MODEL} at 127.0.0.1/v1/chat/completions"
         in output.decode()
@@ -145,7 +145,7 @@ async def test_it_does_not_start_where_nothing_says_whose_key_it_is(confdir: Pat
     async with mitmdump(tmp_path, *arguments, environment={"LAB_KEY": "canary-start-0f1e2d3c"}) as process:
         output, _ = await process.communicate()
     assert process.returncode
-    assert "the key is that of one server" in output.decode()
+    assert "the key belongs to one server" in output.decode()
 
 
 @pytest.mark.rest
@@ -160,6 +160,6 @@ async def test_it_does_not_start_where_a_servers_key_lacks_or_others_could_spend
     async with mitmdump(tmp_path, *arguments, environment={"LAB_KEY": key}) as process:
         output, _ = await process.communicate()
     assert process.returncode
-    reason = "clients of other machines could spend it" if key else "has no variable LAB_KEY; set it"
+    reason = "clients on other machines could spend it" if key else "has no variable LAB_KEY; set it"
     assert reason in output.decode()
     assert "canary" not in output.decode()

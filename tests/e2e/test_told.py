@@ -304,7 +304,7 @@ async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
     held = [comment for comment, mark in shown if mark == ":hourglass_flowing_sand:"]
     assert held
     sizes = [float(comment.split(", ")[1].split(" kB")[0]) for comment in held]
-    assert all(comment.startswith("vtc: holding back what may be a call, ") for comment in held)
+    assert all(comment.startswith("vtc: buffering a possible call, ") for comment in held)
     assert sizes == sorted(sizes)
     assert (await lab.flow()).comment == "vtc: lab-model: read, hermes -> tool_calls"
 

@@ -37,7 +37,7 @@ def test_a_body_is_decoded_up_to_a_limit(coding: str) -> None:
     assert bodies.decode_body(message, 3000) == b"abc" * 1000
     if coding not in ("", "identity"):
         message.raw_content = CODINGS[coding](bytes(20_000_000))
-        with pytest.raises(ValueError, match="it is longer than vtc_max_body_bytes, though it came in"):
+        with pytest.raises(ValueError, match=r"it expands from .* to more than vtc_max_body_bytes"):
             bodies.decode_body(message, 1_000_000)
 
 

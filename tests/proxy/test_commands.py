@@ -118,7 +118,7 @@ def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
     session.view.clear()
     session.context.configure(session.addon, vtc_keep_bodies="off")
     session.exchange(CALL)
-    assert "the reply was changed and not kept as it came" in session.call("vtc.diff @all")
+    assert "the reply was changed and its original not stored" in session.call("vtc.diff @all")
 
 
 @pytest.mark.parametrize("command", ["vtc.explain", "vtc.diff"])

@@ -49,7 +49,7 @@ def test_an_option_that_is_not_taken_is_told_as_an_error(
 def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context) -> None:
     """mitmproxy would tell it at each request, and with a trace."""
     context.master.addons.add(addon := VirtualToolCalling())
-    with pytest.raises(exceptions.OptionsError, match=rf"_trusted_ca: {__file__} holds no certificate in PEM form"):
+    with pytest.raises(exceptions.OptionsError, match=rf"_trusted_ca: {__file__} has no certificate in PEM format"):
         context.configure(addon, ssl_verify_upstream_trusted_ca=__file__)
 
 
@@ -90,7 +90,7 @@ def test_of_several_values_the_last_counts_and_lists_add_up(
 ) -> None:
     specs = ["vtc_keep_alive=5", "vtc_models=a=b", "vtc_keep_alive=7", "vtc_models=c=d"]
     context.options.set(*specs, defer=True)
-    said = "vtc: vtc_keep_alive is given 2 times: 7, which comes last, counts"
+    said = "vtc: vtc_keep_alive is given 2 times: the last value, 7, wins"
     assert loaded(context, caplog) == [(logging.WARNING, said)]
     assert context.options.vtc_keep_alive == 7
     assert context.options.vtc_models == ["a=b", "c=d"]

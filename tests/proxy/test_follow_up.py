@@ -45,7 +45,7 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        (Reply([b"no"], JSON, status=429, framing="length"), "upstream answered 429"),
+        (Reply([b"no"], JSON, status=429, framing="length"), "the server answered 429"),
         (Reply([b"no"], JSON, framing="length", cut=True), "."),
         (Reply([b"no"], {**JSON, "content-encoding": "gzip"}, framing="length"), "cannot be decoded"),
         (Reply([b"x" * 1001], JSON, framing="length"), "longer than vtc_max_body_bytes"),

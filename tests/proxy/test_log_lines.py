@@ -19,7 +19,7 @@ OWN["choices"][0]["message"] = {
 }
 QUESTION = {"role": "user", "content": [{"type": "text", "text": "Read"}, {"type": "text", "text": "/a"}]}
 ANSWER = {"role": "assistant", "content": "I have read it."}
-COUNTED = "vtc: changes of requests of other to {}, from now on counted: "
+COUNTED = "vtc: changes of requests from other to {} (later only counted): "
 
 
 class Session:

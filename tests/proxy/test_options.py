@@ -111,7 +111,7 @@ def test_a_bad_profile_is_refused_with_all_that_is_wrong(configure: Any, tmp_pat
     (tmp_path / "b.yaml").write_text("kind: client\nname: b\nmatch: 5\n")
     with pytest.raises(exceptions.OptionsError) as refused:
         configure(vtc_profiles=[str(tmp_path)])
-    assert "the profiles are not usable" in str(refused.value)
+    assert "the profiles are invalid" in str(refused.value)
     assert f"{tmp_path}/b.yaml:3: match" in str(refused.value)
 
 

@@ -43,7 +43,7 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     assert "1 exchange (1 of them left alone), 0 calls" in shown
     assert shown.count('<a href="/vtc/') == 1
     assert f'<a href="/vtc/{left.id}">left alone: text completions have no tools' in shown
-    assert "this is not read" in page.render_detail(left)
+    assert "VTC does not process this" in page.render_detail(left)
 
 
 def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
@@ -96,7 +96,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
         assert told.startswith("1 ")  # the picture is of these
         assert "," not in told
     assert 'href="/vtc?outcome=unchanged&amp;model=a%26b"' in overview(made, plain, model="a&b")
-    assert "no exchange is like that" in overview(made, outcome="denied")
+    assert "no exchange matches" in overview(made, outcome="denied")
     assert 'aria-current="true"><span class="sign" aria-hidden="true">⊘</span>denied <b>0</b>' in overview(
         made, outcome="denied"
     )
@@ -127,7 +127,7 @@ def test_some_are_shown_at_a_time() -> None:
 
 
 def test_what_the_last_command_said_keeps_its_lines() -> None:
-    assert "no command has said anything yet" in page.render_output("")
+    assert "no command has printed anything yet" in page.render_output("")
     assert "<pre>--- a\n+&lt;b&gt;</pre>" in page.render_output("--- a\n+<b>")
 
 

@@ -87,7 +87,7 @@ def test_one_that_is_down_is_told() -> None:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         identity = identify_server(Asker(url), PROFILES)
     assert (identity.server, identity.is_there) == (None, False)
-    assert f"{url} cannot be reached now" in identity.message
+    assert f"{url} cannot be reached (" in identity.message
     assert "is the model server running?" in identity.message
 
 
@@ -100,7 +100,7 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         found = await asyncio.to_thread(identify_server, Asker(url), PROFILES)
-    assert found == ServerIdentity(None, f"{url} does not answer in HTTP: is it the model server?", is_there=False)
+    assert found == ServerIdentity(None, f"{url} does not speak HTTP: is it the model server?", is_there=False)
 
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:

@@ -61,7 +61,7 @@ def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"vtc_keep_bodies": "off"}, "the reply was changed and not kept"),
+        ({"vtc_keep_bodies": "off"}, "the reply was changed and its original not stored"),
         ({"messages": 5}, "no chat completion request"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
         (
             "regular",
             ("::", 8088, 0, 0),
-            "no model server was named: this is an ordinary proxy, HTTPS_PROXY=http://127.0.0.1:8088",
+            "no model server was named, so this is an ordinary proxy: HTTPS_PROXY=http://127.0.0.1:8088",
         ),
         ("regular", ("::1", 8088, 0, 0), "HTTPS_PROXY=http://[::1]:8088"),
     ],
@@ -115,4 +115,4 @@ async def test_it_says_so_when_it_is_gone_and_mitmproxy_goes_on(
         if how == "loaded anew":
             proxy.master.addons.add(VirtualToolCalling())
         await asyncio.sleep(0)
-    assert ("VTC is off from now on" in caplog.text) == (how == "removed")
+    assert ("VTC is off and all traffic" in caplog.text) == (how == "removed")

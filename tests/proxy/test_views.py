@@ -92,7 +92,7 @@ def test_a_request_that_vtc_touched_is_shown_even_if_it_is_none() -> None:
 def test_what_is_no_http_flow_is_refused(metadata: Any) -> None:
     view = ExchangeView()
     assert view.render_priority(b"x", metadata) < 0
-    with pytest.raises(ValueError, match="no exchange with a model"):
+    with pytest.raises(ValueError, match="not an exchange with a model"):
         view.prettify(b"x", metadata)
 
 

@@ -54,7 +54,7 @@ def new_dialect(
         click.echo(f"vtc: {way}: no dialect is needed", err=True)
     draft = draft_dialect(reply.text, tools, name)
     if draft is None:
-        raise click.ClickException(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
+        raise click.ClickException(f"the reply has none of the tools with arguments: {', '.join(tools)}")
     for line in draft.lines(reply.text):
         click.echo(line)
     for call in draft.calls:

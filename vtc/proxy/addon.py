@@ -1,6 +1,6 @@
-"""The addon: mitmproxy's hooks, and nothing that is not about them.
+"""The addon: mitmproxy's hooks and the state that they share.
 
-A request is rewritten in `request`, when its body is there. A reply of server-sent events is rewritten by the stream
+A request is rewritten in `request`, when its body is complete. A reply of server-sent events is rewritten by the stream
 callable that `responseheaders` sets (`stream_callable.py`), any other in `response`.
 """
 
@@ -75,13 +75,14 @@ FLOW_MARKERS = {
 """By outcome, for the flow list and for `~marker`."""
 
 SLOW_SECONDS = 0.1
-"""Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
+"""Seconds of work on one exchange that cause a warning, if they also exceed 1/50 of its elapsed time."""
 
 
 @cache
 def _freeze() -> None:
-    """Keep Python's collector, once, from going through mitmproxy's modules and the profiles again and again: they
-    stay, and that takes 50 ms each time, for which all streams wait.
+    """Exclude mitmproxy's modules and the profiles from garbage collection, once.
+
+    They are permanent, and each full collection of them would block all streams for 50 ms.
     """
     gc.freeze()
 
@@ -89,7 +90,7 @@ def _freeze() -> None:
 def _open_session(
     api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
 ) -> tuple[SessionOpening, bytes]:
-    """Read a request; return its body, too."""
+    """Parse a request; return the opening of its session and the decoded body."""
     most = ctx.options.vtc_max_body_bytes
     body = bodies.decode_body(request, most)
     if body is None:
@@ -110,20 +111,20 @@ class VirtualToolCalling:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.planner: Planner | None = None
-        """The planner of exchanges that begin now."""
+        """The planner for new exchanges."""
         self.memory: Memory | None = None
-        """Keeps facts about upstreams for exchanges that begin now; None with `vtc_cache=off`."""
+        """Facts about servers, for new exchanges; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, LiveExchange] = WeakKeyDictionary()
         self._unread: WeakKeyDictionary[http.HTTPFlow, BodyRecorder] = WeakKeyDictionary()
-        """Replies that are streamed unread, where they are kept."""
+        """Recorders of replies that are streamed unread, if bodies are kept."""
         self._beside = SideQuestions()
         self._discovery = Discovery(self, clock)
         self._keys = ServerKeys()
         self._unread_calls = UnreadCalls()
         self._warmer = ThreadPoolExecutor(1, "vtc-warm")
-        """Compiles what replies need, for one model after the other."""
+        """Compiles the patterns that replies need, one model at a time."""
         self._why = 0
-        """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
+        """Hash of the reasons for the last plan; a hash, because the reasons contain names of tools."""
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
@@ -145,7 +146,7 @@ class VirtualToolCalling:
         _freeze()
 
     def done(self) -> Awaitable[None] | None:
-        """End. mitmproxy waits for what this returns when it ends itself, and cannot when it loads a changed script."""
+        """End the addon. mitmproxy awaits the result when it exits, but not when it reloads a changed script."""
         if ctx.master.should_exit.is_set():
             return self._close_all()
         self._end()
@@ -160,8 +161,6 @@ class VirtualToolCalling:
         for line in self._stats.summary():
             logger.info(line)
 
-    # The request
-
     async def request(self, flow: http.HTTPFlow) -> None:
         if api := flows.find_websocket_api(flow):
             self._decline(flow, api)
@@ -172,7 +171,9 @@ class VirtualToolCalling:
             restore_received(flow)
         api = flows.find_client_api(flow)
         planner = self._discovery.inform_planner(flow, self.planner)
-        if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
+        if not flow.live and (
+            flow.response or flow.error
+        ):  # loaded from a file, for which mitmproxy runs all hooks again
             return
         loan = self._keys.lend(flow, planner)
         if api is None:
@@ -205,7 +206,7 @@ class VirtualToolCalling:
         exchange.report.request += loan.request
         exchange.report.measures.sizes.update(request_came=len(body), request_went=sent)
         why = exchange.plan.why
-        if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
+        if hash(why) != self._why:  # a log record costs mitmproxy more time than the request costs VTC
             self._why = hash(why)
             logger.debug("vtc: %s", "; ".join(why))
         if ctx.options.vtc_mode == "rewrite":
@@ -215,25 +216,25 @@ class VirtualToolCalling:
                 return
             build_request(flow, original, api, exchange, rewritten, keep=live.keep)
         if exchange.reads and (long or not is_warm):
-            # When this is done the request leaves, and then there is time.
+            # After this hook, when the request is sent and VTC waits for the reply.
             asyncio.get_running_loop().call_soon(self._warm, live)
 
     def _warm(self, live: LiveExchange) -> None:
         live.warming = self._warmer.submit(live.session.warm)
 
     def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
-        """Report that a flow is not read."""
+        """Report that a flow is not processed."""
         left, known = f"left alone: {why}", flows.collect_secrets(flow)
         text: dict[str, object] = escape_invisible(scrub_data({"notes": [left]}, known))
         self._publish(flow, text, escape_invisible(scrub(f"vtc: {left}", known)), "left alone")
 
     def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
-        """Return the exchange of a flow, if it has one."""
+        """Return the live exchange of a flow, if it has one."""
         return self._live.get(flow)
 
     def _decline(self, flow: http.HTTPFlow, api: Api) -> None:
-        """Report a WebSocket, and let it pass only where nothing is to be changed."""
-        if flow.response or flow.error:  # opened from a file
+        """Report a WebSocket; decline it unless VTC only observes."""
+        if flow.response or flow.error:  # loaded from a file
             return
         rewrites = ctx.options.vtc_mode == "rewrite"
         self.leave_alone(flow, f"{NO_WEBSOCKET}{': answered with 426' if rewrites else ''}")
@@ -241,11 +242,9 @@ class VirtualToolCalling:
             decline_websocket(flow, api)
 
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
-        """Answer a request whose reply could not be read, where a policy refuses calls."""
+        """Answer a request with an error if a policy restricts calls, because its reply could not be read."""
         if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.read_facts(flow)):
             refuse(flow, why)
-
-    # The reply
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
@@ -259,27 +258,27 @@ class VirtualToolCalling:
         is_reply = 200 <= (status := response.status_code) < 300
         is_read = status >= 200 and live and bodies.streams_large_bodies() and live.session.fate.reads(status)
         if not (is_reply or is_read):
-            return  # an error: it is looked at when it is there, if at all
+            return  # an error, processed in `response` when it is complete
         if response.raw_content is not None:
-            return  # ours, of another addon or of a person: mitmproxy streams none that is there already
+            return  # made by VTC, another addon or a person: mitmproxy does not stream it
         media_type = bodies.get_media_type(response)
         is_stream = media_type in STREAMED_MEDIA_TYPES
         if live is None or not live.session.reads:
             if is_stream and not response.stream:
-                # Nothing is done to it, and mitmproxy would keep it back up to its end.
+                # Stream it unchanged, because mitmproxy would buffer it up to its end.
                 response.stream = (
                     self._unread.setdefault(flow, BodyRecorder(keep=True)).pass_on if bodies.keeps_bodies() else True
                 )
             return
         exchange, rewrites = live.session, ctx.options.vtc_mode == "rewrite"
-        # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
+        # Whole replies are processed when complete, but with `stream_large_bodies` mitmproxy does not buffer them.
         whole = not exchange.is_streamed(media_type)
         if (whole or (exchange.plan.buffered and rewrites)) and not bodies.streams_large_bodies():
-            return  # of what is buffered it is no matter in which form upstream gave it
+            return  # `response` accepts a buffered reply in either form
         try:
             encoding = response.headers.get("content-encoding", "")
-            # The thread's own time bounds the work on a coded reply. Each look at it is a call of the system: at every
-            # frame of a call, these would take a tenth of all that VTC does.
+            # The thread's CPU time bounds the work on an encoded reply. It needs a system call, which at every frame of
+            # a call would take a tenth of VTC's time, so other replies use the cheaper clock.
             stream = exchange.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
             live.killed = exchange.whole.replace_unread(str(error)) is not None and rewrites
@@ -301,24 +300,24 @@ class VirtualToolCalling:
         self._keep_unread(flow)
         missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
         if missed and flows.find_client_api(flow):
-            self.leave_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
+            self.leave_alone(flow, "its request was not processed: it was edited later, or VTC was off at that time")
         if live is None or response is None:
             return
         if not live.answered and (response.status_code >= 400 or not response.stream):
             await process_reply(flow, live, response)
         broken = live.killed or (live.stream and live.stream.broken)
         if broken and flow.killable and ctx.options.vtc_mode == "rewrite":
-            flow.kill()  # or the client would take what there is for the whole reply
+            flow.kill()  # otherwise the client would take the partial reply for a complete one
         live.settled = True
         self.close(flow)
 
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        """Report it, and return what still leaves for the client (`connections.py`)."""
+        """Report that the server broke off, and return the remaining pieces for the client (`connections.py`)."""
         live = self._live.get(flow)
         return live.broke_off(flow, self._discovery.explain_failure(flow, why)) if live else []
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
-        """Tell the client in its API's own form (`connections.py`)."""
+        """Return an error of the client's API if the server gave no reply (`connections.py`)."""
         live, api = self._live.get(flow), side_questions.find_error_api(flow)
         if api is None or FOLLOW_UP_OF in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
@@ -332,7 +331,7 @@ class VirtualToolCalling:
             )
             return side_questions.make_error_answer(api, explanation)
         live.answered, errors = True, live.session.report.errors
-        if not errors:  # else it was reached, and broke off
+        if not errors:  # otherwise the break was already reported
             errors.append(explanation)
         return side_questions.make_error_answer(api, errors[-1])
 
@@ -344,7 +343,7 @@ class VirtualToolCalling:
         self.close(flow)
 
     def _keep_unread(self, flow: http.HTTPFlow) -> None:
-        """Give a flow its reply that was streamed unread, as nothing else keeps it."""
+        """Store a reply that was streamed unread in its flow, because mitmproxy does not."""
         passed = self._unread.pop(flow, None)
         if passed and flow.response and flow.response.raw_content is None:
             flow.response.raw_content = passed.get_recorded()
@@ -361,7 +360,7 @@ class VirtualToolCalling:
             report.unread["advice"] = report.unread["advice"] or advice
         seconds = report.measures.seconds
         if seconds > max(SLOW_SECONDS, report.measures.elapsed / 50):
-            # The first with a model has its dialects compiled.
+            # Only debug level for the first exchange with a model, which compiles its dialects.
             model = model_name(report.parties.model, report.parties.asked)
             level = logging.WARNING if self._stats.has(model) else logging.DEBUG
             logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", seconds * 1e3, model)
@@ -376,12 +375,12 @@ class VirtualToolCalling:
         self.forget()
 
     def forget(self) -> None:
-        """Drop compiled patterns with names in them if `vtc_cache=off`. Exchanges on their way compile theirs again."""
+        """Drop compiled patterns that contain names if `vtc_cache=off`; running exchanges compile theirs again."""
         if self.memory is None:
             COMPILED_PATTERNS.evict_temporary()
 
     def _measure(self, flow: http.HTTPFlow, live: LiveExchange, report: Report) -> None:
-        """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
+        """Add sizes and times to the report; store in the flow the received reply and, if streamed, the sent one."""
         measures = report.measures
         measures.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
         measures.elapsed = time.time() - flow.request.timestamp_start
@@ -397,7 +396,7 @@ class VirtualToolCalling:
             flow.response.raw_content = sent
 
     def _publish(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
-        """Tell people; nothing secret is in there any more."""
+        """Store, log and show a report, which is already scrubbed."""
         report["outcome"] = outcome
         flow.metadata[METADATA] = report
         self._log.write(flow, report)

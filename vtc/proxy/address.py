@@ -1,4 +1,4 @@
-"""Where a server is, or a place where clients connect: host and port, and the URL."""
+"""Addresses of servers and listeners: host and port, and URLs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Address(NamedTuple):
-    """A host, by its name or its number, and a port."""
+    """A host name or IP address, and a port."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """True if nothing of it leaves this machine."""
+        """True for the loopback interface of this machine."""
         try:
             ip = ipaddress.ip_address(self.host)
         except ValueError:
@@ -29,13 +29,13 @@ class Address(NamedTuple):
 
 
 def parse_upstream(url: str) -> list[Address]:
-    """Find the server of a URL; none for an ordinary proxy."""
+    """Return the server address of a URL as a list; empty for an ordinary proxy."""
     at = urlsplit(url)
     return [Address(at.hostname, at.port or {"https": 443}.get(at.scheme, 80))] if at.hostname else []
 
 
 def get_server_url(mode: ProxyMode) -> str:
-    """The URL of the model server that a reverse proxy stands before; empty for any other."""
+    """Return the URL of a reverse proxy's model server; empty for other modes."""
     if not isinstance(mode, ReverseMode) or mode.scheme not in ("http", "https"):
         return ""
     host, port = mode.address[0], mode.address[1]

@@ -1,6 +1,6 @@
-"""Ask a model server over HTTP, within a time: no proxy, no redirect, one connection a question.
+"""Send requests to a model server over HTTP within a time limit: no proxy, no redirects, one connection per request.
 
-A key is sent to that server alone, and stands in nothing that is told.
+A key is sent only to that server and never appears in output.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from vtc.apis.place import BEARER
 from vtc.proxy.trust import DEFAULT_TRUST, Trust
 
 MAX_ANSWER_BYTES = 4 << 20
-"""Bytes of an answer that are read."""
+"""Maximum number of bytes that are read of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """The answer of a server, or why there is none (`error`)."""
+    """The answer of a server, or the `error` that prevented one."""
 
     status: int = 0
     body: bytes = b""
@@ -34,16 +34,16 @@ class ServerAnswer:
     error: OSError | HTTPException | None = None
     seconds: float = 0.0
     peer: tuple[object, ...] = ()
-    """The address that was connected to: the number of its host, the port."""
+    """The IP address and the port of the connection."""
 
     @property
     def ok(self) -> bool:
-        """True for an answer whose status tells of no error."""
+        """True for a status of success."""
         return 200 <= self.status < 300
 
     @property
     def json(self) -> Any:
-        """The body as plain data; None if it is no JSON, or tells of an error."""
+        """The parsed body; None if it is not JSON or the status is an error."""
         try:
             return json.loads(self.body) if self.ok else None
         except (ValueError, RecursionError):
@@ -51,17 +51,17 @@ class ServerAnswer:
 
     @property
     def why(self) -> str:
-        """Why there is no answer, for people."""
-        if isinstance(self.error, OSError):  # a server that hangs up is one, too
+        """The reason why there is no answer, for people."""
+        if isinstance(self.error, OSError):  # includes a server that closes the connection
             return self.error.strerror or str(self.error)
         return "it does not answer in HTTP"
 
 
 class Asker:
-    """Asks one server; each answer is there within `seconds`, or is an error."""
+    """Sends requests to one server; each returns an answer or an error within `seconds`."""
 
     def __init__(self, url: str, *, key: str = "", seconds: float = 3, trust: Trust = DEFAULT_TRUST) -> None:
-        """`url` is that of the server, with what stands before the paths of its APIs. Raises TrustError."""
+        """`url` is the server's, including any prefix of the paths of its APIs. Raises TrustError."""
         self.url = url.rstrip("/")
         self.seconds = seconds
         self._at = urlsplit(self.url)
@@ -74,13 +74,13 @@ class Asker:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The texts that no output may show."""
+        """Texts that must not appear in output."""
         return (self._key,) if self._key else ()
 
     def ask(
         self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
     ) -> ServerAnswer:
-        """GET a path, or POST a body of JSON to it; `key` names the header for the user's key."""
+        """GET a path, or POST a JSON body to it; `key` names the header for the user's key."""
         begun = time.monotonic()
         host = self._at.hostname or ""
         connection = (
@@ -115,7 +115,7 @@ class Asker:
 
 
 def _close_connection(connection: HTTPConnection, late: Event) -> None:
-    """End a connection whose time is up, however slowly it trickles."""
+    """Shut down a connection at its time limit, even if data still trickle in."""
     late.set()
     if connection.sock is not None:
         with suppress(OSError):

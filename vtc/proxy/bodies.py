@@ -1,7 +1,7 @@
-"""Bodies as they pass: counted always, and kept where somebody can look at them.
+"""Decode, count and record bodies.
 
-mitmproxy keeps a request and a reply as they leave. What they were when they came stands in the flow's metadata, as
-bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps nothing unless told to.
+mitmproxy stores a request and a reply as sent. Received bodies that are kept are bytes in the flow's metadata, so that
+they are saved with the flow. mitmproxy stores nothing of a streamed reply unless configured to.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from vtc.proxy.flows import RECEIVED_BODY
 from vtc.wire import compression
 
 _SLICE = 1 << 10
-"""Bytes of a coded body that are decoded between two looks at its length."""
+"""Bytes of an encoded body that are decoded between two checks of its length."""
 BEGINNING_BYTES = 1 << 14
-"""Bytes of a body that is only to be told of."""
+"""Length of the excerpt of a body for reports."""
 MAX_KEPT_BYTES = 4 << 20
-"""Bytes of one body that are kept; of a longer one the beginning."""
+"""Maximum number of bytes that are kept of a body; a longer one is truncated."""
 LAST_CHUNKS = 256
-"""Chunks of a body that is not kept whose end is looked at when it is over."""
+"""Number of last chunks that are recorded of a body that is not kept, to inspect its end."""
 LONG_CHUNK_BYTES = 1 << 12
-"""Bytes of a chunk that takes the place of all before it."""
+"""Size of a chunk beyond which the earlier chunks are dropped."""
 LAST_BYTES = 1 << 17
-"""Bytes of that one: those of a chunk from the network, or of a whole reply."""
+"""Maximum number of bytes recorded of one chunk."""
 STREAMED_MEDIA_TYPES = ("text/event-stream", "application/x-ndjson")
-"""Media types of replies that are forwarded as they arrive, even if VTC does not read them."""
+"""Media types of replies that are streamed even if VTC does not read them."""
 
 
 class TooLong(ValueError):
-    """A coded body that stands for too many bytes; these are the first of them."""
+    """An encoded body that expands to too many bytes; `beginning` has the first of them."""
 
     def __init__(self, reason: str, beginning: bytes) -> None:
         super().__init__(reason)
@@ -40,10 +40,9 @@ class TooLong(ValueError):
 
 
 def decode_body(message: http.Message, most: int) -> bytes | None:
-    """Decode a body from its content coding; None if there is none. Raises ValueError if it is not what that says.
+    """Decode a body from its content coding; None if there is none. Raises ValueError if the body is invalid.
 
-    A few bytes of a crafted body stand for gigabytes: of one that grows longer than `most` no more is decoded than
-    shows that, and that is a ValueError, too.
+    A few bytes of a crafted body can expand to gigabytes, so decoding stops with a ValueError after `most` bytes.
     """
     body, coding = message.raw_content, message.headers.get("content-encoding", "")
     if not body or not coding:
@@ -53,38 +52,38 @@ def decode_body(message: http.Message, most: int) -> bytes | None:
         plain += decoder.feed(body[start : start + _SLICE])
         if len(plain) > most:
             raise TooLong(
-                f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes",
+                f"it expands from {len(body)} bytes to more than vtc_max_body_bytes",
                 bytes(plain[:BEGINNING_BYTES]),
             )
     return bytes(plain + decoder.finish())
 
 
 def send_instead(flow: http.HTTPFlow, body: bytes, received: bytes, *, keep: bool) -> None:
-    """Give a request another body than the one that was received, which is kept as it came, if any is."""
+    """Replace the body of a request; store the received one if `keep`."""
     flow.request.content = body
     if keep and len(received) <= MAX_KEPT_BYTES:
         flow.metadata.setdefault(RECEIVED_BODY["request"], received)
 
 
 class DecodedBody:
-    """A whole reply, or an error, which is decoded once, and only if it is looked at."""
+    """The body of a whole reply or an error, decoded once on first use."""
 
     def __init__(self, response: http.Response) -> None:
         self._response = response
 
     @property
     def content(self) -> bytes:
-        """Return all of it; empty if it cannot be decoded."""
+        """The whole body; empty if it cannot be decoded."""
         return self._decoded[0]
 
     @property
     def fault(self) -> str:
-        """Tell why it cannot be decoded; empty if it can be."""
+        """Why it cannot be decoded; empty if it can."""
         return self._decoded[1]
 
     @property
     def beginning(self) -> bytes:
-        """Return its first bytes, for people; of one that is too long, too."""
+        """Its first bytes, for reports; available even if it is too long."""
         return self._decoded[2]
 
     @cached_property
@@ -102,7 +101,7 @@ def get_media_type(message: http.Message) -> str:
 
 
 def drop_other_charset(response: http.Response) -> None:
-    """Have a reply taken for UTF-8, which it is for us: a client may believe a header that says another charset."""
+    """Remove a charset other than UTF-8 from the headers, because VTC decoded the reply as UTF-8."""
     type_, *parameters = str(response.headers.get("content-type", "")).split(";")
     kept = [part for part in parameters if not re.match(r"\s*charset\s*=(?!\s*\"?utf-8\"?\s*$)", part, re.I)]
     if kept != parameters:
@@ -110,7 +109,7 @@ def drop_other_charset(response: http.Response) -> None:
 
 
 class BodyRecorder:
-    """Records a body as it passes: its size in bytes, and its first bytes if it is to be kept, else its last chunks."""
+    """Records the size of a passing body, and its beginning if bodies are kept, else its last chunks."""
 
     def __init__(self, *, keep: bool) -> None:
         self.size = 0
@@ -127,16 +126,16 @@ class BodyRecorder:
         self.size += len(data)
 
     def pass_on(self, data: bytes) -> list[bytes]:
-        """Keep what passes and change nothing; for `http.Response.stream`."""
+        """Record the data and pass it through unchanged; for `http.Response.stream`."""
         self.add(data)
         return [data] if data else []
 
     def get_recorded(self, content_encoding: str = "") -> bytes | None:
-        """Return what was kept, decoded; None if nothing was, or if it cannot be decoded."""
+        """Return the kept bytes, decoded; None if bodies are not kept or cannot be decoded."""
         return None if self._kept is None else _decode(bytes(self._kept), content_encoding)
 
     def end(self, content_encoding: str = "") -> bytes | None:
-        """Return the body's end, decoded, from the beginning of a frame; None if it cannot be decoded."""
+        """Return the end of the body, decoded, from the start of a frame; None if it cannot be decoded."""
         if self._kept is not None:
             return self.get_recorded(content_encoding)
         data = b"".join(self.last)
@@ -152,12 +151,12 @@ def _decode(data: bytes, content_encoding: str) -> bytes | None:
     try:
         decoder = compression.make_decoder(content_encoding)
         return decoder.feed(data) + decoder.finish()
-    except Exception:  # a body that was cut may end in the middle of anything
+    except Exception:  # a truncated body may fail in any way
         return None
 
 
 def keeps_bodies() -> bool:
-    """True if bodies are kept: by `vtc_keep_bodies`, with `auto` where flows are listed or saved."""
+    """True if bodies are kept, by `vtc_keep_bodies`; `auto` means if flows are listed or saved."""
     choice = ctx.options.vtc_keep_bodies
     if choice != "auto":
         return bool(choice == "on")
@@ -167,26 +166,26 @@ def keeps_bodies() -> bool:
 
 
 def streams_large_bodies() -> bool:
-    """True if mitmproxy is told to keep no large bodies."""
+    """True if mitmproxy is configured to stream large bodies."""
     return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
 
 
 def replace(response: http.Response, body: bytes, media_type: str) -> None:
-    """Give a reply another body."""
+    """Replace the body of a reply, and its type."""
     response.headers.pop("content-encoding", None)
     response.content = body
     response.headers["content-type"] = media_type
 
 
 def cut_in_chunks(request: http.Request, response: http.Response) -> None:
-    """Have a body leave in chunks: they show a client that it breaks off.
+    """Send a body in chunks, so that a client notices if it breaks off.
 
-    A client of HTTP/1.0 reads up to the end of the connection.
+    HTTP/1.0 has no chunks; its clients read up to the end of the connection.
     """
     ends_by_closing = not {"content-length", "transfer-encoding"} & {*map(str.lower, response.headers)}
     response.headers.pop("content-length", None)
     if response.http_version != "HTTP/1.1" or request.http_version == "HTTP/1.0":
         return
     response.headers["transfer-encoding"] = "chunked"
-    if ends_by_closing:  # else mitmproxy would keep the server's connection, though it ends with the body
+    if ends_by_closing:  # otherwise mitmproxy would keep the connection to the server, which ends with the body
         response.headers["connection"] = "close"

@@ -1,8 +1,8 @@
-"""The boundary of mitmproxy's hooks: an exception of VTC ends there, and the policy decides about the flow.
+"""The boundary of mitmproxy's hooks: catches exceptions of VTC, and lets the policy decide about the flow.
 
-mitmproxy logs what a hook raises and then sends whatever the flow holds: a reply that no policy saw, or half of a
-change. So each hook of the addon, and of the addons in it, runs inside this boundary, which either fails open (the
-messages as the hook received them, and a report) or fails closed (an error of the client's API).
+mitmproxy logs an exception of a hook and then sends the flow in its current state: a reply that no policy saw, or half
+of a change. So each hook of the addon and its sub-addons runs inside this boundary, which either fails open (restores
+the messages as the hook received them, and reports) or fails closed (answers with an error of the client's API).
 
 The stream callable, which mitmproxy calls with each chunk, has its own boundary (`stream_callable.py`).
 """
@@ -37,13 +37,13 @@ def _none() -> None:
 
 
 HOLDER_HOOKS: Mapping[str, Callable[[], Any]] = {"server_broke_off": list, "server_gave_none": _none}
-"""What `connections.py` calls instead of mitmproxy, each with what makes its result at a fault."""
+"""Hooks that `connections.py` calls instead of mitmproxy, each with the factory of its result after a fault."""
 TRAFFIC_ARGUMENTS = {"flow", "data"}
-"""Names of the arguments of hooks that deal with traffic."""
+"""Names of the arguments of hooks that handle traffic."""
 ENDING_HOOKS = ("response", "error")
 """The hooks at the end of an exchange."""
 FAILURE_STATUS = 502
-"""Status of an error in the place of a message that VTC failed to handle."""
+"""Status of the error that replaces a message if VTC fails."""
 
 
 class Bounded(Protocol):
@@ -52,11 +52,11 @@ class Bounded(Protocol):
     planner: Planner | None
 
     def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
-        """Return the exchange of a flow, if it has one."""
+        """Return the live exchange of a flow, if it has one."""
         ...
 
     def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
-        """Report that a flow is not read."""
+        """Report that a flow is not processed."""
         ...
 
     def close(self, flow: http.HTTPFlow) -> None:
@@ -82,7 +82,7 @@ class ReceivedFlow:
         return cls(OriginalRequest.of(flow.request), reply, response.stream if response else False)
 
     def restore(self, flow: http.HTTPFlow) -> None:
-        """Give a flow these messages again."""
+        """Restore these messages in a flow."""
         self.request.restore(flow)
         if self.reply is None:
             flow.response = None
@@ -98,7 +98,7 @@ class Boundary:
         self._addon = addon
 
     def enclose(self, addon: object) -> None:
-        """Enclose each hook of an addon that deals with traffic."""
+        """Enclose each hook of an addon that handles traffic."""
         hooks = (
             name for name, hook in all_hooks.items() if not TRAFFIC_ARGUMENTS.isdisjoint(signature(hook).parameters)
         )
@@ -107,7 +107,7 @@ class Boundary:
                 setattr(addon, name, self._around(method, HOLDER_HOOKS.get(name, _none)))
 
     def _around[**P](self, hook: Callable[P, Any], default: Callable[[], Any]) -> Callable[P, Any]:
-        """Enclose a function whose first argument is a flow or a connection; `default` makes its result at a fault."""
+        """Wrap a function whose first argument is a flow or connection; `default` makes its result after a fault."""
         if inspect.iscoroutinefunction(hook):
 
             @wraps(hook)
@@ -159,11 +159,11 @@ class Boundary:
             try:
                 self._addon.close(flow)
             except Exception as failed:
-                logger.error("vtc: an exchange has no whole report\n%s", format_exception(failed))
+                logger.error("vtc: the report of an exchange is incomplete\n%s", format_exception(failed))
             _report(flow, error)
 
     def _is_open(self, flow: http.HTTPFlow, live: LiveExchange | None, error: Exception) -> bool:
-        """Ask the policy of a flow whether it may pass as it was received, and report the exception."""
+        """Return True if the policy of a flow lets it pass as received; report the exception."""
         rewrites, planner = ctx.options.vtc_mode == "rewrite", self._addon.planner
         if live:
             return live.session.fate.decide_after_fault(error, live.session.report) or not rewrites
@@ -171,9 +171,9 @@ class Boundary:
             unread = flows.find_unread(flow)
             may_call = flows.find_client_api(flow) or flows.find_websocket_api(flow) or (unread and unread.may_call)
             is_open = not (rewrites and may_call and planner and planner.refuses(flows.read_facts(flow)))
-        except Exception:  # the decision failed, too
+        except Exception:  # the decision failed as well
             is_open = not rewrites
-        becomes = "passes as it was received" if is_open else "is refused"
+        becomes = "passes unchanged" if is_open else "is blocked"
         secrets = flows.collect_secrets(flow)
         logger.error("vtc: handling a flow failed; it %s\n%s", becomes, format_exception(error, secrets))
         self._addon.leave_alone(flow, scrub(f"{type(error).__name__}: {error}", secrets))
@@ -181,30 +181,32 @@ class Boundary:
 
 
 def _is_settled(flow: http.HTTPFlow, hook: str, live: LiveExchange | None) -> bool:
-    """True if nothing is to be decided about a flow any more, or nothing was to be decided."""
+    """True if the outcome of a flow is already decided, or VTC does not process it."""
     if hook == "error" or not (flow.live or flow.is_replay):
         return True
     return live.settled if live else hook == "response" and METADATA in flow.metadata
 
 
 def _report(flow: http.HTTPFlow, error: Exception) -> None:
-    """Report a fault after which the exchange has no other report."""
+    """Report a fault if the exchange has no other report."""
     if METADATA not in flow.metadata:
         report = Report(secrets=flows.collect_secrets(flow), failures=[f"{type(error).__name__}: {error}"])
         flow.metadata[METADATA] = {**report.as_dict(), "outcome": report.outcome}
 
 
 def _withhold(flow: http.HTTPFlow, received: ReceivedFlow, hook: str, live: LiveExchange | None, fault: str) -> None:
-    """Keep a message from leaving that no policy saw."""
+    """Block a message that no policy saw."""
     is_headers = hook == "responseheaders"
     if is_headers and live and not bodies.streams_large_bodies():
         received.restore(flow)
         if flow.response:
-            flow.response.stream = False  # the hook `response` reads it when it is whole
+            flow.response.stream = False  # the hook `response` processes it when it is complete
     elif flow.response is not None and (is_headers or flow.response.stream):
         if flow.killable:
             flow.kill()
     else:
         if live:
             live.answered = True
-        answer_with_error(flow, f"an exchange failed ({fault}), and it may not pass unread", FAILURE_STATUS)
+        answer_with_error(
+            flow, f"an exchange failed ({fault}), and the policy does not let it pass unread", FAILURE_STATUS
+        )

@@ -1,4 +1,4 @@
-"""What a captured flow would get today: its plan, and its reply as a case."""
+"""Plan a captured flow with today's profiles, and turn its reply into a case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vtc.reporting.report import model_name
 
 
 def plan_flow(flow: http.HTTPFlow, planner: Planner) -> Plan:
-    """Plan for the request of a flow, by the options that it was captured with; raises ValueError."""
+    """Plan the request of a flow with the options of its capture; raises ValueError."""
     api = flows.find_client_api(flow)
     if api is None:
         raise ValueError(flows.find_unread(flow) or "")
@@ -26,7 +26,7 @@ def plan_flow(flow: http.HTTPFlow, planner: Planner) -> Plan:
 
 
 def read_reply(flow: http.HTTPFlow) -> Reply:
-    """Read the first choice of the reply as the server sent it; raises ValueError."""
+    """Parse the first choice of the reply as the server sent it; raises ValueError."""
     server = flows.find_server_api(flow)
     replies = whole.read_replies(server, flows.get_original(flow, "reply")) if server else []
     if not replies:
@@ -35,7 +35,7 @@ def read_reply(flow: http.HTTPFlow) -> Reply:
 
 
 def make_case(flow: http.HTTPFlow, planner: Planner, reply: Reply | None = None) -> Case:
-    """Record the `reply` of a flow, or else its first one, as it is read today, scrubbed; raises ValueError."""
+    """Make a scrubbed case of `reply`, or else of the first choice of a flow, as parsed today; raises ValueError."""
     plan = plan_flow(flow, planner)
     name = model_name(plan.stack.model.name, (flows.get_report(flow) or {}).get("asked", ""))
     case = Case.of_reply(f"{name} {flow.id[:8]}", reply or read_reply(flow), plan.reading, flows.collect_secrets(flow))

@@ -1,7 +1,7 @@
-"""The commands: for mitmweb's command bar and mitmproxy's prompt.
+"""Commands for mitmweb's command bar and mitmproxy's prompt.
 
-Their names have letters and dots only: others mitmweb cannot run. Flows are given as mitmproxy has them everywhere:
-`@all`, `@marked`, a filter such as `~comment hermes`, and in mitmproxy `@focus`.
+Names have only letters and dots because mitmweb cannot run others. Flows are selected as everywhere in mitmproxy:
+`@all`, `@marked`, a filter (`~comment hermes`), and in mitmproxy `@focus`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _PlanningAddon(Protocol):
 
 
 class Commands:
-    """The commands that a person can give while the addon runs."""
+    """The commands that a user can run while the addon is active."""
 
     name = "vtc-commands"
 
@@ -44,30 +44,30 @@ class Commands:
 
     @command.command("vtc.stats")  # type: ignore[untyped-decorator]  # mitmproxy's own has no types
     def stats(self) -> str:
-        """What VTC did so far, by client, model and dialect, as JSON; in mitmweb the sums, and where the rest is."""
+        """Show figures by client, model and dialect, as JSON; in mitmweb, the totals and the address of the rest."""
         if self._page.address:
             return f"{self._stats.total.summary()}; by model, client and dialect: {self._page.address}"
         return json.dumps(self._stats.as_dict(), indent=2)
 
     @command.command("vtc.reload")  # type: ignore[untyped-decorator]
     def reload(self) -> str:
-        """Read the profiles again, as happens by itself when a file is edited."""
+        """Read the profiles again; this also happens automatically when a file is edited."""
         done = self._reloader.reload()
         return self._shorten_for_bar(done, done.partition("\n")[0]) if "\n" in done else done
 
     @command.command("vtc.explain")  # type: ignore[untyped-decorator]
     def explain(self, chosen: Sequence[flow.Flow]) -> str:
-        """Say of each flow what VTC did to it and why, and what would be planned for it now."""
+        """Explain VTC's decisions about each flow, and the plan that it would get now."""
         return self._join_texts(chosen, self._explain_flow)
 
     @command.command("vtc.diff")  # type: ignore[untyped-decorator]
     def diff(self, chosen: Sequence[flow.Flow]) -> str:
-        """Show what came in against what went out, of requests and replies, read as conversations."""
+        """Compare requests and replies as received and as sent, shown as conversations."""
         return self._join_texts(chosen, _diff)
 
     @command.command("vtc.save")  # type: ignore[untyped-decorator]
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
-        """Add the flows' replies to a file of regression cases (YAML), scrubbed of secrets; others are skipped."""
+        """Append the flows' replies to a file of regression cases (YAML), without secrets; skip unusable ones."""
         cases, skipped = [], []
         for exchange in _select_exchanges(chosen):
             try:
@@ -86,13 +86,13 @@ class Commands:
         return done
 
     def _join_texts(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
-        """Write the texts of the chosen flows under one another."""
+        """Join the texts of the chosen flows."""
         exchanges = _select_exchanges(chosen)
         text = "\n\n".join(f"{_format_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
         return self._shorten_for_bar(text, format_count(len(exchanges), "exchange"))
 
     def _shorten_for_bar(self, text: str, head: str) -> str:
-        """A text of several lines; for mitmweb's command bar, which has one, its head and where to read it."""
+        """Return the text; for mitmweb's command bar, which has one line, return `head` and the address of the text."""
         if not self._page.address:
             return text
         self._page.said = text

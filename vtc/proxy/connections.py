@@ -1,8 +1,8 @@
-"""Changes to mitmproxy's connections: servers that break off are told in time, the host that a client names is noted,
-streams take turns, and those of clients are closed before the end.
+"""Extend mitmproxy's connections.
 
-mitmproxy has no hook for the first three, so methods and streams of its own are replaced. Only `follow_up.py` does so,
-too: to hear of the end of a client, and to have a reply go on after its server's end.
+Servers that break off are reported in time, the client's Host header is recorded, streams are scheduled fairly, and
+client connections are closed before the exit. mitmproxy has no hook for the first three, so its methods and streams are
+replaced. Only `follow_up.py` does the same: to detect disconnects of clients, and to continue a reply after its end.
 """
 
 from __future__ import annotations
@@ -29,33 +29,30 @@ from mitmproxy.proxy.layers.http._events import (
 )
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-# Servers that break off in the middle of a reply, or are not reached, told before mitmproxy ends it in its own way.
-#
-# mitmproxy calls a stream callable for each chunk and at a clean end, but not where a connection is reset, a body lacks
-# its end or HTTP/2 gives up a stream. Nothing can be sent any more by the time of its `error` hook. The one method of
-# its that deals with all of these asks first for what is held, and sends it as it sends any chunk. Where nothing of a
-# reply left, mitmproxy answers with a page of HTML, which clients of an API show as it is: an error of theirs takes its
-# place.
+# mitmproxy calls a stream callable for each chunk and at a clean end, but not if a connection is reset, a body is
+# incomplete or HTTP/2 aborts a stream; by the time of its `error` hook nothing can be sent. So its method that handles
+# all of these first asks the holders for buffered text, and sends it like any chunk. If nothing was sent before,
+# mitmproxy would answer with an HTML page, which clients of an API cannot parse: an error of their API replaces it.
 
 
 class Holder(Protocol):
-    """Holds back parts of replies."""
+    """An addon that buffers parts of replies."""
 
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        """Take mitmproxy's words for what happened to a flow, streamed or not; return what still leaves."""
+        """Return the pieces still to be sent after a flow broke off; `why` is mitmproxy's message."""
         ...
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
-        """Take mitmproxy's words for why there is no whole reply; return what to answer, None for its own page."""
+        """Return the answer for a flow without a whole reply, None for mitmproxy's page; `why` is its message."""
         ...
 
 
 NO_ANSWER_CODES = (ErrorCode.CONNECT_FAILED, ErrorCode.GENERIC_SERVER_ERROR, ErrorCode.RESPONSE_VALIDATION_FAILED)
 HOLDERS: WeakSet[Holder] = WeakSet()
-"""The holders that are asked."""
+"""The registered holders."""
 
 _handle = getattr(HttpStream.handle_protocol_error, "__wrapped__", HttpStream.handle_protocol_error)
-"""mitmproxy's own; a script that is loaded again does not wrap what it wrapped before."""
+"""mitmproxy's own method; a script that is loaded again must not wrap its own wrapper."""
 
 
 @wraps(_handle)
@@ -67,7 +64,7 @@ def _ask_holders_first(
             for piece in holder.server_broke_off(stream.flow, event.message):
                 yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
         response = stream.flow.response
-        unanswered = event.code in NO_ANSWER_CODES and (response is None or not response.stream)  # nothing has left
+        unanswered = event.code in NO_ANSWER_CODES and (response is None or not response.stream)  # nothing was sent
         answers = (holder.server_gave_none(stream.flow, event.message) for holder in [*HOLDERS])
         if unanswered and stream.client_state == stream.state_done and (answer := next(filter(None, answers), None)):
             stream.flow.response = answer
@@ -79,9 +76,7 @@ def _ask_holders_first(
 HttpStream.handle_protocol_error = _ask_holders_first  # type: ignore[method-assign, assignment]
 
 
-# The host that a client names, by which pages of the web are known. A reverse proxy writes that of its server over it
-# before any hook.
-
+# The Host header distinguishes requests of web pages. A reverse proxy overwrites it before any hook, so it is recorded.
 
 _HOSTS: WeakKeyDictionary[http.Request, str] = WeakKeyDictionary()
 _begin = getattr(HttpStream.state_wait_for_request_headers, "__wrapped__", HttpStream.state_wait_for_request_headers)
@@ -97,28 +92,26 @@ HttpStream.state_wait_for_request_headers = _record_host  # type: ignore[method-
 
 
 def get_named_host(request: http.Request) -> str:
-    """Return the host, with its port, that a client named in a request; empty if it named none."""
+    """Return the host and port that a client sent in its Host header; empty if there was none."""
     return _HOSTS.get(request, "")
 
 
-# Turns of streams: each is one small read from a model server, and at most two writes of what it led to.
-#
-# mitmproxy takes all that has come before anything else happens: of text that is made to be slow that is more than a
-# second's work. And it writes every chunk on its own, though one read may hold dozens: such a write takes longer than
-# all that else is done with a chunk.
-
+# A turn of a stream is one small read from a model server, and at most two writes of the result. Without turns
+# mitmproxy processes all received data at once, which for adversarial text is more than a second of work. It also
+# writes every chunk separately, although one read may contain dozens and a write takes longer than the other work.
 
 FIRST_READ_BYTES, MIN_READ_BYTES, MAX_READ_BYTES = 1 << 10, 1 << 8, 1 << 12
-"""Bytes that are read at once: at first, and by how long the last turn took."""
+"""Sizes of a read in bytes: the first, and the limits between which it adapts to the duration of turns."""
 LONG_TURN_SECONDS = 0.02
-"""Work on what was read at once after which half as many bytes are read the next time."""
+"""Duration of a turn after which the size of the next read is halved."""
 _AWAITED: WeakKeyDictionary[Connection, set[asyncio.Future[Any]]] = WeakKeyDictionary()
+"""Work of hooks during which a connection is not read."""
 
 
 async def wait_without_reading(server: Connection, work: asyncio.Future[None]) -> None:
-    """Wait for work in a hook on a reply, of which nothing more is read meanwhile.
+    """Await work in a hook of a reply, without reading more of the reply meanwhile.
 
-    mitmproxy would keep what comes until the hook ends, and then take all of it in one turn.
+    mitmproxy would buffer received data until the hook ends, and then process all of it in one turn.
     """
     awaited = _AWAITED.setdefault(server, set())
     awaited.add(work)
@@ -129,7 +122,7 @@ async def wait_without_reading(server: Connection, work: asyncio.Future[None]) -
 
 
 class SmallReads:
-    """Read from a server in small pieces; before the next one, all other streams have their turn."""
+    """Reads from a server in small pieces, and yields to all other streams between them."""
 
     def __init__(
         self,
@@ -138,30 +131,32 @@ class SmallReads:
         begin: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`begin` is called as a turn begins. A connection that breaks is told to `server`."""
+        """`begin` is called when a turn begins. An error of the connection is recorded in `server`."""
         self._reader = reader
         self._server = server
         self._begin = begin
         self._clock = clock
         self._rest = b""
         self._size = FIRST_READ_BYTES
-        self._began = math.inf  # the last turn
+        self._began = math.inf  # start of the last turn
 
     async def read(self, most: int) -> bytes:
-        # All is read at once: of a connection that is reset nothing more can be, and what waits here leaves whole.
+        # Step 1: Adapt the size of reads to the duration of the last turn.
         took = self._clock() - self._began
         if took > LONG_TURN_SECONDS:
             self._size = max(self._size // 2, MIN_READ_BYTES)
         elif self._rest and took < LONG_TURN_SECONDS / 4:
             self._size = min(self._size * 2, MAX_READ_BYTES)
+        # Step 2: Read everything available, because after a reset nothing more can be read; or yield to other streams.
         if not self._rest:
             try:
                 self._rest = await self._reader.read(most)
-            except OSError as error:  # mitmproxy takes it for an end like any other
+            except OSError as error:  # mitmproxy treats it like a clean end
                 self._server.error = error.strerror or type(error).__name__
                 raise
         elif self._reader.exception() is None:
             await asyncio.sleep(0)
+        # Step 3: Deliver a piece, but after a reset all of it.
         while awaited := _AWAITED.get(self._server):
             await asyncio.wait(awaited)
         size = self._size if self._reader.exception() is None else most
@@ -173,7 +168,7 @@ class SmallReads:
 
 
 class JoinedWrites:
-    """Write to a client: the first piece of a turn at once, as mostly it is all, and the rest together at its end."""
+    """Writes to a client: the first piece of a turn at once, since it is mostly the only one, the rest at its end."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -194,7 +189,7 @@ class JoinedWrites:
             self._writer.write(data)
             return
         if not self._waiting:
-            # Not only at `drain`: that of a client waits for that of its server, which may wait for the client to read.
+            # Flush without waiting for `drain`: it waits for the server's, which may wait for the client to read.
             asyncio.get_running_loop().call_soon(self._flush)
         self._waiting.append(data)
 
@@ -218,7 +213,7 @@ class JoinedWrites:
 
 
 class Turns:
-    """Has streams take turns."""
+    """Addon that schedules streams in turns."""
 
     name = "vtc-turns"
 
@@ -230,7 +225,7 @@ class Turns:
             if handler.client is not data.client:
                 continue
             server, client = (handler.transports.get(end) for end in (data.server, data.client))
-            # Neither has such streams where datagrams are sent, or where mitmproxy's own Rust code does it.
+            # Connections of datagrams, and of mitmproxy's Rust code, have no such streams.
             writes: Any = client.writer if client else None
             if client and isinstance(writes, asyncio.StreamWriter):
                 client.writer = writes = JoinedWrites(writes)  # type: ignore[assignment]
@@ -239,19 +234,16 @@ class Turns:
                 server.reader = SmallReads(server.reader, data.server, begin)  # type: ignore[assignment]
 
 
-# The end: connections of clients that are still open are closed as mitmproxy closes those that are idle for too long.
-#
-# mitmproxy leaves them to asyncio, which cancels their tasks once all addons have ended. Flows under way are then told
-# to no one, and Python 3.12.0 and 3.12.1 print a trace for each client: `StreamReaderProtocol` asks a cancelled task
-# for its exception.
-
+# At the exit mitmproxy would let asyncio cancel the tasks of open client connections, after all addons have ended. Then
+# running flows would not be reported, and Python 3.12.0 and 3.12.1 would print a traceback for each client, because
+# `StreamReaderProtocol` asks a cancelled task for its exception. So VTC closes them as mitmproxy closes idle ones.
 
 CLOSE_SECONDS = 1.0
-"""Seconds in which connections must have closed; what hooks hold longer is left to asyncio."""
+"""Seconds to wait until connections have closed; asyncio cancels the rest."""
 
 
 async def close_clients() -> None:
-    """Close all connections of clients, and wait until their flows have ended."""
+    """Close all client connections, and wait until their flows have ended."""
     proxy = ctx.master.addons.get("proxyserver")
     if not isinstance(proxy, Proxyserver):
         return

@@ -1,4 +1,4 @@
-"""A streamed reply that ended without a word goes on: the model is asked once more, and its answer follows."""
+"""Continue a streamed reply that ended without an answer: ask the model once more, and append its reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def begin_continuation(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
-    """Have a reply go on whose end waits; for the end of its stream."""
+    """Continue a reply whose end is buffered; called at the end of its stream."""
     if first.defers:
         continue_reply(flow, stream_parts(flow, live, first))
     elif first.turn:
@@ -30,7 +30,7 @@ def begin_continuation(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -
 
 
 async def stream_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) -> AsyncIterator[list[bytes]]:
-    """Yield the text of a reply that is sent in parts, its end, and what follows that."""
+    """Yield the text of a reply that is sent in parts, its end, and its continuation."""
     while stream.defers:
         yield _record_sent(live, stream.feed(b""))
     yield _record_sent(live, live.end(flow))
@@ -39,10 +39,11 @@ async def stream_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) 
 
 
 async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> AsyncIterator[list[bytes]]:
-    """Yield what leaves after the first reply of a turn, whose end waits: the second one, or that end."""
+    """Yield the second reply of the turn or, if there is none, the buffered end of the first."""
     exchange, turn, retry = live.session, first.turn, live.session.plan.stack.retry
     if turn is None or retry is None:
         return
+    # Step 1: Ask the model, and forward its reply as the continuation of the first.
     second: Stream | None = None
     why = ""
     try:
@@ -63,8 +64,9 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
     except NoAnswer as error:
         why = str(error)
     except Exception as error:
-        logger.error("vtc: the model is not asked once more\n%s", format_exception(error, exchange.report.secrets))
+        logger.error("vtc: the follow-up request failed\n%s", format_exception(error, exchange.report.secrets))
         why = type(error).__name__
+    # Step 2: End the reply.
     if second is None:
         exchange.whole.reminder.mark_failed(why)
         yield _record_sent(live, first.let_end())
@@ -75,20 +77,20 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
 
 
 def _is_stream(live: LiveExchange, response: http.Response) -> bool:
-    """True if an answer is a stream that may go on as it comes."""
+    """True if an answer is a stream that can be forwarded as it arrives."""
     coded = response.headers.get("content-encoding", "identity") != "identity"
     ok = 200 <= response.status_code < 300
     return ok and not coded and live.session.is_streamed(bodies.get_media_type(response))
 
 
 def _convert_whole_reply(live: LiveExchange, response: http.Response) -> bytes:
-    """Return an answer that is no stream as one; raises `NoAnswer`."""
+    """Convert a whole reply to a stream; raises `NoAnswer`."""
     if not 200 <= (status := response.status_code) < 300:
-        raise NoAnswer(f"upstream answered {status}")
+        raise NoAnswer(f"the server answered {status}")
     body = DecodedBody(response)
     as_stream = live.session.whole.as_stream(body.content)
     if body.fault or as_stream is None:
-        raise NoAnswer(body.fault or "the answer is no reply")
+        raise NoAnswer(body.fault or "the answer is not a reply")
     return as_stream
 
 

@@ -1,8 +1,7 @@
-"""Find out which model server a reverse proxy serves, and which APIs it speaks: ask when VTC starts, and before
-requests until it is there.
+"""Detect the model server behind a reverse proxy and the APIs that it speaks.
 
-So a server that takes minutes to load may start after VTC. What it showed stands in the place of `vtc_server` and
-`vtc_upstream_api` where the user left them open.
+The server is probed when VTC starts and then before requests until it answers, so a server that takes minutes to load
+may start after VTC. The findings replace `vtc_server` and `vtc_upstream_api` unless the user set them.
 """
 
 from __future__ import annotations
@@ -27,37 +26,37 @@ from vtc.proxy.trust import Trust, TrustError
 logger = logging.getLogger(__name__)
 
 RETRY_PAUSE_SECONDS = 10.0
-"""Seconds for which a server is left alone that took long to say nothing."""
+"""Seconds before the next probe of a server that failed to answer within `SLOW_ANSWER_SECONDS`."""
 LIST_REFRESH_SECONDS = 60.0
-"""Seconds after which a list of models is asked for again, where one model stands for all that are not in it."""
+"""Seconds after which the list of models is fetched again, if a default model replaces all unlisted ones."""
 SLOW_ANSWER_SECONDS = 1.0
-"""Seconds beyond which that was long; a port that no one listens at answers at once."""
+"""Seconds beyond which a failed probe was slow; a closed port fails at once."""
 
 
 @dataclass(slots=True)
 class ModelServer:
-    """A model server, and what it showed."""
+    """A model server and the findings about it."""
 
     url: str
     found: ServerFindings | None = None
     asking: asyncio.Task[None] | None = None
     retry_from: float = 0.0
     listed_at: float = 0.0
-    """When its list of models was asked for last."""
+    """The time of the last request for its list of models."""
     was_missing: bool = False
-    """True if it was not there when it was asked."""
+    """True if a probe failed because the server was not available."""
     wrong_scheme: str = ""
-    """What to do if it speaks the other one of http and https than its URL says."""
+    """Advice if it speaks http although its URL says https, or the reverse; else empty."""
     planners: tuple[Planner, Planner] | None = None
-    """The planner without and with what it showed."""
+    """The planner without and with the findings."""
 
     def is_known(self, planner: Planner) -> bool:
-        """True if it showed what the user's options leave open."""
+        """True if the findings cover everything that the user's options do not set."""
         return self.found is not None and (self.found.apis is not None or bool(planner.settings.upstream_api))
 
 
 class Discovery:
-    """Asks model servers what no option says."""
+    """Probes model servers for settings that the user did not make."""
 
     name = "vtc-discovery"
 
@@ -67,7 +66,7 @@ class Discovery:
         self._servers: dict[str, ModelServer] = {}
 
     def configure(self, updated: set[str]) -> None:
-        """Refuse files of certificates that are none; mitmproxy would tell it at requests alone."""
+        """Reject invalid certificate files now, because mitmproxy would report them only when a request needs them."""
         try:
             if updated.intersection(Trust._fields):
                 Trust.from_options().check()
@@ -86,31 +85,31 @@ class Discovery:
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         if flow.response is None and (asking := self._ask(flow.client_conn.proxy_mode)):
-            await asyncio.shield(asking)  # others wait for it, too
+            await asyncio.shield(asking)  # shielded, because other requests wait for the same probe
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
-        """Have the next request of the same client connect anew: mitmproxy would go on giving it this error."""
+        """Clear the error, so that the client's next request connects again instead of getting the same error."""
         data.server.error = None
 
     def inform_planner(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
-        """Return the planner for a flow: it knows what the model server showed."""
+        """Return the planner for a flow, with the findings about its model server."""
         server = self._servers.get(get_server_url(flow.client_conn.proxy_mode))
         if server is None or server.found is None:
             return planner
         if server.planners is None or server.planners[0] is not planner:
             known = server.found.settings
-            if known.get("server") not in planner.profiles.servers:  # profiles are edited
+            if known.get("server") not in planner.profiles.servers:  # the user may have edited the profiles
                 known.pop("server", None)
             server.planners = planner, planner.with_settings(known, server.found.models)
         return server.planners[1]
 
     def explain_failure(self, flow: http.HTTPFlow, why: str) -> str:
-        """Return why a server gave no reply, in mitmproxy's words unless more is known."""
+        """Explain why a server did not reply; without findings, in mitmproxy's words (`why`)."""
         server = self._servers.get(get_server_url(flow.client_conn.proxy_mode))
         return server.wrong_scheme if server and server.wrong_scheme else why
 
     def _ask(self, mode: ProxyMode) -> asyncio.Task[None] | None:
-        """Begin to ask the server of a proxy, if there is anything to ask; returns what to wait for."""
+        """Start a probe of the server of a proxy if anything is unknown; return the task that requests must await."""
         url, planner = get_server_url(mode), self._addon.planner
         if not url or planner is None or ctx.options.vtc_discover != "on" or ctx.options.vtc_mode == "off":
             return None
@@ -118,7 +117,7 @@ class Discovery:
         if server.is_known(planner):
             if (
                 planner.default_model and self._clock() >= server.listed_at + LIST_REFRESH_SECONDS
-            ):  # for which no request waits
+            ):  # no request waits for this
                 server.listed_at = self._clock()
                 server.asking = asyncio.create_task(self._list_again(server, planner))
             return None
@@ -132,15 +131,15 @@ class Discovery:
             found = await asyncio.to_thread(lambda: collect_findings(_make_asker(server.url), planner))
         except TrustError as error:
             found = ServerFindings(lines=(f"{error}.",), is_there=False)
-        except Exception:  # a fault of ours: requests go on, and nothing is asked again
-            logger.exception("vtc: %s could not be asked", server.url)
+        except Exception:  # a bug in VTC: forward requests, and stop probing
+            logger.exception("vtc: %s could not be probed", server.url)
             found = ServerFindings(apis=())
         server.listed_at = ended = self._clock()
         server.wrong_scheme = found.lines[0] if found.has_wrong_scheme else ""
         if not found.is_there:
             server.retry_from = ended + RETRY_PAUSE_SECONDS if ended - begun > SLOW_ANSWER_SECONDS else ended
             if not server.was_missing:
-                logger.warning("vtc: %s It is asked again before requests.", found.lines[0])
+                logger.warning("vtc: %s It is probed again before requests.", found.lines[0])
             server.was_missing = True
             return
         for line in found.lines:
@@ -150,7 +149,7 @@ class Discovery:
         server.was_missing, server.planners, server.found = False, None, found
 
     async def _list_again(self, server: ModelServer, planner: Planner) -> None:
-        """Ask for the list of models once more: some may have been loaded, or taken out."""
+        """Fetch the list of models again, because models may have been loaded or removed."""
         apis = planner.settings.upstream_api or (server.found.apis if server.found else None) or ()
         models = await asyncio.to_thread(lambda: list_models(_make_asker(server.url), apis))
         if models and server.found and models != server.found.models:
@@ -158,5 +157,5 @@ class Discovery:
 
 
 def _make_asker(url: str) -> Asker:
-    """Make what asks a server, with mitmproxy's trust in certificates, as requests of clients have it."""
+    """Make an asker that trusts the same certificates as mitmproxy does for requests of clients."""
     return Asker(url, trust=Trust.from_options())

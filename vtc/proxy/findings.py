@@ -1,4 +1,4 @@
-"""What a model server shows of itself: which one it is, the APIs that it speaks, its models. It is sent no key."""
+"""Probe a model server without a key: identify it, detect its APIs, and list its models."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ MODELS_PATH = "/v1/models"
 
 
 def _find_other_scheme(asker: Asker, answer: ServerAnswer) -> str:
-    """Return the URL of a server that answers in the other one of http and https; empty if it does not."""
+    """Return the URL with the other scheme of http and https if the server answers there; else empty."""
     url = urlsplit(asker.url)
     is_mixed_up = isinstance(answer.error, ssl.SSLError | ConnectionResetError | HTTPException)
-    is_mixed_up = is_mixed_up or (url.scheme == "https" and isinstance(answer.error, TimeoutError))  # it waits for more
+    is_mixed_up = is_mixed_up or (
+        url.scheme == "https" and isinstance(answer.error, TimeoutError)
+    )  # an HTTP server waits for the rest of the TLS handshake
     if not (is_mixed_up or answer.status == 400):
         return ""
     other_url = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
@@ -33,40 +35,40 @@ def _find_other_scheme(asker: Asker, answer: ServerAnswer) -> str:
 
 
 def format_wrong_scheme(url: str, other_url: str) -> str:
-    """Say that a server speaks the other one of http and https than its URL says."""
+    """Format the advice that a server speaks http although its URL says https, or the reverse."""
     return f"{url} speaks {urlsplit(other_url).scheme}: start VTC with `vtc run {other_url}`"
 
 
 STARTING_STATUSES = (502, 503, 504)
-"""Answers of a server that loads its model, and of a gateway before one that is not there."""
+"""Statuses of a server that is still loading its model, and of a gateway without an available server."""
 
 
 class ServerIdentity(NamedTuple):
-    """The server that an upstream is."""
+    """The identity of a model server."""
 
     server: str | None
-    """Its profile; None if it is not known."""
+    """The name of its profile; None if unknown."""
     message: str
-    """The words for the user."""
+    """The description for the user."""
     is_there: bool = True
-    """True if it answered, or need not be asked."""
+    """True if it answered, or does not need a probe."""
     models: tuple[str, ...] = ()
-    """Those that it lists."""
+    """The models that it lists."""
     is_hosted: bool = False
-    """True for a hosted API that is known by its name."""
+    """True for a hosted API with a known host name."""
     answers: bool = False
-    """True if it answered with a list."""
+    """True if it answered with a list of models."""
     has_wrong_scheme: bool = False
-    """True if it speaks the other one of http and https."""
+    """True if it speaks http although its URL says https, or the reverse."""
     is_listed: bool = False
-    """True if its list of models tells which it is, not its address, by which requests find a profile themselves."""
+    """True if its list of models identified it. An address needs no findings, because requests match it anyway."""
 
 
 def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
-    """Find out which server an upstream is.
+    """Identify a model server.
 
-    A hosted API that is known by its name is not asked: it would want a key, and is hardly down. Nor is a server for
-    which the user has a profile.
+    A hosted API with a known host name is not probed, because it would require a key and is hardly ever down. Nor is a
+    server for which the user has a profile.
     """
     upstream, url = asker.url, urlsplit(asker.url)
     named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
@@ -82,41 +84,41 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if other_url := _find_other_scheme(asker, answer):
         return ServerIdentity(None, format_wrong_scheme(upstream, other_url), is_there=False, has_wrong_scheme=True)
     if answer.error and not isinstance(answer.error, OSError):
-        return ServerIdentity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
+        return ServerIdentity(None, f"{upstream} does not speak HTTP: is it the model server?", is_there=False)
     if answer.error:
         why = f"({answer.why}): is the model server running?"
-        return ServerIdentity(None, f"{upstream} cannot be reached now {why}", is_there=False)
+        return ServerIdentity(None, f"{upstream} cannot be reached {why}", is_there=False)
     if answer.status in STARTING_STATUSES:
-        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}: does it still load its model?"
+        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}: is it still loading its model?"
         return ServerIdentity(None, problem, is_there=False)
     if not answer.ok:
-        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it is not known which server it is"
+        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it was not identified"
         return ServerIdentity(None, problem)
     models = tuple(list_model_names(answer.body))
     owner = find_by_owner(answer.json, profiles)
     if server := owner or named:
         line = f"{upstream} is {server.description or server.name}"
         return ServerIdentity(server.name, line, models=models, answers=True, is_listed=owner is not None)
-    line = f"{upstream} answers; its kind was not recognised, which is fine for most servers (--server names it)"
+    line = f"{upstream} answers; it was not identified, which most servers do not need (--server names it)"
     return ServerIdentity(None, line, models=models, answers=True)
 
 
 def find_by_owner(listed: Any, profiles: Profiles) -> ServerProfile | None:
-    """Find the profile of a server by the owners in its list of models."""
+    """Find a server profile by the `owned_by` fields of a list of models."""
     names = {owner for entry in list_entries(listed) if isinstance(owner := entry.get("owned_by"), str)}
     return next((server for server in profiles.servers.values() if names.intersection(server.owned_by)), None)
 
 
 def list_entries(listed: Any) -> list[dict[str, Any]]:
-    """Return the entries of a list of models; none if it is no such list."""
+    """Return the entries of a list of models; none if it is not such a list."""
     models = listed.get("data") if isinstance(listed, dict) else None
     return [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 
 
 def detect_apis(asker: Asker) -> tuple[str, ...]:
-    """Find the APIs that a server speaks, the one first that servers know best; none if that does not show.
+    """Detect the APIs that a server speaks, the best supported one first; none if the probes do not distinguish them.
 
-    Each is asked with an empty object, which no server answers with a reply: what it does not speak is not found.
+    Each API is probed with an empty object, which never yields a reply; an API that is not spoken answers "not found".
     """
     spoken = tuple(api.name for api in APIS if _is_spoken(asker, api.place.build_path(api.place.version, "none")))
     return () if len(spoken) == len(APIS) else spoken
@@ -130,69 +132,67 @@ def _is_spoken(asker: Asker, path: str) -> bool:
 
 
 def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
-    """Ask a server for its models, where clients do and where one of these APIs has its list; empty if it has none."""
+    """Request the list of models, from the usual path and from those of these APIs; empty if the server has none."""
     places = dict.fromkeys([MODELS_PATH, *(api.place.lists for name in apis if (api := find_api(name)))])
     names = (list_model_names(answer.body) for path in places if (answer := asker.ask(path)).ok)
     return tuple(next(filter(None, names), ()))
 
 
 MAX_LISTED_MODELS = 5
-"""Models that are told by their names."""
+"""Maximum number of models that are listed by name."""
 
 
 def format_models(models: Sequence[str], default: str = "") -> str:
-    """Say which models a server lists, and whether the one is there that stands for all others; empty for none."""
+    """Describe the models of a server, and whether they include the default model; empty for none."""
     if not models:
-        return f"the server's models are not known: it is asked for {default} in the place of any" if default else ""
+        return f"the server's models are unknown: {default} replaces any requested model" if default else ""
     more = len(models) - MAX_LISTED_MODELS
     line = f"its models: {', '.join(models[:MAX_LISTED_MODELS])}{f' and {more} more' if more > 0 else ''}"
     if not default:
         return line
     is_there = plain_model(default) in map(plain_model, models)
-    return (
-        f"{line}; it is asked for {default} in the place of all others{'' if is_there else ', which is none of them'}"
-    )
+    return f"{line}; {default} replaces all others{'' if is_there else ', but the server does not list it'}"
 
 
 def format_translation(apis: tuple[str, ...]) -> str:
-    """Say which clients are served by way of another API."""
+    """Describe which clients are translated to another API."""
     unspoken = [api.name for api in APIS if api.name not in apis]
     return f"it speaks {' and '.join(apis)}: clients of {', '.join(unspoken)} are translated to {apis[0]}"
 
 
 class ServerFindings(NamedTuple):
-    """What a model server showed of itself."""
+    """The results of probing a model server."""
 
     server: str | None = None
     """Its profile."""
     apis: tuple[str, ...] | None = None
-    """The APIs that it speaks; None if it was not asked, empty if that does not show."""
+    """The APIs that it speaks; None if they were not probed, empty if the probes did not distinguish them."""
     models: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    """All that in words, for the user."""
+    """The findings as text, for the user."""
     is_there: bool = True
     has_wrong_scheme: bool = False
-    """True if it speaks the other one of http and https than its URL says."""
+    """True if it speaks http although its URL says https, or the reverse."""
     is_sound: bool = False
-    """True if it answered as servers do."""
+    """True if it answered with a list of models."""
     is_listed: bool = False
-    """True if its profile has to be named: its address does not match it. One that does may be one of several there,
-    each for other models.
+    """True if the profile must be set explicitly because the address does not match it. A matching address may have
+    several profiles, each for other models, so none is set then.
     """
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return what stands in the place of options that the user left open."""
+        """Values for options that the user did not set."""
         named: dict[str, Any] = {"server": self.server if self.is_listed else None, "upstream_api": self.apis}
         return {name: value for name, value in named.items() if value}
 
 
 CONTEXT_API = "ollama-chat"
-"""The one API in which a server can be told how long its context is to be."""
+"""The only API with a field for the context length."""
 
 
 def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
-    """Ask a model server what the user's options leave open; it is sent no key."""
+    """Probe a model server, without a key, for everything that the user's options do not set."""
     settings = planner.settings
     identity = identify_server(asker, planner.profiles)
     if not identity.is_there:
@@ -202,7 +202,7 @@ def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
     if not (settings.upstream_api or identity.is_hosted):
         apis = detect_apis(asker)
         if not apis and urlsplit(asker.url).scheme == "https":
-            lines.append("it does not show without a key which APIs it speaks: if clients get a 404, say --api")
+            lines.append("its APIs cannot be detected without a key: if clients get a 404, set --api")
     profile = planner.profiles.servers.get(settings.server or identity.server or "")
     if profile and apis and profile.steps.get("context") and CONTEXT_API in apis:
         apis = (CONTEXT_API,)

@@ -1,7 +1,7 @@
-"""Follow-up requests: the model server is asked once more, for as long as the client is there.
+"""Send follow-up requests to the model server, as long as the client is connected.
 
-So the question goes where the first one went, by mitmproxy's own client replay: the flow's request with another body,
-its headers and the proxy's settings (upstream proxies, certificates), and nothing but the one flow waits for it.
+They use mitmproxy's client replay, so they take the same route as the original request: its headers with another body,
+and the proxy's settings (upstream proxies, certificates). Only the one flow waits for the answer.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ from vtc.exchange import NoAnswer
 from vtc.proxy import flows
 from vtc.proxy.server_keys import share_loan, take_back
 
-# mitmproxy waits with all that happens to an exchange, its client's end too, until its hooks have returned. Meanwhile a
-# server that is asked once more would work for a client that is no longer there: so the client's end is told at once.
+# mitmproxy queues all events of an exchange, even the disconnect of its client, until its hooks have returned. In the
+# meantime a server would work on a follow-up request for a client that is gone, so VTC observes the disconnect itself.
 
 _streams: WeakKeyDictionary[http.HTTPFlow, ref[HttpStream]] = WeakKeyDictionary()
-"""The stream of each flow whose reply is there: mitmproxy tells it when the client goes."""
+"""The stream of each flow with a reply; mitmproxy notifies it when the client disconnects."""
 
 _send = getattr(HttpStream.send_response, "__wrapped__", HttpStream.send_response)
-"""mitmproxy's own; a script that is loaded again does not wrap what it wrapped before."""
+"""mitmproxy's own method; a script that is loaded again must not wrap its own wrapper."""
 
 
 _rests: WeakKeyDictionary[http.HTTPFlow, AsyncIterator[list[bytes]]] = WeakKeyDictionary()
-"""What goes on in a streamed reply after the server has ended its own."""
+"""Continuations of streamed replies, sent after the server has ended its reply."""
 _pieces: WeakKeyDictionary[http.HTTPFlow, list[bytes] | None] = WeakKeyDictionary()
-"""What is to be sent next of it; None at its end."""
+"""The next pieces of a continuation; None at its end."""
 
 
 def continue_reply(flow: http.HTTPFlow, rest: AsyncIterator[list[bytes]]) -> None:
-    """Have a reply that was streamed go on at its end; before mitmproxy's hook `response`."""
+    """Register the continuation of a streamed reply; it is sent before mitmproxy's hook `response`."""
     _rests.setdefault(flow, rest)
 
 
-all_hooks.pop("vtc_rest", None)  # of a script that is loaded again
+all_hooks.pop("vtc_rest", None)  # registered by an earlier load of the script
 
 
 @dataclass
 class RestHook(StartHook):
-    """The next pieces of a reply that goes on are to be waited for."""
+    """Hook that waits for the next pieces of a continuation."""
 
     name = "vtc_rest"
     flow: http.HTTPFlow
 
 
 class RestOfReplies:
-    """The addon that waits for them, as mitmproxy's layers must not."""
+    """The addon that awaits the pieces, because mitmproxy's layers cannot await."""
 
     name = "vtc-rest"
 
     async def vtc_rest(self, flow: http.HTTPFlow) -> None:
-        """Wait for pieces, and leave them for the layer; none at the end."""
+        """Wait for the next pieces, and store them for the layer; None at the end."""
         rest = _rests.get(flow)
         pieces = await anext(rest, None) if rest else None
         _pieces[flow] = pieces
@@ -77,7 +77,7 @@ def _send_response(stream: HttpStream, already_streamed: bool = False) -> Comman
         yield RestHook(stream.flow)
         pieces = _pieces.pop(stream.flow, None)
         if pieces is None or any(isinstance(event, RequestProtocolError) for event in stream._paused_event_queue):
-            del _rests[stream.flow]  # it has ended, or its client has gone
+            del _rests[stream.flow]  # the continuation has ended, or the client has disconnected
             break
         for piece in pieces:
             yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
@@ -89,10 +89,10 @@ HttpStream.send_response = _send_response  # type: ignore[method-assign, assignm
 
 @contextmanager
 def watch_client(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterator[None]:
-    """Call `when_gone` if the client of a flow has gone, or goes meanwhile."""
+    """Call `when_gone` if the client of a flow has disconnected, or does so inside this context."""
     noted = _streams.get(flow)
     stream = noted() if noted else None
-    if stream is None:  # it is not on its way
+    if stream is None:  # the flow has no live connection
         yield
         return
     handle = stream.handle_event
@@ -112,15 +112,15 @@ def watch_client(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterat
 
 
 REPLY_SECONDS = 600.0
-"""Seconds for a reply to a request that was refused first."""
+"""Seconds for the reply to a retry after a rejection."""
 
 type ChooseListener = Callable[[http.Response], Callable[[bytes], object] | None]
-"""Returns what takes the body of an answer piece by piece, as it comes; None for one that is taken whole."""
+"""Returns a listener for the pieces of a body as they arrive; None to receive the answer as a whole."""
 _listeners: WeakKeyDictionary[http.HTTPFlow, ChooseListener] = WeakKeyDictionary()
 
 
 def forward_to_listener(flow: http.HTTPFlow) -> None:
-    """Have the answer to a follow-up request told as it comes, where that is wanted; for `responseheaders`."""
+    """Forward the answer of a follow-up request to its listener, if it has one; for `responseheaders`."""
     take = _listeners[flow](flow.response) if flow in _listeners and flow.response else None
     if take and flow.response:
 
@@ -132,7 +132,7 @@ def forward_to_listener(flow: http.HTTPFlow) -> None:
 
 
 class FollowUpRequests:
-    """Asks again for `flow`; all its questions together may take `seconds`."""
+    """Sends follow-up requests for `flow`, which together may take `seconds`."""
 
     def __init__(self, flow: http.HTTPFlow, seconds: float) -> None:
         self._flow = flow
@@ -140,7 +140,7 @@ class FollowUpRequests:
         self._deadline: float | None = None
 
     async def __call__(self, body: bytes) -> http.Response:
-        """Return the answer, whatever it is; raises `NoAnswer` if there is none, or its client has gone."""
+        """Return the answer, even an error; raises `NoAnswer` if there is none or the client has disconnected."""
         again = self._copy(body)
         with self._replaying(again) as replay:
             await asyncio.wait([replay], timeout=self._seconds_left)
@@ -149,9 +149,9 @@ class FollowUpRequests:
     async def stream(
         self, body: bytes, is_stream: Callable[[http.Response], bool], tick: float = 0
     ) -> AsyncIterator[bytes | http.Response]:
-        """Yield the answer: the pieces of a stream as they come, any other whole; raises `NoAnswer`.
+        """Yield the pieces of a streamed answer as they arrive, or any other answer as a whole; raises `NoAnswer`.
 
-        It is waited for until it begins. Where nothing comes for `tick` seconds, an empty piece is yielded.
+        The time limit applies until the answer begins. After each `tick` seconds without data, yield an empty piece.
         """
         again = self._copy(body)
         pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -179,7 +179,7 @@ class FollowUpRequests:
 
     @property
     def _seconds_left(self) -> float:
-        """Return the seconds that are left; they begin with the first question."""
+        """The remaining seconds, counted from the first request."""
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
             self._deadline = now + self._seconds
@@ -197,7 +197,7 @@ class FollowUpRequests:
 
     @contextmanager
     def _replaying(self, again: http.HTTPFlow) -> Iterator[asyncio.Task[None]]:
-        """Send it, until this ends or the client has gone."""
+        """Send the request; cancel it at the end of this context, or when the client disconnects."""
         handler = ReplayHandler(again, ctx.options)
         replay = asyncio.create_task(handler.replay())
         try:
@@ -207,8 +207,8 @@ class FollowUpRequests:
             replay.cancel()
             for transport in handler.transports.values():
                 if transport.handler:
-                    transport.handler.cancel("its reply is of no use any more")
-            take_back(again)  # of a question that is given up no hook is told
+                    transport.handler.cancel("its reply is no longer needed")
+            take_back(again)  # no hook is called for a cancelled request
 
     def _answer(self, again: http.HTTPFlow, replay: asyncio.Task[None]) -> http.Response:
         if replay.cancelled():

@@ -1,4 +1,4 @@
-"""Which servers' keys clients are lent that send none, and what keeps the proxy from starting with them."""
+"""Determine which keys of servers may be lent to clients, and faults that must prevent the proxy from starting."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from vtc.scrub import scrub
 SHARED = "--share-keys"
 """The option of `vtc run` that lends keys to other machines, too."""
 OPTION = "vtc_key_env"
-"""The option that names the variable with the key of the server that a reverse proxy stands before."""
+"""The option that names the variable with the key of a reverse proxy's server."""
 
 
 def make_upstream_profile(variable: str, server: Address) -> ServerProfile:
-    """Make the profile that lends the key of a variable at one server alone. Raises ValueError for what is none."""
+    """Make a profile that lends the key in a variable to one server only. Raises ValueError for an invalid address."""
     match = Match(host=f"{server.host}:{server.port}")
     return ServerProfile(name=OPTION, match=match, key_env=variable)
 
 
 def list_lenders(profiles: Profiles, servers: Iterable[Address], variable: str = "") -> list[ServerProfile]:
-    """List the profiles whose keys clients may be lent: those of these servers, or of any if there are none.
+    """List the profiles whose keys may be lent: those of the given servers, or all if none are given.
 
-    `variable` holds the key of each of these servers, whatever a profile says. Raises ValueError for what is none.
+    `variable` names the key of each given server and overrides profiles. Raises ValueError for an invalid address.
     """
     at = [*servers]
     if variable and at:
@@ -36,7 +36,7 @@ def list_lenders(profiles: Profiles, servers: Iterable[Address], variable: str =
 
 
 def find_faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, shared: bool) -> Iterator[str]:
-    """Say why the proxy must not start: a key is not there, or is there for whoever reaches the proxy."""
+    """Yield reasons why the proxy must not start: a missing key, or one that other machines could spend."""
     away = next((address.host for address in listens_at if not address.is_loopback), None)
     for profile in lending:
         name = scrub(profile.key_env)
@@ -45,7 +45,7 @@ def find_faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address],
         if away is not None and not shared:
             yield (
                 f"{_format_source(profile)} lends the key of {name} to clients that send none, and at "
-                f"{away or 'every address'} clients of other machines could spend it: listen at 127.0.0.1, or say "
+                f"{away or 'every address'} clients on other machines could spend it: listen at 127.0.0.1, or set "
                 f"{SHARED} (vtc_share_keys=on) if they may"
             )
 

@@ -23,11 +23,9 @@ __all__ = [
     "list_settings",
 ]
 
-# Where the script lies that mitmproxy loads (`mitmdump -s …`).
-
 
 def find_script() -> Path:
-    """`addons/addon.py`: inside the package when installed, beside it in a checkout."""
+    """Find the script that mitmproxy loads (`mitmdump -s …`): inside the package when installed, else next to it."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "addons" / "addon.py"
     return installed if installed.is_file() else package.parent / "addons" / "addon.py"
@@ -37,10 +35,10 @@ PORT = 8088
 """The port that clients connect to: 8080, mitmproxy's own, is also llama.cpp's."""
 
 WEB_COLUMNS = ("comment", "method", "status", "size", "time")
-"""Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
+"""Columns of mitmweb's flow list. The path is omitted: it rarely varies, and the comment needs the width."""
 
 LAZY = "connection_strategy=lazy"
-"""So that a client of a server that is down gets a 502 that says so, and the flow is listed."""
+"""Connect lazily, so that the client of an unavailable server gets a 502 with the reason, and the flow is listed."""
 REVERSE_OPTIONS = (LAZY, "vtc_discover=on")
 
 
@@ -52,9 +50,9 @@ def build_command(
     more: Sequence[str] = (),
     quiet: bool = False,
 ) -> list[str]:
-    """The command line: a reverse proxy for `upstream`, or with none an ordinary proxy; `more` has the last word.
+    """Build the command line of a reverse proxy for `upstream`, or of an ordinary proxy if that is empty.
 
-    `quiet`: without mitmproxy's own lines for each connection and request.
+    `more` overrides the other arguments. `quiet` suppresses mitmproxy's lines for each connection and request.
     """
     arguments = ["-s", str(find_script()), "--listen-host", host, "--listen-port", str(port)]
     ours, columns = list[str](), list[str]()
@@ -62,7 +60,7 @@ def build_command(
         arguments += ["--mode", f"reverse:{upstream}"]
         ours += REVERSE_OPTIONS
     if program == "mitmweb":
-        # Replies that pass untouched are streamed, too: without this nothing of them could be looked at.
+        # Store streamed replies, because otherwise unchanged ones could not be inspected.
         ours += ["store_streamed_bodies=true"]
         columns = [f"web_columns={column}" for column in WEB_COLUMNS]
     if quiet:
@@ -73,7 +71,7 @@ def build_command(
 
 
 def format_sets(options: Iterable[str]) -> list[str]:
-    """Write each `NAME=VALUE` for the command line."""
+    """Format each `NAME=VALUE` as a `--set` argument."""
     return [part for option in options for part in ("--set", option)]
 
 
@@ -90,14 +88,14 @@ def _name(setting: str) -> str:
 
 
 def certificate_path() -> Path:
-    """Path of the certificate that clients of an HTTPS proxy must trust; mitmproxy makes it at its first start."""
+    """Return the path of the certificate for clients of an HTTPS proxy; mitmproxy creates it at its first start."""
     from mitmproxy.options import CONF_BASENAME, CONF_DIR  # that loads much of mitmproxy
 
     return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
 
 
 def choose_confdir(settings: Iterable[str]) -> str:
-    """Name the folder of certificates that these `NAME=VALUE`s choose; the last one counts."""
+    """Return the folder of certificates that these `NAME=VALUE`s select; the last one wins."""
     from mitmproxy.options import CONF_DIR  # that loads much of mitmproxy
 
     given = dict(setting.partition("=")[::2] for setting in settings)
@@ -105,12 +103,12 @@ def choose_confdir(settings: Iterable[str]) -> str:
 
 
 def format_install_command(package: str) -> str:
-    """Write the line that puts a package beside those of VTC; programs of uv have no pip."""
+    """Format the command that installs a package into VTC's environment; tools installed by uv have no pip."""
     pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install --python {sys.executable}"
     return f"{pip} {package}"
 
 
 def _find_program(program: str) -> str:
-    """The program beside this Python, which has the addon's packages, or else the one that the shell would find."""
+    """Find the program next to this Python, which has the addon's packages, or else the one on the PATH."""
     beside = Path(sys.executable).with_name(program)
     return str(beside) if beside.exists() else shutil.which(program) or program

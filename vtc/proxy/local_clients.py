@@ -1,4 +1,4 @@
-"""Tell programs of this machine from pages of the web, which a browser of this machine shows."""
+"""Distinguish programs on this machine from web pages in a browser on this machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vtc.proxy.address import Address
 from vtc.proxy.connections import get_named_host
 
 FORWARDED_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
-"""Headers of requests that another machine may have sent."""
+"""Headers of forwarded requests, which another machine may have sent."""
 PRIVATE_DOMAINS = ("localhost", "local", "internal")
-"""Ends of names that no one can have in the web."""
+"""Last labels of host names that nobody can register."""
 
 
 def is_from_web_page(headers: Mapping[str, str]) -> bool:
-    """True if a browser says that it sends a request for a page that is not of this machine.
+    """True if the headers show that a browser sends this request for a page from another machine.
 
-    An origin that is no URL counts as one of those.
+    An origin that is not a URL counts as another machine.
     """
     try:
         origin = urlsplit(headers.get("origin", ""))
@@ -32,23 +32,23 @@ def is_from_web_page(headers: Mapping[str, str]) -> bool:
 
 
 def may_be_web_page(flow: http.HTTPFlow) -> bool:
-    """True if a request may be that of a page, as far as one shows that asks for what is its own.
+    """True if a request may come from a web page, including one that uses DNS rebinding.
 
-    Whoever has a name in the web can have it lead to this machine after its page was loaded (DNS rebinding). Browsers
-    send such a page's requests as they send those of any page to its own server, and with its name.
+    The owner of a domain can make its name resolve to this machine after a page was loaded. Browsers treat the requests
+    of such a page as same-origin, so only the host name shows that they come from the web.
     """
     return is_from_web_page(flow.request.headers) or not _is_private_host(get_named_host(flow.request))
 
 
 def is_local_program(flow: http.HTTPFlow) -> bool:
-    """True if a program of this machine asks, and no page of the web that its browser shows."""
+    """True if the client is a program on this machine, and not a web page in its browser."""
     peer = flow.client_conn.peername
     forwarded = any(name in flow.request.headers for name in FORWARDED_HEADERS)
     return bool(peer) and Address(peer[0], 0).is_loopback and not (forwarded or may_be_web_page(flow))
 
 
 def _is_private_host(host: str) -> bool:
-    """True for a host that is a number, or whose name is none of the web; and for none, as browsers always say it."""
+    """True for an IP address, a name outside the public DNS, or no host, since browsers always send one."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:

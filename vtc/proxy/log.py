@@ -1,6 +1,6 @@
-"""A log of exchanges for programs: JSON Lines, one object an exchange, without a word of what was said in it.
+"""Write a log of exchanges for programs: JSON Lines, one object per exchange, without any content of messages.
 
-The file is opened for each line, so that it can be moved away while it runs.
+The file is opened for each line, so that it can be rotated while VTC runs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from mitmproxy import ctx, exceptions, http
 
 from vtc.proxy import flows
 
-# Text added to a file, all of it or nothing: on a full disk half a line would spoil the next one, too.
-
 
 def append_text(path: Path, text: str) -> None:
-    """Add text to the end of a file, which is made if it is not there; raises OSError, and then nothing was added."""
+    """Append text to a file, which is created if missing; raises OSError without having added anything.
+
+    It is all or nothing because on a full disk half a line would also corrupt the next one.
+    """
     data = text.encode()
     with path.open("ab", buffering=0) as file:
         before = os.fstat(file.fileno()).st_size
@@ -30,7 +31,7 @@ def append_text(path: Path, text: str) -> None:
             while data:
                 data = data[file.write(data) :]
         except OSError:
-            with suppress(OSError):  # a device or a pipe cannot take anything back
+            with suppress(OSError):  # devices and pipes cannot be truncated
                 file.truncate(before)
             raise
 
@@ -39,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 _LEFT_OUT = ("why",)
 _PERSONAL = ("excerpt", "detail", "before", "now")
-"""Keys of texts that refusals, policies and a prompt that broke quote."""
+"""Keys of texts in refusals, policies and changed prompts that quote messages."""
 _QUOTED = ("unread",)
-"""Keys of the model's text: that there is some is told."""
+"""Keys of the model's text; only its presence is logged."""
 
 
 class Log:
-    """Writes to the file of the option `vtc_log`, if it names one."""
+    """Writes to the file of the option `vtc_log`, if it is set."""
 
     name = "vtc-log"
 
@@ -65,7 +66,7 @@ class Log:
         self._path, self._failed = path, False
 
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any]) -> None:
-        """Add a line; that it fails is told once."""
+        """Add a line; a failure is reported once."""
         if self._path is None:
             return
         line = json.dumps(make_entry(flow, report), ensure_ascii=False)
@@ -73,14 +74,16 @@ class Log:
             append_text(self._path, f"{line}\n")
         except OSError as error:
             if not self._failed:
-                logger.error("vtc: %s cannot be written, so exchanges are not logged: %s", self._path, error.strerror)
+                logger.error(
+                    "vtc: exchanges are not logged because %s cannot be written: %s", self._path, error.strerror
+                )
             self._failed = True
         else:
             self._failed = False
 
 
 def make_entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
-    """An exchange as a line of the log has it; `report` is scrubbed already."""
+    """Make the log entry of an exchange; `report` is already scrubbed."""
     line = {key: _drop_personal(value) for key, value in report.items() if key not in _LEFT_OUT}
     return {
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),

@@ -1,7 +1,7 @@
-"""The log for people: a line for each exchange.
+"""Write the log for people: one line per exchange.
 
-How its request was changed is only counted there. An agent's requests are changed in the same way in each turn, so
-that is written once for a client and a model, in a line of its own.
+The line only counts the changes of the request. An agent's requests are changed in the same way in each turn, so the
+changes are listed once for each client and model, in a separate line.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from vtc.reporting.report import named_changes
 logger = logging.getLogger(__name__)
 
 LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "unread", "denied"), logging.WARNING)}
-"""By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
+"""Log level by outcome; mitmproxy colours the lines. A fault has its traceback in a separate record."""
 MAX_KNOWN_CHANGES = 1 << 14
-"""Changes that are known; after them all are written once more."""
+"""Maximum number of remembered changes; beyond it all are forgotten and logged once more."""
 _COUNT = re.compile(r"(?<!\d)\d++ (\w+?)s?\b")
-"""A number and its noun: that a longer conversation has more of it is no other change."""
+"""A number and its noun: a different number is not a new change, because longer conversations have more of it."""
 
 
 class LogLines:
-    """Writes the lines."""
+    """Writes the lines, and remembers which changes were logged."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()
-        """Hashes of changes that were written, with their client and model: there are names of tools in them."""
+        """Hashes of logged changes with client and model; hashes, because changes contain names of tools."""
 
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], summary: str, outcome: str) -> None:
-        """Write the line of an exchange, and before it what is new of how its request was changed."""
+        """Write the line of an exchange, preceded by any new changes of its request."""
         asked, changes = str(report.get("asked", "")), report.get("request", ())
-        if not named_changes(changes):  # else the line has them
+        if not named_changes(changes):  # otherwise the line lists them
             self._write_changes(str(report.get("client", "")), asked, changes)
         to = str(report.get("server_model", ""))
         model = f"{asked}{f' -> {to}' if to else ''} at " if asked else ""
@@ -49,4 +49,6 @@ class LogLines:
             if len(self._known) > MAX_KNOWN_CHANGES:
                 self._known.clear()
             self._known.update(keys)
-            logger.info("vtc: changes of requests of %s to %s, from now on counted: %s", client, model, "; ".join(new))
+            logger.info(
+                "vtc: changes of requests from %s to %s (later only counted): %s", client, model, "; ".join(new)
+            )

@@ -1,4 +1,4 @@
-"""The options of the addon: what mitmproxy's options editor and `--set` show, and the settings they give."""
+"""Declare the addon's options for mitmproxy's editor and `--set`, and build the planner and memory from them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ from vtc.profiles.schema import API_NAMES, VARIABLE
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 from vtc.proxy.trust import Trust, TrustError
 
-if TYPE_CHECKING:  # commands that only look at options load this module, too
+if TYPE_CHECKING:  # some commands load this module only to check options
     from mitmproxy.addonmanager import Loader
 
-# Options that were given before there was an addon that has them: mitmproxy keeps their texts until then.
-#
-# It takes them while it loads the script. What it cannot take it refuses there, where no one sees it, and drops the
-# script: everything would pass untouched. So the addon has them taken itself, and tells what is wrong.
+# mitmproxy defers options that no addon has declared yet, and applies them while it loads the script. If it rejects one
+# there, it drops the script without a visible error, and everything would pass unchanged. So the addon applies deferred
+# options itself, and reports wrong ones.
 
 
 class Taken(NamedTuple):
-    """The messages about options that were given."""
+    """Messages about the given options."""
 
     faults: list[str]
-    """Why they cannot be taken."""
+    """Errors of rejected options."""
     notes: list[str]
-    """Options that were taken otherwise than they were given."""
+    """Notes on options that were applied differently than given."""
 
 
 def apply_deferred(options: OptManager) -> Taken:
-    """Give options the values that wait for them; what is wrong is left out. Of several values the last counts."""
+    """Apply deferred options, except wrong ones. The last of multiple values wins."""
     taken = Taken([], [])
     for name, value in [*options.deferred.items()]:
         if not name.startswith("vtc"):
@@ -51,22 +50,22 @@ def apply_deferred(options: OptManager) -> Taken:
         elif name in options and options._options[name].typespec != Sequence[str]:
             texts = getattr(value, "val", [])
             if len(texts) > 1:
-                taken.notes.append(f"{name} is given {len(texts)} times: {texts[-1]}, which comes last, counts")
+                taken.notes.append(f"{name} is given {len(texts)} times: the last value, {texts[-1]}, wins")
                 del texts[:-1]
     try:
         options.process_deferred()
-    except (exceptions.OptionsError, TypeError) as error:  # an option of someone else's
+    except (exceptions.OptionsError, TypeError) as error:  # an option of another addon
         taken.faults.append(str(error))
     return taken
 
 
 def format_missing_value(name: str) -> str:
-    """Say what to do about an option without a value."""
+    """Format the error about an option without a value."""
     return f"{name} has no value: --set {name}=…"
 
 
 def _find_fault(options: OptManager, name: str, value: object) -> str:
-    """Say what is wrong with the value of an option, from a command line or a file of settings; empty if nothing is."""
+    """Describe the fault of an option from a command line or a settings file; empty if there is none."""
     if name not in options:
         known = [option for option in options.keys() if option.startswith("vtc")]  # noqa: SIM118 - it cannot be iterated
         return f"there is no option {name}{nearest(name, known)}"
@@ -104,38 +103,38 @@ DECLARED_OPTIONS = (
         str,
         "auto",
         f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
-        "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
-        "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
+        "requests and replies of clients of another API are translated. Separate several by commas, with the target of "
+        "translation first. same: the client's. auto: as in the server's or the model's profile, else same.",
     ),
     DeclaredOption(
         "vtc_discover",
         str,
         "off",
-        "Whether the model server of a reverse proxy is asked what it is and which APIs it speaks, where vtc_server "
-        "and vtc_upstream_api leave that open: when VTC starts, and before requests until the server is there. "
-        "`vtc run` says on.",
+        "Whether VTC probes the model server of a reverse proxy to identify it and its APIs, unless vtc_server and "
+        "vtc_upstream_api are set: when VTC starts, and before requests until the server answers. "
+        "`vtc run` sets on.",
         choices=("on", "off"),
     ),
     DeclaredOption(
         "vtc_models",
         Sequence[str],
         [],
-        "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
-        "fits counts. A NAME alone stands for all that the server does not list (`vtc run --model NAME`).",
+        "Models that replace others in requests to the server, as GLOB=NAME: claude-*=qwen3-coder. The first match "
+        "wins. A NAME alone replaces all models that the server does not list (`vtc run --model NAME`).",
     ),
     DeclaredOption(
         "vtc_key_env",
         str,
         "",
-        "The variable of the environment that holds the key of the model server of a reverse proxy, for clients that "
-        "send none: whoever reaches VTC spends it. It is sent to that server alone.",
+        "The environment variable with the key of a reverse proxy's model server, for clients that send none: anyone "
+        "who can reach VTC can spend it. It is sent only to that server.",
     ),
     DeclaredOption(
         "vtc_share_keys",
         str,
         "off",
-        "Whether clients on other machines, too, are lent the keys that servers have from the environment "
-        "(vtc_key_env, key_env in profiles): whoever reaches VTC then spends them.",
+        "Whether keys from the environment (vtc_key_env, key_env in profiles) are also lent to clients on other "
+        "machines: anyone who can reach VTC can then spend them.",
         choices=("on", "off"),
     ),
     DeclaredOption(
@@ -149,8 +148,8 @@ DECLARED_OPTIONS = (
         "vtc_profiles",
         Sequence[str],
         [],
-        "Directories or files with profiles of your own (YAML); they win over the built-in ones of the same kind and "
-        "name. Files that are edited are read again while it runs.",
+        "Directories or files with your own profiles (YAML); they override built-in ones of the same kind and name. "
+        "Edited files are reloaded while VTC runs.",
     ),
     DeclaredOption("vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."),
     DeclaredOption("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching)."),
@@ -159,7 +158,7 @@ DECLARED_OPTIONS = (
         str,
         "auto",
         "How tools reach the model. native: as the API's `tools`. prompt: written into the system message, for servers "
-        "and models that know no tools. auto: as the model profile says, and into the prompt once the server refused "
+        "and models without tool support. auto: as in the model profile, and in the prompt once the server rejected "
         "them.",
         choices=("auto", "native", "prompt"),
     ),
@@ -167,112 +166,110 @@ DECLARED_OPTIONS = (
         "vtc_dialect",
         str,
         "",
-        "Dialect in which the model is prompted and first read (empty: as the model profile says).",
+        "Dialect of the prompt, and the first one to parse (empty: as in the model profile).",
     ),
     DeclaredOption(
         "vtc_client_patterns",
         Sequence[str],
         list(CLIENT_PATTERNS),
-        "Parts of the User-Agent of clients that read calls out of the text when they declare no tools. "
-        "Empty: none is recognised by its name.",
+        "Substrings of the User-Agent of clients that parse calls from text when they declare no tools. "
+        "Empty: no client is recognized by its name.",
     ),
     DeclaredOption(
         "vtc_lenient",
         str,
         "auto",
-        "Whether malformed calls are repaired. auto: as the model profile says.",
+        "Whether malformed calls are repaired. auto: as in the model profile.",
         choices=("auto", "on", "off"),
     ),
     DeclaredOption(
         "vtc_retry",
         str,
         "auto",
-        "Whether the model is asked once more about a faulty reply and a turn that ends without a word. on: about all "
-        "of them, where no profile says otherwise. off: never. auto: as profiles say.",
+        "Whether VTC asks the model once more after a faulty reply or a turn that ends without an answer. on: always, "
+        "unless a profile says otherwise. off: never. auto: as in the profiles.",
         choices=("auto", "on", "off"),
     ),
     DeclaredOption(
         "vtc_blocks",
         str,
         "auto",
-        "What a call is that stands as JSON in a code block after words. text: an example. last: a call, where the "
-        "closed block ends the reply and holds name and arguments of an offered tool and nothing else. auto: as the "
-        "model profile says.",
+        "How to treat a JSON call in a code block after text. text: as an example. last: as a call, if the closed "
+        "block ends the reply and contains only the name and arguments of an offered tool. auto: as in the model "
+        "profile.",
         choices=("auto", "text", "last"),
     ),
     DeclaredOption(
         "vtc_unknown_tools",
         str,
         "auto",
-        "What becomes of a call of a tool that was not offered. allow: it leaves as written, so that the client "
-        "answers that there is no such tool. text: it stays text. drop: it is left out. auto: as the model profile "
-        "says.",
+        "How to treat a call of a tool that was not offered. allow: forward it, so that the client answers that the "
+        "tool does not exist. text: leave it as text. drop: remove it. auto: as in the model profile.",
         choices=("auto", "allow", "text", "drop"),
     ),
     DeclaredOption(
         "vtc_echo",
         str,
         "auto",
-        "What becomes of a call that stands in a result of the request: a page or a file that the "
-        "model repeats. text: it stays text. steer: a message stands in its place, for the model to see. call: it is "
-        "made. auto: as the model profile says.",
+        "How to treat an echo: a call that repeats one in a tool result of the request, for example in a page or a "
+        "file. text: leave it as text. steer: replace it by a message to the model. call: make it. auto: as in the "
+        "model profile.",
         choices=("auto", "text", "steer", "call"),
     ),
     DeclaredOption(
         "vtc_constrain",
         str,
         "required",
-        "Whether a server that can is made to decode by a grammar of calls. required: where a call is demanded and the "
-        "tools stand in the prompt. auto: there also for calls in free text; and for tools that the API declares "
-        "(strict). off: never.",
+        "Whether to constrain a capable server by a grammar of calls. required: if a call is required and the tools "
+        "are in the prompt. auto: also for calls in free text, and for tools that the API declares (strict). "
+        "off: never.",
         choices=("off", "required", "auto"),
     ),
     DeclaredOption(
         "vtc_keep_bodies",
         str,
         "auto",
-        "Whether requests and replies are kept as they came, beside what they became, so that both can be looked at. "
-        "auto: where flows are listed (mitmweb, mitmproxy) or saved to a file.",
+        "Whether received requests and replies are stored in addition to the sent ones, so that both can be inspected. "
+        "auto: if flows are listed (mitmweb, mitmproxy) or saved to a file.",
         choices=("auto", "on", "off"),
     ),
     DeclaredOption(
         "vtc_cache",
         str,
         "on",
-        "Whether anything is kept in memory between exchanges: facts about upstreams (whether their replies begin with "
-        "reasoning, what they refused), search patterns with names of tools, what models thought before their calls "
-        "and the last prompt of each conversation. off: nothing; thoughts that a client loses stay lost, and exchanges "
-        "take longer.",
+        "Whether VTC keeps anything in memory between exchanges: facts about servers (whether their replies begin with "
+        "reasoning, their rejections), search patterns with names of tools, reasoning before calls, and the last "
+        "prompt of each conversation. off: nothing; reasoning that a client drops is lost, and exchanges take longer.",
         choices=("on", "off"),
     ),
     DeclaredOption(
         "vtc_log",
         str,
         "",
-        "File to which a line of JSON is added for each exchange: what was done, sizes and times, nothing of what was "
-        "said (empty: none).",
+        "File to which a line of JSON is appended for each exchange: actions, sizes and times, but no content of "
+        "messages (empty: none).",
     ),
     DeclaredOption(
         "vtc_metrics",
         str,
         "",
-        "Port, or HOST:PORT, at which figures are served for Prometheus; a port alone is on the loopback interface "
-        "(empty: not at all). Needs the package prometheus-client.",
+        "Port or HOST:PORT of the Prometheus metrics; a port alone is on the loopback interface (empty: no metrics). "
+        "Needs the package prometheus-client.",
     ),
     DeclaredOption(
-        "vtc_max_call_bytes", int, 1 << 20, "Longest call in bytes that is held back; a longer one is left as text."
+        "vtc_max_call_bytes", int, 1 << 20, "Maximum size in bytes of a buffered call; a longer one stays text."
     ),
     DeclaredOption(
         "vtc_keep_alive",
         int,
         15,
-        "Seconds after which the client of a stream is sent a comment while a call is held back (0: never).",
+        "Seconds after which the client of a stream is sent a comment while a call is buffered (0: never).",
     ),
     DeclaredOption(
-        "vtc_max_body_bytes", int, 64 << 20, "Longest request or unstreamed reply in bytes that is looked at."
+        "vtc_max_body_bytes", int, 64 << 20, "Maximum size in bytes of a request or whole reply that VTC processes."
     ),
 )
-"""All of them, those of the model server first."""
+"""All options, those of the model server first."""
 
 
 def declare_options(loader: Loader | OptManager) -> None:
@@ -287,18 +284,18 @@ def list_profile_directories(options: OptManager) -> list[Path]:
 
 
 def build_memory() -> Memory | None:
-    """Make the memory that the options ask for; None with `vtc_cache=off`."""
+    """Make the memory; None with `vtc_cache=off`."""
     return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
 
 
 class RefusedOption(ValueError):
-    """An option that does not exist, lacks a value, or has one that makes no sense."""
+    """An option that does not exist, lacks a value, or has an invalid one."""
 
 
 def build_planner_from_specs(specs: Sequence[str]) -> Planner:
-    """Make the planner that the addon would make, given these `NAME=VALUE`s; raises RefusedOption, ProfileError.
+    """Build the planner that the addon would build from these `NAME=VALUE`s; raises RefusedOption, ProfileError.
 
-    Options that are not of VTC are left to mitmproxy, but for files of certificates, which it does not look at.
+    mitmproxy checks its own options, except certificate files, which are checked here.
     """
     try:
         Trust.from_settings(specs).check()
@@ -319,13 +316,13 @@ def build_planner_from_specs(specs: Sequence[str]) -> Planner:
 
 
 _SEVERAL = re.compile(r"=[^=,;\s]*+[,;\s][^=]*+=")
-"""Entries of `vtc_models` that are written as one."""
+"""Matches several entries of `vtc_models` in one value."""
 
 
 def build_planner(options: OptManager) -> Planner:
-    """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
+    """Build a planner from profiles and options; raises `OptionsError` without a partial result."""
     for name, option in options.items():
-        # mitmproxy shows choices and does not check them.
+        # mitmproxy shows choices but does not check them.
         value = option.current()
         if name.startswith("vtc_") and option.choices and value not in option.choices:
             raise exceptions.OptionsError(f"{name} must be one of {', '.join(option.choices)}, not {value!r}")
@@ -337,18 +334,18 @@ def build_planner(options: OptManager) -> Planner:
             f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, or the NAME of a model alone, not {wrong!r}"
         )
     if joined := next((entry for entry in options.vtc_models if _SEVERAL.search(entry)), ""):
-        raise exceptions.OptionsError(f"vtc_models holds one GLOB=NAME each; give it once for each, not {joined!r}")
-    if options.vtc_key_env and not VARIABLE.fullmatch(options.vtc_key_env):  # a key, perhaps: it is not shown
         raise exceptions.OptionsError(
-            "vtc_key_env must be the name of a variable of the environment, not the key itself"
+            f"vtc_models takes one GLOB=NAME; repeat the option for each, instead of {joined!r}"
         )
+    if options.vtc_key_env and not VARIABLE.fullmatch(options.vtc_key_env):  # perhaps a key, so do not print it
+        raise exceptions.OptionsError("vtc_key_env must be the name of an environment variable, not the key itself")
     if options.vtc_keep_alive < 0:
         raise exceptions.OptionsError(f"vtc_keep_alive must be 0 or more, not {options.vtc_keep_alive}")
     settings = Settings(
         client=options.vtc_client,
         model=options.vtc_model,
         server=options.vtc_server,
-        # A flow that is only observed goes where it went.
+        # An observed flow keeps its path.
         upstream_api=_parse_apis(options.vtc_upstream_api) if options.vtc_mode == "rewrite" else ("same",),
         models=tuple(options.vtc_models) if options.vtc_mode == "rewrite" else (),
         tools=options.vtc_tools,
@@ -365,19 +362,19 @@ def build_planner(options: OptManager) -> Planner:
     try:
         return Planner(profile_loader.load(list_profile_directories(options)), settings)
     except ProfileError as error:
-        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
+        raise exceptions.OptionsError(f"vtc: the profiles are invalid\n{error}") from error
     except UnknownName as error:
         raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None
 
 
 def _is_alias(entry: str) -> bool:
-    """True if it names a model that stands for others: for those that a glob finds, or for all."""
+    """True for a valid entry of `vtc_models`: GLOB=NAME, or a NAME alone."""
     glob, is_pair, name = entry.partition("=")
     return bool(glob.strip() and name.strip()) if is_pair else bool(glob.strip()) and not is_glob(glob)
 
 
 def _parse_apis(text: str) -> tuple[str, ...]:
-    """Read `vtc_upstream_api`; none leaves it to the profiles."""
+    """Parse `vtc_upstream_api`; an empty result leaves the choice to the profiles."""
     names = tuple(name.strip() for name in text.split(","))
     if text == "auto":
         return ()

@@ -1,4 +1,4 @@
-"""Messages as they were received: each question to a server is made from the request, and a fault gives them back."""
+"""Store messages as received, to build each request to a server from them and to restore them after a fault."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from vtc.scrub import split_query
 type HeaderFields = tuple[tuple[bytes, bytes], ...]
 
 KEY_HEADERS = {api.place.key for api in APIS} - {BEARER}
-"""The headers that hold a key and nothing else."""
+"""Headers that hold nothing but a key."""
 CHANGED_HEADERS = "vtc_headers"
-"""Key of a flow's metadata: the headers that VTC changed, as they were received (None: it was absent)."""
+"""Metadata key of the headers that VTC changed, with their received values (None: absent)."""
 QUERY_FIELD = "?"
-"""The name there of the keys that the query held."""
+"""Entry for the keys in the query among these headers."""
 KEY_PLACEHOLDER = "\0"
-"""Stands there for the key, which the request still holds in another header: metadata hold no secret."""
+"""Placeholder of the key in metadata, which must hold no secrets; the request still has the key in another header."""
 
 
 class OriginalRequest(NamedTuple):
@@ -40,7 +40,7 @@ class OriginalRequest(NamedTuple):
         return cls(request.method, request.path, request.headers.fields, request.raw_content)
 
     def restore(self, flow: http.HTTPFlow) -> None:
-        """Give a flow this request again."""
+        """Restore this request in a flow."""
         request = flow.request
         request.method, request.path = self.method, self.path
         request.headers.fields = self.headers
@@ -49,7 +49,7 @@ class OriginalRequest(NamedTuple):
             flow.metadata.pop(key, None)
 
     def record_changes(self, flow: http.HTTPFlow) -> None:
-        """Record in the metadata of a flow which headers are sent otherwise than they were received."""
+        """Record in the metadata of a flow the received values of headers that changed."""
         received, sent = http.Headers(self.headers), flow.request.headers
         key = find_key(sent)
         changed: dict[str, str | None] = {}
@@ -67,7 +67,7 @@ class OriginalRequest(NamedTuple):
 
 
 class OriginalReply(NamedTuple):
-    """A reply as it was received, or as much of it as there is."""
+    """A reply as it was received so far."""
 
     status: int
     reason: str
@@ -80,21 +80,21 @@ class OriginalReply(NamedTuple):
         return cls(response.status_code, response.reason, response.headers.fields, response.raw_content)
 
     def restore(self, response: http.Response) -> None:
-        """Give a response its status, headers and body again."""
+        """Restore status, headers and body in a response."""
         response.status_code, response.reason = self.status, self.reason
         response.headers.fields = self.headers
         response.raw_content = self.body
 
 
 def find_key(headers: http.Headers) -> str:
-    """Find the key that a request holds in its headers; empty if there is none."""
+    """Find the key in the headers of a request; empty if there is none."""
     scheme, _, token = headers.get(BEARER, "").partition(" ")
     found = (headers.get(name, "") for name in sorted(KEY_HEADERS))
     return next(filter(None, found), token if scheme.lower() == "bearer" else "")
 
 
 def restore_received(flow: http.HTTPFlow) -> None:
-    """Make a flow that is replayed what it was when it was received: all that was done to it then is done again."""
+    """Restore a replayed flow to the state in which it was received, so that it is processed again."""
     request = flow.request
     received = flow.metadata.pop(flows.RECEIVED_BODY["request"], None)
     if isinstance(received, bytes):
@@ -104,7 +104,7 @@ def restore_received(flow: http.HTTPFlow) -> None:
     for name, value in (flow.metadata.pop(CHANGED_HEADERS, None) or {}).items():
         if name == QUERY_FIELD:
             request.path += f"{'&' if '?' in request.path else '?'}{value.replace(KEY_PLACEHOLDER, quote_plus(key))}"
-        elif value is None or (KEY_PLACEHOLDER in value and not key):  # the key was lent, and is taken back
+        elif value is None or (KEY_PLACEHOLDER in value and not key):  # the key was lent and has been removed
             request.headers.pop(name, None)
         else:
             request.headers[name] = value.replace(KEY_PLACEHOLDER, key)

@@ -1,9 +1,9 @@
-// Keeps the page as it is now. mitmweb tells its own page of each change of a flow, at /updates; here, what is marked
-// `data-live` is then fetched anew. Without this script the page is one that has to be reloaded.
+// Keeps the page up to date. mitmweb announces each change of a flow at /updates; this script then fetches the page and
+// replaces the elements marked `data-live`. Without it the page has to be reloaded.
 "use strict";
 
-const REST = 1000; // ms between two fetches, however many flows change
-const AGAIN = 3000; // ms until a lost connection is tried again
+const REST = 1000; // minimum ms between two fetches, however many flows change
+const RECONNECT = 3000; // ms until a lost connection is retried
 const live = () => document.querySelectorAll("[data-live]");
 let socket = null;
 let waiting = null;
@@ -12,7 +12,7 @@ let last = 0;
 async function renew() {
   waiting = null;
   last = Date.now();
-  if (!getSelection().isCollapsed) return later(); // somebody is marking text
+  if (!getSelection().isCollapsed) return later(); // the user is selecting text
   const answer = await fetch(location.href).catch(() => null);
   if (!answer || !answer.ok) return;
   const now = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -37,8 +37,8 @@ function listen() {
   if (socket || document.hidden || !live().length) return;
   socket = new WebSocket(`${location.protocol.replace("http", "ws")}//${location.host}/updates`);
   socket.onopen = () => {
-    told(true);
-    later(); // what happened before it listened
+    showConnected(true);
+    later(); // catch up with changes before the connection
   };
   socket.onmessage = (event) => {
     const { type, payload } = JSON.parse(event.data);
@@ -47,8 +47,8 @@ function listen() {
   };
   socket.onclose = () => {
     socket = null;
-    told(document.hidden || !live().length);
-    setTimeout(listen, AGAIN);
+    showConnected(document.hidden || !live().length);
+    setTimeout(listen, RECONNECT);
   };
 }
 
@@ -58,19 +58,19 @@ function rest() {
   socket?.close();
 }
 
-function told(connected) {
+function showConnected(connected) {
   const feed = document.getElementById("feed");
   if (feed) feed.hidden = connected;
 }
 
-// The cookie that came with the token is enough; the address may be shared, or stand in a picture.
+// Remove the token from the address, which may be shared or appear in a screenshot; mitmweb has set a cookie for it.
 const address = new URL(location.href);
 if (address.searchParams.has("token")) {
   address.searchParams.delete("token");
   history.replaceState(null, "", address);
 }
 
-// A choice of model or client is shown at once; the keyboard stays where it is.
+// Apply a filter by model or client at once, and keep the keyboard focus.
 document.documentElement.classList.add("scripted");
 document.addEventListener("change", (event) => {
   const form = event.target.closest("#choices");

@@ -1,7 +1,7 @@
-"""The page `/vtc` of mitmweb: exchanges as they happen, what came in beside what went out, figures, a picture.
+"""The page `/vtc` of mitmweb: live exchanges, messages as received next to as sent, figures, charts.
 
-It is served by mitmweb's own web application, behind its token, and shows what that has: nothing more is kept. Its
-script hears of changes where mitmweb's own page does, and has the page written anew.
+mitmweb's web application serves it behind its token, and it shows mitmweb's flows without storing more. Its script
+listens to the same updates as mitmweb's page, and fetches the page again after a change.
 """
 
 from __future__ import annotations
@@ -38,25 +38,20 @@ from vtc.reporting import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look, picture, view
 from vtc.reporting.picture import ExchangeSample
 from vtc.reporting.report import count
 
-# What the page `/vtc` lists: the exchanges that mitmweb has, chosen by outcome, model and client, some at a time.
-#
-# Nothing is kept but what was read out of a flow once, as long as the flow is there: a page looks through thousands.
-
-
 ROWS_PER_PAGE = 100
-"""Exchanges that are listed at once, the latest first."""
+"""Number of exchanges on a page, the latest first."""
 CHOICE_COLUMNS = ("outcome", "model", "client")
-"""The columns that exchanges are chosen by."""
+"""The columns by which exchanges are filtered."""
 
 
 MIN_SPAN_FOR_MINUTES = 180
-"""Seconds of a session from which on minutes tell its times apart."""
+"""Seconds covered by a chart from which its labels need no seconds."""
 UNCHANGED = "unchanged"
-"""The empty outcome as an address writes it."""
+"""The empty outcome in a URL."""
 BAR_TONES = {look.word: look.tone for look in reversed([*OUTCOMES.values()])}
-"""The outcomes from the bottom of a bar up."""
+"""Outcomes and their tones, from the bottom of a bar to its top."""
 SHOWN_LINES: Mapping[view.Side, tuple[int, int]] = {"request": (24, 4), "reply": (60, 24)}
-"""Lines that are shown of a text, and of one that stayed the same."""
+"""Maximum number of lines shown of a changed text and of an unchanged one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +75,12 @@ class ExchangeRow:
 
     @property
     def is_over(self) -> bool:
-        """True if it counts: one under way is shown as that, and is in no figure."""
+        """True if it has ended; running exchanges are shown but not counted."""
         return self.outcome != UNDER_WAY
 
     @property
     def sample(self) -> ExchangeSample:
-        """Return what the picture shows of it."""
+        """The sample of this exchange for the charts."""
         calls, prefix = self.report.get("calls", ()), self.report.get("prefix") or {"chars": 0, "chars_of": 0}
         repaired = count(call for call in calls if call["repairs"])
         return ExchangeSample(
@@ -102,7 +97,7 @@ class ExchangeRow:
 
 
 class FilterOption(NamedTuple):
-    """A value to choose, how many exchanges have it, and the address that chooses it."""
+    """A filter value, the number of its exchanges, and the URL that selects it."""
 
     name: str
     value: str
@@ -113,23 +108,23 @@ class FilterOption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The choice that an address makes; empty texts stand for all."""
+    """The filter of a URL; empty strings select all."""
 
     outcome: str = ""
     model: str = ""
     client: str = ""
     start: int = 0
-    """Exchanges before the first that is listed."""
+    """Number of exchanges before the first one on the page."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Chosen:
-        """Read an address; what means nothing in it chooses nothing."""
+        """Parse the query of a URL; unknown parameters are ignored."""
         start = query.get("from", "")
         values = {name: query.get(name, "") for name in CHOICE_COLUMNS}
         return cls(**values, start=int(start) if _is_number(start) else 0)
 
     def build_address(self, **changed: str) -> str:
-        """The address of the page with another choice, from its first row on, unless `from` says otherwise."""
+        """Build the URL of the page with a changed filter, from the first row unless `from` is given."""
         values = {name: changed.get(name, getattr(self, name)) for name in CHOICE_COLUMNS} | {
             "from": changed.get("from", "")
         }
@@ -137,11 +132,11 @@ class Chosen:
         return f"/vtc?{query}" if query else "/vtc"
 
     def is_among(self, row: ExchangeRow) -> bool:
-        """True for an exchange of the model and the client that are chosen."""
+        """True if an exchange matches the model and the client of the filter."""
         return self.model in ("", row.model) and self.client in ("", row.client)
 
     def fits(self, row: ExchangeRow) -> bool:
-        """True for an exchange that is chosen."""
+        """True if an exchange matches the filter."""
         return self.is_among(row) and self.outcome in ("", row.outcome or UNCHANGED)
 
 
@@ -150,11 +145,11 @@ def _is_number(text: str) -> bool:
 
 
 class Listing:
-    """Reads exchanges out of mitmweb's flows."""
+    """Lists the exchanges in mitmweb's flows; each row is built once, because a page looks through thousands."""
 
     def __init__(self) -> None:
         self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, ExchangeRow]] = WeakKeyDictionary()
-        """Rows of exchanges that are over, with the report and the comment that each was read from."""
+        """Rows of finished exchanges, with the report and the comment from which each was built."""
 
     def list_rows(self, view: View) -> list[ExchangeRow]:
         """List the exchanges with a model, the latest first."""
@@ -172,7 +167,7 @@ class Listing:
 
 
 def describe_flow(flow: http.HTTPFlow) -> ExchangeRow:
-    """One exchange, under way or over."""
+    """Make the row of an exchange, running or finished."""
     report = flows.get_report(flow) or {}
     under_way = flow.live and not report
     outcome = UNDER_WAY if under_way else str(report.get("outcome", ""))
@@ -189,7 +184,7 @@ def describe_flow(flow: http.HTTPFlow) -> ExchangeRow:
 
 
 def _find_model(flow: http.HTTPFlow) -> str:
-    """The model that is asked; empty if the request does not say."""
+    """Find the model in the request; empty if there is none."""
     api, bodies = flows.find_server_api(flow), flows.get_bodies(flow, "request")
     try:
         return api.request(bodies.went, flow.request.path).model if api and bodies else ""
@@ -198,9 +193,9 @@ def _find_model(flow: http.HTTPFlow) -> str:
 
 
 def list_outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
-    """List all outcomes together, then each that there is, counted among the exchanges that are chosen otherwise.
+    """List the filter for all outcomes, then one per outcome, counted among exchanges that match the other filters.
 
-    All are those that are over: one under way has no outcome yet.
+    The first counts finished exchanges only, because a running one has no outcome yet.
     """
     fitting = [row for row in every if chosen.is_among(row)]
     yield FilterOption(
@@ -216,7 +211,7 @@ def list_outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[Filt
 
 
 def list_values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
-    """The models or clients there are, by name."""
+    """List the models or clients, sorted by name."""
     counts = Counter(getattr(row, name) for row in every if row.is_over)
     counts.setdefault(getattr(chosen, name), 0)
     return [
@@ -226,13 +221,10 @@ def list_values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list
     ]
 
 
-# mitmweb's web application serves the page `/vtc`: with its own token and its own headers.
-
-
 logger = logging.getLogger(__name__)
 
 type Shown = Callable[..., str | None]
-"""Writes a page, given the query of its address and the parts of its path that vary; None if there is no such page."""
+"""Renders a page, given the query of its URL and the variable parts of its path; None if there is no such page."""
 
 STYLES = b'<link rel="stylesheet" href="/vtc/list.css"></head>'
 
@@ -244,7 +236,7 @@ class PageHandler(RequestHandler):
         self.shown = shown
 
     def auth_fail(self, invalid_password: bool) -> None:
-        self.write("Open mitmweb first: the address that it printed has the token that this page needs, too.")
+        self.write("Open mitmweb first: the address that it printed has the token that this page also needs.")
 
     def get(self, *parts: str) -> None:
         query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
@@ -254,14 +246,14 @@ class PageHandler(RequestHandler):
         else:
             kind = guess_type(self.request.path)[0] or "text/html"
             self.set_header("Content-Type", f"{kind}; charset=UTF-8")
-            self.set_header("Cache-Control", "no-store")  # what was said is for no browser's disk
+            self.set_header("Cache-Control", "no-store")  # keep conversations out of the browser's cache
             self.write(text)
 
 
 class DraftHandler(RequestHandler):
-    """Shows the draft of a dialect for one exchange, and puts it into the user's folder when its button is pressed.
+    """Shows the draft of a dialect for one exchange, and writes it to the user's folder when its button is pressed.
 
-    mitmweb's own handlers hold who may: its token, and for the button the token of its form.
+    mitmweb's base handler enforces access: by its token, and for the button by the token of the form.
     """
 
     auth_fail = PageHandler.auth_fail
@@ -280,11 +272,11 @@ class DraftHandler(RequestHandler):
         try:
             draft = await self.draft(id_)
             if pressed and (draft.path is None or self.get_body_argument("name", "") != draft.path.name):
-                said = "nothing was written: there is a file or a dialect of this name by now"
+                said = "nothing was written: a file or a dialect with this name exists now"
                 self.set_status(409)
             elif pressed:
                 draft.write()
-                said, draft = f"written: {draft.path}. VTC reads it in a second", None
+                said, draft = f"written: {draft.path}. VTC loads it within a second", None
                 logger.info("vtc: a draft of a dialect was %s", said)
         except LookupError:
             self.set_status(404)
@@ -300,14 +292,14 @@ class DraftHandler(RequestHandler):
 
 
 class Index(IndexHandler):
-    """mitmweb's own page, with styles for its column of comments, which ends where the next column begins."""
+    """mitmweb's own page, with styles that cut its column of comments at the next column."""
 
     def render_string(self, template_name: str, **values: Any) -> bytes:
         return super().render_string(template_name, **values).replace(b"</head>", STYLES)
 
 
 def add_pages(app: Application, pages: Mapping[str, Shown], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
-    """Serve the pages, each at the paths that an expression matches, and the drafts; say and return where."""
+    """Serve the pages, each at the paths that match its expression, and the drafts; log and return the address."""
     app.add_handlers(r".*", [(path, PageHandler, {"shown": shown}) for path, shown in pages.items()])
     app.add_handlers(r".*", [(r"/vtc/([0-9a-f-]+)/dialect", DraftHandler, {"draft": draft})])
     app.add_handlers(r".*", [("/", Index)])
@@ -317,7 +309,7 @@ def add_pages(app: Application, pages: Mapping[str, Shown], draft: Callable[[str
 
 
 class Page:
-    """Adds the page where mitmproxy runs as mitmweb."""
+    """Adds the page if mitmproxy runs as mitmweb."""
 
     name = "vtc-page"
 
@@ -325,16 +317,14 @@ class Page:
         self._addon = addon
         self._listing = Listing()
         self.address = ""
-        """The address at mitmweb; empty where mitmweb does not run."""
+        """The address of the page; empty if mitmweb is not running."""
         self.said = ""
-        """The output of the last command, where it was too long for mitmweb's command bar."""
+        """The output of the last command that was too long for mitmweb's command bar."""
 
     def running(self) -> None:
         app = getattr(ctx.master, "app", None)
         listed = ctx.master.addons.get("view")
         if app is not None and isinstance(listed, View):
-            # mitmweb's own web application, which mitmdump does not load
-
             pages: dict[str, Shown] = {
                 r"/vtc": lambda query: render_overview(listed, query, self._listing, list_base_urls()),
                 r"/vtc/said": lambda _: render_output(self.said),
@@ -355,9 +345,9 @@ class Page:
 
 
 def render_overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls: Sequence[str] = ()) -> str:
-    """The list of exchanges that an address chooses, the picture of them, and their figures.
+    """Render the filtered list of exchanges, their charts, and their figures.
 
-    `base_urls` are those that clients are given, for a list in which nothing is yet.
+    `base_urls` for clients are shown while the list is empty.
     """
     chosen = Chosen.of(query)
     every = reading.list_rows(listed)
@@ -392,7 +382,7 @@ def render_overview(listed: View, query: Mapping[str, str], reading: Listing, ba
 
 
 def _format_total(over: Sequence[ExchangeRow], figures: Figures) -> str:
-    """Sum up the exchanges that are shown, but for what their outcomes say."""
+    """Format the totals of the listed exchanges, without their outcomes."""
     left = sum(row.outcome == LEFT_ALONE for row in over)
     parts = [
         format_count(len(over), "exchange") + (f" ({left} of them left alone)" if left else ""),
@@ -405,16 +395,16 @@ def _format_total(over: Sequence[ExchangeRow], figures: Figures) -> str:
 
 
 def _choose_clock_format(rows: Sequence[ExchangeRow]) -> str:
-    """Return the form of the times below a chart: with seconds, where the minutes would say the same."""
+    """Return the time format of a chart: with seconds if minutes would be identical."""
     times = [row.at for row in rows]
     return "%H:%M" if times and max(times) - min(times) >= MIN_SPAN_FOR_MINUTES else "%H:%M:%S"
 
 
 def render_detail(flow: http.HTTPFlow) -> str:
-    """One exchange: request and reply, each as it came beside as it went, and the report."""
+    """Render one exchange: request and reply, each as received next to as sent, and the report."""
     sections = dict(view.sections(flows.get_report(flow) or {}))
     done, changes = sections.pop(view.DONE, []), sections.pop(view.CHANGES, [])
-    sides = [_describe_side(flow, side) for side in ("reply", "request")]  # what one looks for first
+    sides = [_describe_side(flow, side) for side in ("reply", "request")]  # the reply first, because people look for it
     where = f"{flow.request.pretty_host}{flows.format_path(flow)}"
     status = flow.response.status_code if flow.response else None
     about = describe_flow(flow)
@@ -433,8 +423,8 @@ def _render_detail_of(flow: Flow | None) -> str | None:
 
 
 def render_output(text: str) -> str:
-    """Show the output of a command."""
-    return _load_template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
+    """Render the output of a command."""
+    return _load_template().render(said=text or "no command has printed anything yet: run vtc.explain or vtc.diff")
 
 
 def _describe_side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
@@ -442,10 +432,10 @@ def _describe_side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     context: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
     api, bodies = flows.find_client_api(flow), flows.get_bodies(flow, side)
     if bodies is None:
-        return {**context, "problem": "not there yet, or not kept"}
+        return {**context, "problem": "not received yet, or not stored"}
     try:
         if api is None:
-            raise ValueError("this is not read")
+            raise ValueError("VTC does not process this")
         received, sent = view.conversations(api, side, bodies)
     except ValueError as error:
         return {**context, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}

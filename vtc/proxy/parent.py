@@ -1,7 +1,7 @@
-"""End mitmproxy with the program that started it beside itself (`vtc launch`, `vtc run --ui`), however that ends.
+"""End mitmproxy when the program that started it (`vtc launch`, `vtc run --ui`) ends for any reason.
 
-The standard input is then a pipe whose other end that program holds. It writes a byte there before it ends VTC. Where
-the pipe ends without one, the program was killed: then VTC does what that could not, and removes its folder.
+The standard input is a pipe from that program, which writes a byte to it before it ends VTC. If the pipe ends without a
+byte, the program was killed, so VTC removes the program's folder in its place.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ if TYPE_CHECKING:  # the commands that start VTC load this module, and mitmproxy
     from mitmproxy.master import Master
 
 PARENT_VARIABLE = "VTC_ENDS_WITH_STDIN"
-"""Names the folder of the program that started VTC; `-` where it has none."""
+"""Environment variable with the folder of the parent program; `-` if it has none."""
 ENDED_IN_ORDER = b"."
-"""The byte that this program writes before it ends VTC."""
+"""The byte that the parent program writes before it ends VTC."""
 
 
 def make_environment(folder: Path | None = None) -> Mapping[str, str]:
-    """Return the environment of a VTC that ends when its standard input does, for a program with that folder."""
+    """Return the environment of a VTC that ends with its standard input; `folder` is the parent program's."""
     return {**os.environ, PARENT_VARIABLE: str(folder or "-")}
 
 
 class Parent:
-    """Watches the pipe, where there is one."""
+    """Watches the pipe, if there is one."""
 
     name = "vtc-parent"
 
     def running(self) -> None:
-        folder = os.environ.pop(PARENT_VARIABLE, "")  # not again where the script is loaded anew
+        folder = os.environ.pop(PARENT_VARIABLE, "")  # removed, so that reloading the script starts no second watch
         if folder and sys.stdin is not None:
-            # A thread: asyncio on Windows waits for no pipe that was there before it.
+            # A thread, because asyncio on Windows cannot wait for an inherited pipe.
             arguments = sys.stdin.fileno(), None if folder == "-" else Path(folder), ctx.master
             Thread(target=_end_with, args=arguments, name=self.name, daemon=True).start()
 
 
 def _end_with(pipe: int, folder: Path | None, master: Master) -> None:
-    """End mitmproxy when a pipe does; remove the folder of a program that was killed, which may hold a key."""
+    """End mitmproxy when the pipe ends; remove the folder of a killed program, because it may hold a key."""
     written = b""
     with suppress(OSError):
-        written = os.read(pipe, 1)  # not by `sys.stdin`, whose lock Python wants when it ends
+        written = os.read(pipe, 1)  # not by `sys.stdin`, because Python needs its lock to exit
     if folder and written != ENDED_IN_ORDER:
         shutil.rmtree(folder, ignore_errors=True)
-    with suppress(RuntimeError):  # it ends already
+    with suppress(RuntimeError):  # already shutting down
         master.shutdown()

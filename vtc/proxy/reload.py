@@ -1,7 +1,7 @@
-"""Profiles read anew when an option changes, when a file of theirs is edited, or on command, while flows run.
+"""Reload profiles when an option changes, when a file is edited, or on command, while flows are running.
 
-What begins afterwards is planned with them; a flow on its way keeps the plan that it began with. A set that is not
-usable is told once, and the last good one stays.
+Later exchanges are planned with the new profiles; a running exchange keeps its plan. Invalid profiles are reported
+once, and the last valid ones stay in use.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from vtc.proxy import options
 logger = logging.getLogger(__name__)
 
 WATCH_INTERVAL = 1.0
-"""Seconds between two looks at the files; one takes about 1 ms."""
+"""Seconds between two checks of the files; one takes about 1 ms."""
 
 
-PROFILES_KEPT = "The profiles read before stay in use."
+PROFILES_KEPT = "The previous profiles stay in use."
 
 
 class ReloadableAddon(Protocol):
@@ -34,7 +34,7 @@ class ReloadableAddon(Protocol):
 
 
 class Reloader:
-    """Keeps `addon.planner` up to date; `addon.memory` is made anew with it."""
+    """Keeps `addon.planner` up to date, and replaces `addon.memory` with it."""
 
     name = "vtc-reload"
 
@@ -55,14 +55,14 @@ class Reloader:
             self._task.cancel()
 
     def reload(self) -> str:
-        """Read the profiles again; says what there is now and what is no longer, or what is wrong."""
+        """Reload the profiles; return the counts and the removed profiles, or the error."""
         before = self._addon.planner.profiles.sources if self._addon.planner else {}
         try:
             self._load()
         except exceptions.OptionsError as error:
             logger.error("%s\n%s", error, PROFILES_KEPT)
             return str(error)
-        except Exception as error:  # a fault of ours does not end the watch, either
+        except Exception as error:  # a bug in VTC must not end the watch, either
             logger.exception("vtc: the profiles cannot be read\n%s", PROFILES_KEPT)
             return f"vtc: the profiles cannot be read: {error}"
         assert self._addon.planner is not None
@@ -74,7 +74,7 @@ class Reloader:
         return message
 
     def check_files(self) -> None:
-        """Read the profiles again if a file has changed since they were read last."""
+        """Reload the profiles if a file has changed since the last time."""
         if _signature() != self._seen:
             self.reload()
 
@@ -84,7 +84,7 @@ class Reloader:
             self.check_files()
 
     def _load(self) -> None:
-        # First, so that an edit while they are read is seen at the next look.
+        # Before loading, so that the next check notices an edit made meanwhile.
         self._seen = _signature()
         self._addon.planner = options.build_planner(ctx.options)
         self._addon.memory = options.build_memory()
@@ -92,8 +92,8 @@ class Reloader:
 
 
 def _signature() -> object:
-    """Return a value that differs when a profile was edited; the error where files cannot be read: it is told once."""
+    """Return a value that changes when a profile is edited; unreadable files yield the error, reported once."""
     try:
         return loader.signature(options.list_profile_directories(ctx.options))
-    except (OSError, ValueError) as error:  # no path may hold the character NUL
+    except (OSError, ValueError) as error:  # ValueError: a path with the character NUL
         return str(error)

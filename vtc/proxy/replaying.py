@@ -1,4 +1,4 @@
-"""A captured flow through today's profiles: what is done otherwise than it was. Nothing is sent."""
+"""Process a captured flow with today's profiles and compare the results. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ID = re.compile(r"\b(call|toolu)_[0-9a-f]{24}\b")
 
 
 def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
-    """`name`, `result` (`same`, `changed`, `skipped`), its `reason`, and `changes`, a diff for each side.
+    """Return `name`, `result` (`same`, `changed`, `skipped`), its `reason`, and `changes`, a diff for each side.
 
-    What was captured is what left then: of a flow that VTC did not see, what came. The options are those of the
-    capture, but for those that `planner` was given.
+    The comparison uses the captured bodies as sent; for a flow that VTC did not process, as received. The options are
+    those of the capture, except those set in `planner`.
     """
     api = flows.find_client_api(flow)
     assert api is not None
@@ -51,7 +51,7 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
 
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
-    """Compare what leaves today with what left then, as conversations; ids of calls are drawn anew and do not count."""
+    """Compare the body sent today with the captured one, as conversations; generated ids of calls are ignored."""
     sent = (flows.get_bodies(flow, side) or Bodies(None, b"")).went
     if sent == today:
         return ""

@@ -1,6 +1,6 @@
-"""Keys that VTC derives from the key of mitmproxy's own certificate authority, which only its user can read.
+"""Derive keys from the key of mitmproxy's certificate authority, which only its user can read.
 
-So they are the same after a restart, and for all workers with one `confdir`, and nothing new is written to disk.
+The keys survive a restart and are shared by all workers with one `confdir`, without writing anything to disk.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mitmproxy.options import CONF_BASENAME
 
 @cache
 def derive_secret(confdir: str) -> bytes:
-    """Derive the key that signs what clients are to bring back; without an authority it is a random one."""
-    return derive_key(confdir, "seals") or os.urandom(32)  # mitmproxy does not start without, but what tests it may
+    """Derive the key that signs seals, which clients send back; a random key if there is no authority."""
+    return derive_key(confdir, "seals") or os.urandom(32)  # only in tests, because mitmproxy creates an authority
 
 
 def derive_key(confdir: str, purpose: str) -> bytes | None:

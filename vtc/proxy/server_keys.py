@@ -1,10 +1,10 @@
-"""Lend clients that send no key the one of their server, from the environment.
+"""Lend the server's key from the environment to clients that send none.
 
-Its profile names the variable (`key_env`), or an option does for the server of a reverse proxy (`vtc_key_env`).
+The server profile names the variable (`key_env`); for the server of a reverse proxy, an option can (`vtc_key_env`).
 
-The key is put into the request before it is read, and taken out when the exchange has ended. Between, it is as if the
-client had sent it: scrubbed, translated for a server of another API, and sent again with follow-up requests, which are
-flows of their own (`follow_up.py`). A flow that is kept holds none.
+The key is added to the request before it is processed, and removed when the exchange has ended. In between it is
+treated as if the client had sent it: scrubbed, translated for a server of another API, and repeated in follow-up
+requests, which are separate flows (`follow_up.py`). A stored flow never contains it.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from vtc.scrub import CREDENTIALS, find_query_credentials, scrub
 logger = logging.getLogger(__name__)
 
 _KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
-"""Headers that tell a server whose request it is."""
+"""Headers that authenticate a request to a server."""
 
 
 class Loan(NamedTuple):
-    """The lines of a report about a key."""
+    """Report lines about a key."""
 
     why: Sequence[str]
-    """Says whose was sent."""
+    """States whose key was sent."""
     request: Sequence[str]
-    """Says why none was."""
+    """States why no key was sent."""
 
 
 NO_LOAN = Loan((), ())
 
 
 _lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
-"""The flows that hold a key which was lent, with that key."""
+"""Flows that contain a lent key, with that key."""
 
 
 def share_loan(flow: http.HTTPFlow, copy: http.HTTPFlow) -> None:
-    """Record that a copy of a flow holds the key that was lent to it."""
+    """Record that a copy of a flow contains its lent key, too."""
     if key := _lent.get(flow):
         _lent[copy] = key
 
 
 def take_back(flow: http.HTTPFlow) -> None:
-    """Take the key out of a flow that has ended, and out of what mitmproxy would go back to."""
+    """Remove the key from a flow that has ended, and from the backup that mitmproxy could revert to."""
     key = _lent.pop(flow, "")
     if not key:
         return
@@ -71,16 +71,16 @@ def take_back(flow: http.HTTPFlow) -> None:
 
 
 class ServerKeys:
-    """Lends keys, and takes them back; comes after the addon that reads requests."""
+    """Lends keys, and takes them back; runs after the addon that processes requests."""
 
     name = "vtc-keys"
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
-        """The obstacles that were logged: each is once."""
+        """The obstacles that were logged; each is logged once."""
 
     def lend(self, flow: http.HTTPFlow, planner: Planner) -> Loan:
-        """Put the key of its server into a request."""
+        """Add the key of its server to a request, if permitted."""
         variable = ctx.options.vtc_key_env
         if not (planner.lends or variable) or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
             return NO_LOAN
@@ -97,7 +97,7 @@ class ServerKeys:
                 logger.warning("vtc: the key of %s is not sent: %s", name, why)
             return Loan((), (f"the client sends no key, and that of {name} is not sent: {why}",))
         key, headers = get_key(profile), flow.request.headers
-        for header in _KEYS:  # those without a key
+        for header in _KEYS:  # these hold no key
             headers.pop(header, None)
         header = (
             profile.key_header.lower()
@@ -108,34 +108,34 @@ class ServerKeys:
         return Loan((f"the client sends no key: that of {name} is sent",), ())
 
     def _find_obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
-        """Say why a client may not be lent a key; empty if it may."""
+        """Explain why a client may not be lent a key; empty if it may."""
         request, mode = flow.request, flow.client_conn.proxy_mode
         server, peer = Address(request.host, request.port), flow.client_conn.peername
         if not get_key(profile):
             return f"the environment has no variable {scrub(profile.key_env)}"
         if request.stream:
             return "the request is streamed"
-        if not is_at(profile.match, *server):  # whatever the request says of its host
-            return f"{server.host} is no host of server profile {profile.name}"
+        if not is_at(profile.match, *server):  # regardless of the Host header
+            return f"{server.host} does not match server profile {profile.name}"
         if request.scheme != "https" and not (isinstance(mode, ReverseMode) or server.is_loopback):
-            return "others could read it on its way: the request is not encrypted"
+            return "the request is not encrypted, so others could read it"
         if ctx.options.vtc_share_keys != "on" and not Address(*peer[:2]).is_loopback:
             return f"the client is on another machine, and vtc_share_keys ({SHARED}) is off"
-        return "the client is a page of the web" if is_from_web_page(request.headers) else ""
+        return "the client is a web page" if is_from_web_page(request.headers) else ""
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Take the key out of a flow whose exchange has ended."""
+        """Remove the key from a flow whose exchange has ended."""
         take_back(flow)
 
     error = response
 
 
 def _has_key(headers: Mapping[str, str], query: str) -> bool:
-    """True if a client says who it is; some that have no key say `Bearer`, and nothing after it."""
+    """True if a client sends a credential; some without a key send `Bearer` alone."""
     values = (headers.get(name, "").strip() for name in _KEYS)
     return any(value and value.casefold() != "bearer" for value in values) or any(find_query_credentials(query))
 
 
 def _choose_api(apis: Sequence[str]) -> Api:
-    """Find the API in which a server looks for its key."""
+    """Choose the API that determines the header of a server's key."""
     return next(filter(None, map(find_api, apis)), APIS[0])

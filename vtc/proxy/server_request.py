@@ -1,4 +1,4 @@
-"""A request on its way to its server: refused, or sent to where the server has its API."""
+"""Prepare the request to the server: redirect it to the server's API, or answer it with an error."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vtc.proxy.originals import KEY_HEADERS, OriginalRequest
 
 
 def refuse(flow: http.HTTPFlow, reason: str) -> None:
-    """Answer a request whose reply no policy would see."""
-    answer_with_error(flow, f"a policy that refuses calls holds here, and this request cannot be read: {reason}", 400)
+    """Answer a request with an error because no policy would see its reply."""
+    answer_with_error(flow, f"a policy restricts calls here, and this request cannot be parsed: {reason}", 400)
 
 
 def answer_with_error(flow: http.HTTPFlow, message: str, status: int) -> None:
-    """Answer a request with an error of the client's API; that of chat completions, if it has none."""
-    if flow.request.stream:  # it was forwarded already
+    """Answer a request with an error of the client's API, or of chat completions if that is unknown."""
+    if flow.request.stream:  # already forwarded
         flow.kill()
         return
     api = flows.find_client_api(flow) or APIS[0]
@@ -29,14 +29,14 @@ def answer_with_error(flow: http.HTTPFlow, message: str, status: int) -> None:
 
 
 OWN_HEADER_PREFIXES = tuple({api.place.own_headers for api in APIS} - {""})
-"""How headers begin that mean something to servers of one API alone."""
+"""Prefixes of headers that are specific to one API."""
 
 
-NO_WEBSOCKET = "an API over a WebSocket is not read, so no policy would hold"
+NO_WEBSOCKET = "VTC does not read APIs over a WebSocket, so no policy would apply"
 
 
 def decline_websocket(flow: http.HTTPFlow, api: Api) -> None:
-    """Answer the request for a WebSocket with 426, after which clients use HTTP."""
+    """Answer the request for a WebSocket with 426, so that the client falls back to HTTP."""
     body = encode(api.error(Failure(f"VTC: {NO_WEBSOCKET}: use HTTP"), 426))
     headers = {"content-type": "application/json", "upgrade": "HTTP/1.1", "connection": "upgrade"}
     flow.response = http.Response.make(426, body, headers)
@@ -45,26 +45,26 @@ def decline_websocket(flow: http.HTTPFlow, api: Api) -> None:
 def build_request(
     flow: http.HTTPFlow, original: OriginalRequest, client: Api, exchange: Session, body: bytes, *, keep: bool
 ) -> None:
-    """Build the request to the server of an exchange in a flow, from the request as it was received.
+    """Turn the flow's request into the one for the server, starting from the request as it was received.
 
-    If `keep`, the flow's metadata store the body that the client sent, and which headers differ from its own.
+    If `keep`, the flow's metadata store the received body and the headers that were changed.
     """
     original.restore(flow)
-    flow.request.headers.pop("upgrade", None)  # a reply in another protocol is not read
+    flow.request.headers.pop("upgrade", None)  # VTC does not read replies in other protocols
     redirect(flow, client.place, exchange)
     if body != (received := flow.request.content or b""):
         bodies.send_instead(flow, body, received, keep=keep)
     if exchange.reads:
-        # A reply that cannot be decoded could not be read; clients take identity as they take any other.
+        # Ask for no coding, because VTC could not read a reply that it cannot decode; every client accepts identity.
         flow.request.headers["accept-encoding"] = "identity"
     if keep:
         original.record_changes(flow)
 
 
 def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
-    """Send a flow to where its server has its API: at the profile's path, or beside where the client's would be.
+    """Redirect a flow to the path of the server's API, with the headers that this server expects.
 
-    With the headers that this server takes.
+    The path is the profile's, or else next to the path of the client's API.
     """
     request, server, (model, streams, changed) = flow.request, exchange.server.place, exchange.sent_request
     for name, value in changed.items():
@@ -81,7 +81,7 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
     rest, key = client.split_own_query(query)
     base = f"{client.strip_version(asked.base) if asked else ''}{server.version}"
     if asked and exchange.plan.stack.learned_api and server.version == client.version:
-        base = asked.base  # where the server has the client's API, too
+        base = asked.base  # the server offers the client's API there, too
     configured = exchange.plan.stack.server.api_path
     place = server.match_path(configured) if configured else None
     if configured and not place:
@@ -93,7 +93,7 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
 
 
 def translate_headers(headers: http.Headers, key: str, server: Place) -> None:
-    """Put the client's key where servers of the API look for it, and leave out what only its own API knows."""
+    """Move the client's key to the header that servers of the API read, and drop headers specific to other APIs."""
     keys = [*(headers.pop(name, "") for name in sorted(KEY_HEADERS)), key]
     own = tuple(start for start in OWN_HEADER_PREFIXES if start != server.own_headers)
     for name in [name for name in headers if name.lower().startswith(own)]:

@@ -1,4 +1,7 @@
-"""Answer what clients ask besides replies (models, counts of tokens), where the server speaks another API."""
+"""Answer side questions of clients (models, token counts) if the server speaks another API.
+
+If the model server cannot be reached, the client gets an error in the form of its API.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,12 @@ from vtc.proxy.findings import format_wrong_scheme
 from vtc.proxy.server_request import translate_headers
 from vtc.reporting import hints
 
-# A model server that cannot be reached: what is told, and the answer that the client gets in its API's own form.
-
-
 CLIENT_API = "vtc_client"
-"""Key of a flow's metadata under which the API of its client stands, where its question was sent to another path."""
+"""Metadata key of the client's API, set if the side question was sent to another path."""
 
 
 def explain_unreachable(flow: http.HTTPFlow, why: str) -> str:
-    """Say what to do where there is no connection; `why` in mitmproxy's words."""
+    """Explain a failed connection and its remedy; `why` is mitmproxy's message."""
     at = f"the model server at {flow.request.host}:{flow.request.port}"
     if "destination unknown" in why.casefold():
         return "no model server was named: start VTC with its URL, `vtc run http://127.0.0.1:8000`"
@@ -44,7 +44,7 @@ def explain_unreachable(flow: http.HTTPFlow, why: str) -> str:
 
 
 def find_error_api(flow: http.HTTPFlow) -> Api | None:
-    """Find the API in whose form the client of a flow reads errors; None if it asks for something else."""
+    """Find the API in which the client expects errors; None if the request belongs to no API."""
     request = flow.request
     if client := flow.metadata.get(CLIENT_API):
         return find_api(client)
@@ -53,33 +53,36 @@ def find_error_api(flow: http.HTTPFlow) -> Api | None:
 
 
 def make_error_answer(api: Api, message: str) -> http.Response:
-    """Make the answer: an error of the API."""
+    """Make a response with an error of the API."""
     body = encode(api.error(Failure(f"VTC: {message}"), 502))
     return http.Response.make(502, body, {"content-type": "application/json"})
 
 
 class ModelQuestion(NamedTuple):
-    """A question about models that is under way to the server."""
+    """A question about models that was sent to the server."""
 
     aside: SideQuestion
     model: str
-    """The one that is asked about; empty for all."""
+    """The requested model; empty for all."""
     aliases: Mapping[str, str]
-    """Names that stand for others, with these."""
+    """Aliases and the models that they denote."""
     asked: str
-    """The method and the path, as the server is asked."""
+    """Method and path of the request to the server."""
 
 
 class SideQuestions:
-    """Deals with the questions of clients whose API the server does not speak."""
+    """Handles side questions of clients whose API the server does not speak."""
 
     def __init__(self) -> None:
         self._models: WeakKeyDictionary[http.HTTPFlow, ModelQuestion] = WeakKeyDictionary()
         self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[SideQuestion, bytes]] = WeakKeyDictionary()
-        """Counts of tokens that are under way, each with the answer if the server has none."""
+        """Pending token counts, each with the estimate to use if the server returns none."""
 
     def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
-        """Answer a question, or have the server asked in its own way; False if it is none, or the server's own."""
+        """Answer a side question or forward it in the server's API.
+
+        Return False if the request is no side question, or the server can answer it unchanged.
+        """
         request, facts = flow.request, flows.read_facts(flow)
         aside = side_questions.find_side_question(request.method, request.path, facts.headers)
         if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
@@ -105,7 +108,7 @@ class SideQuestions:
     def _ask_about_models(
         self, flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, name: str
     ) -> None:
-        """Have the server asked for its models, or for one where it says more of that."""
+        """Request the server's list of models, or the details of one model if the server has a path for them."""
         request, of_one = flow.request, aside.kind == "model"
         names = [name] if of_one else planner.models(facts)
         aliases = {alias: planner.server_model(replace(facts, model=alias)) or alias for alias in names}
@@ -118,7 +121,7 @@ class SideQuestions:
         self._models[flow] = ModelQuestion(aside, name if of_one else "", aliases, asked)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Write what the server says of its models, or a count of tokens, in the form of the client's API."""
+        """Translate the server's models or token count to the client's API."""
         if flow.response is None:
             return
         if counting := self._counts.pop(flow, None):
@@ -138,7 +141,7 @@ def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
 
 
 def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
-    """Send a question to the server's own path for it, with the client's key where that server looks for one."""
+    """Send a side question to the server's path for it, with the client's key in the header that the server expects."""
     request = flow.request
     _, key = aside.api.place.split_own_query(facts.query)
     translate_headers(request.headers, key, _list_apis(planner, facts)[0].place)
@@ -148,7 +151,7 @@ def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, f
 
 
 def _render_answer(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
-    """Write the answer for the client, and its status: an error of its API where the server has none."""
+    """Render the status and body for the client: an error of its API if the server has no answer."""
     aside, body, status = question.aside, response.get_content(strict=False) or b"", response.status_code
     listed = read_models(body) if status == 200 else None
 
@@ -166,7 +169,7 @@ def _render_answer(question: ModelQuestion, response: http.Response, time: int) 
             models = [get_model(name) or ListedModel(name=name, created=time) for name in dict.fromkeys(names)]
             return 200, aside.render_answer(models)
         is_unknown = False
-    words = hints.words_of(body) if status != 200 else "that is no list of models"
+    words = hints.words_of(body) if status != 200 else "the answer is not a list of models"
     why = f"the model server answers {status} to {question.asked}{f': {words}' if words else ''}"
     if is_unknown:
         why = f"the model server has no model {question.model} ({question.asked} lists them)"

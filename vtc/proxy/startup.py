@@ -1,7 +1,7 @@
-"""Log lines of the start: options that were given and not taken, where clients connect, who else could; and when
-it is gone while mitmproxy goes on.
+"""Log at the start: rejected options, the addresses for clients, and access by other machines.
 
-A mistake in an option is told in one line, without a trace: it is the user's, not ours.
+Also log an error if the script is removed while mitmproxy keeps running. A wrong option is reported in one line without
+a traceback, because it is the user's mistake and not a bug.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from vtc.proxy.reload import ReloadableAddon
 logger = logging.getLogger(__name__)
 
 CONNECTION_LOGGERS = [logging.getLogger(f"mitmproxy.{name}") for name in ("proxy.server", "addons.clientplayback")]
-"""Say each connection, of clients and of VTC itself: many lines for one of ours; with `flow_detail=0` too much."""
+"""Loggers of every connection of clients and of VTC: many lines per exchange, so `flow_detail=0` silences them."""
 
 ALL_INTERFACES = ("", "0.0.0.0", "::")
-"""Addresses that stand for all network interfaces."""
+"""Addresses that denote all network interfaces."""
 
 
 class Startup:
-    """Speaks once, when the proxy listens."""
+    """Logs once, when the proxy listens."""
 
     name = "vtc-startup"
 
@@ -44,20 +44,20 @@ class Startup:
 
     def load(self, loader: Loader) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # Whoever reads the log from a pipe or a file (`docker logs`, the demonstration) has each line at once.
+            # Readers of a pipe or a file (`docker logs`, the demonstration) get each line at once.
             sys.stdout.reconfigure(line_buffering=True)
         terminal = ctx.master.addons.get("termlog")
-        if isinstance(terminal, TermLog) and os.environ.get("NO_COLOR"):  # no-color.org; mitmproxy does not ask
+        if isinstance(terminal, TermLog) and os.environ.get("NO_COLOR"):  # no-color.org; mitmproxy ignores it
             terminal.logger.formatter = MitmFormatter(colorize=False)
-        # It logs what goes wrong while a script is loaded or configured, with a trace.
+        # mitmproxy logs errors of loading or configuring a script with a traceback.
         logging.getLogger("mitmproxy.addons.script").addFilter(drop_trace)
-        # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.
+        # mitmweb has no option `flow_detail`; a given value stays deferred until an addon declares it.
         self._set_connection_level(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
         taken = options.apply_deferred(ctx.options)
         for note in taken.notes:
             logger.warning("vtc: %s", note)
         for fault in taken.faults:
-            logger.error("vtc: %s", fault)  # an error while it starts ends mitmproxy
+            logger.error("vtc: %s", fault)  # mitmproxy exits if an error is logged while it starts
 
     def configure(self, updated: set[str]) -> None:
         if "flow_detail" in updated:
@@ -78,12 +78,12 @@ class Startup:
             self._log_lenders(server)
             if any(address[0] in ALL_INTERFACES for address in server.listen_addrs()):
                 logger.warning(
-                    "vtc: every machine of the network can use this proxy; --listen-host 127.0.0.1 (`vtc run` without "
-                    "--host) keeps it to this one"
+                    "vtc: every machine on the network can use this proxy; --listen-host 127.0.0.1 (`vtc run` without "
+                    "--host) restricts it to this machine"
                 )
 
     def _log_lenders(self, server: Proxyserver) -> None:
-        """Say whose keys are lent; an error ends mitmproxy while it starts."""
+        """Log whose keys are lent; a logged error makes mitmproxy exit."""
         modes = [instance.mode for instance in server.servers]
         upstreams = [Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
         every = upstreams if len(upstreams) == len(modes) else []
@@ -91,7 +91,9 @@ class Startup:
         lenders = keys.list_lenders(planner.profiles, every, variable) if planner else []
         at = [Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
         if variable and len({*every}) != 1:
-            logger.error("vtc: vtc_key_env: the key is that of one server, and this is no reverse proxy for one alone")
+            logger.error(
+                "vtc: vtc_key_env: the key belongs to one server, so VTC must be a reverse proxy for exactly one"
+            )
         for fault in keys.find_faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):
             logger.error("vtc: %s", fault)
         for lender in lenders:
@@ -100,18 +102,18 @@ class Startup:
     def done(self) -> None:
         loop = ctx.master.event_loop
         if loop.is_running() and not ctx.master.should_exit.is_set():
-            loop.call_soon(self._log_if_removed)  # the script may be loaded anew, as it was edited
+            loop.call_soon(self._log_if_removed)  # later, because an edited script is loaded again
 
     def _log_if_removed(self) -> None:
         if not ctx.master.addons.get(self.name):
             logger.error(
-                "vtc: VTC is off from now on, and all passes as it comes: its script was removed, or cannot be loaded. "
-                "Start mitmproxy again"
+                "vtc: VTC is off and all traffic passes unchanged, because its script was removed or cannot be loaded. "
+                "Restart mitmproxy"
             )
 
 
 def drop_trace(record: logging.LogRecord) -> bool:
-    """Take the trace from a log record about a refused option; for `Logger.addFilter`."""
+    """Remove the traceback from a log record about a rejected option; for `Logger.addFilter`."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, exceptions.OptionsError):
         record.msg, record.args, record.exc_info = f"vtc: {str(error).removeprefix('vtc: ')}", (), None
@@ -121,7 +123,7 @@ def drop_trace(record: logging.LogRecord) -> bool:
 def format_greeting(
     profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]
 ) -> Iterator[str]:
-    """Yield the version, the profiles and, for each server of mitmproxy, the base URL that clients are given."""
+    """Yield the version, the profiles and, for each server of mitmproxy, the base URL for clients."""
     yours = [str(directory) for directory in ctx.options.vtc_profiles]
     of = f", yours from {', '.join(yours)}" if yours else ""
     yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.format_counts()}{of}"
@@ -132,21 +134,21 @@ def format_greeting(
                 scheme, (name, at) = mode.scheme, mode.address
                 yield f"{format_base_url(here)} -> {scheme}://{name}:{at}"
             elif mode.type_name == "regular":
-                yield f"no model server was named: this is an ordinary proxy, HTTPS_PROXY={here}"
+                yield f"no model server was named, so this is an ordinary proxy: HTTPS_PROXY={here}"
 
 
 def format_client_url(host: str | int, port: str | int) -> str:
-    """Write the address at which clients of this machine reach a server of mitmproxy's."""
+    """Format the URL at which clients on this machine reach a server of mitmproxy."""
     return f"http://{'127.0.0.1' if host in ALL_INTERFACES else f'[{host}]' if ':' in str(host) else host}:{port}"
 
 
 def format_base_url(here: str) -> str:
-    """Say what clients of a reverse proxy are given."""
+    """Format the base URLs for clients of a reverse proxy."""
     return f"base URL for clients {here}/v1 (Anthropic's, Ollama's and Gemini's: {here})"
 
 
 def list_base_urls() -> list[str]:
-    """Say what clients are given, for each reverse proxy that listens."""
+    """List the base URLs for clients, for each reverse proxy that listens."""
     server = ctx.master.addons.get("proxyserver")
     listening = server.servers if isinstance(server, Proxyserver) else ()
     reverse = [instance for instance in listening if isinstance(instance.mode, ReverseMode)]

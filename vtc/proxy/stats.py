@@ -1,6 +1,6 @@
 """Figures of the addon by client, model and dialect: exchanges, calls, repairs by name, policies, bytes, time.
 
-Counts reports as the plain data that they are kept as, so that a log of them (`vtc_log`) can be counted as well.
+Reports are counted as stored plain data, so that a log of them (`vtc_log`) can be counted as well.
 `Metrics` serves the figures to Prometheus.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 type ReportData = Mapping[str, Any]
 
 MAX_MODEL_NAMES = 100
-"""Models without a profile that are counted by the names that were asked; clients may ask for any."""
+"""Maximum number of models without a profile that are counted by requested name, because clients may send any name."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class CallCounts:
     repaired: int = 0
     refused: int = 0
     repairs: Counter[str] = field(default_factory=Counter)
-    """By name, without what was repaired."""
+    """By name, without details."""
 
     def count_call(self, call: Mapping[str, Any]) -> None:
         times = call.get("count", 1)
@@ -60,28 +60,28 @@ class CallCounts:
 
 @dataclass(slots=True)
 class Figures(CallCounts):
-    """Counts of exchanges and what was in them."""
+    """Counts of exchanges and their contents."""
 
     exchanges: int = 0
     unread: int = 0
-    """Replies with a possible call that was not read."""
+    """Replies with a possible call that was not parsed."""
     failed: int = 0
     errors: int = 0
-    """Of servers: statuses, errors in a stream, replies that broke off or were no JSON."""
+    """Server errors: statuses, errors in a stream, replies that broke off or were not JSON."""
     policies: Counter[str] = field(default_factory=Counter)
     """By policy and action: `denied_tools steer`."""
     bytes: Counter[str] = field(default_factory=Counter)
-    """Of requests and replies, as they came and as they went: `request_came`, …"""
+    """Sizes of requests and replies as received and as sent: `request_came`, …"""
     turns: int = 0
-    """Requests that went on with a conversation."""
+    """Requests that continued a conversation."""
     broken: int = 0
-    """Turns that changed what the server had of the prompt."""
+    """Turns that changed an earlier part of the prompt, so that the server's cache did not apply to the rest."""
     prompt: Counter[str] = field(default_factory=Counter)
-    """Characters of the prompts of these: `kept` of the one before, and `lost`."""
+    """Characters of the previous prompts in these turns: `kept` and `lost`."""
     seconds: float = 0.0
     """Time spent in VTC."""
     elapsed: float = 0.0
-    """Time from requests to the ends of their replies."""
+    """Time from each request to the end of its reply."""
 
     @property
     def traffic(self) -> int:
@@ -90,7 +90,7 @@ class Figures(CallCounts):
 
     @property
     def prompt_kept(self) -> float | None:
-        """The share of earlier prompts that later turns kept; None if there are none."""
+        """The share of the previous prompts that later turns kept; None without turns."""
         every = self.prompt.total()
         return round(self.prompt["kept"] / every, 4) if every else None
 
@@ -153,7 +153,7 @@ class Figures(CallCounts):
         }
 
     def format_prefixes(self) -> str:
-        """`prompt cache usable: 81% (9 turns, broken in 2)`; empty if no conversation went on."""
+        """Format as `prompt cache usable: 81% (9 turns, broken in 2)`; empty if no conversation continued."""
         share = "" if self.prompt_kept is None else f": {self.prompt_kept:.0%}"
         broken = f", broken in {self.broken}" if self.broken else ""
         return f"prompt cache usable{share} ({format_count(self.turns, 'turn')}{broken})" if self.turns else ""
@@ -175,7 +175,7 @@ class Stats:
         self.rows: dict[tuple[str, str], Figures] = {}
         """By client and model."""
         self._names: set[str] = set()
-        """Those of models without a profile that are counted."""
+        """Names of models without a profile that are counted separately."""
         self.dialects: dict[str, CallCounts] = {}
 
     def add(self, report: ReportData) -> None:
@@ -188,7 +188,7 @@ class Stats:
             self.dialects.setdefault(refusal["dialect"], CallCounts()).refused += refusal.get("count", 1)
 
     def _model(self, profile: str, asked: str) -> str:
-        """Return the name by which a model is counted; there are only so many of those that clients may choose."""
+        """Return the name under which a model is counted; the number of names that clients may add is limited."""
         name = model_name(profile, asked)
         if name != profile and name not in self._names:
             if len(self._names) >= MAX_MODEL_NAMES:
@@ -222,7 +222,7 @@ class Stats:
         }
 
     def summary(self) -> Iterator[str]:
-        """A line for each client, model and dialect; none when nothing happened."""
+        """Yield a line for each client, model and dialect; none without exchanges."""
         for kind, figures in (("client", self.clients), ("model", self.models), ("dialect", self.dialects)):
             for name, figure in sorted(figures.items()):
                 yield f"vtc: {kind} {name}: {figure.summary()}"
@@ -234,17 +234,15 @@ class Stats:
         }
 
 
-# The figures as Prometheus metrics, by the official client library (`prometheus-client`).
-#
-# Served by the library's own HTTP server in a thread, on the loopback interface unless the option names another
-# address.
-
-
 logger = logging.getLogger(__name__)
 
 
 class Metrics:
-    """Serves at the address of the option `vtc_metrics`, if it names one."""
+    """Serves the figures as Prometheus metrics at the address of the option `vtc_metrics`, if it is set.
+
+    The HTTP server of `prometheus-client` runs in a thread, on the loopback interface unless the option names another
+    address.
+    """
 
     name = "vtc-metrics"
 
@@ -252,7 +250,7 @@ class Metrics:
         self._stats = stats
         self._stop: Callable[[], None] | None = None
         self.url = ""
-        """The address that serves them now."""
+        """The current address of the metrics; empty if they are not served."""
 
     def configure(self, updated: set[str]) -> None:
         if "vtc_metrics" in updated:
@@ -288,21 +286,21 @@ class Metrics:
         logger.info("vtc: metrics at %s", self.url)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; the library calls it for each scrape, in its own thread."""
+        """Yield the metrics; the library calls this for each scrape, in a thread."""
         from prometheus_client.metrics_core import CounterMetricFamily as Counter
 
         by = ("client", "model")
         exchanges = Counter("vtc_exchanges", "Exchanges seen.", labels=by)
         calls = Counter("vtc_calls", "Calls delivered.", labels=by)
-        refused = Counter("vtc_refusals", "What looked like a call and stayed text.", labels=by)
-        unread = Counter("vtc_unread", "Replies with a possible call that was not read.", labels=by)
-        failed = Counter("vtc_failures", "Errors in VTC, after which the rest passed as it came.", labels=by)
+        refused = Counter("vtc_refusals", "Texts that looked like a call and stayed text.", labels=by)
+        unread = Counter("vtc_unread", "Replies with a possible call that was not parsed.", labels=by)
+        failed = Counter("vtc_failures", "Errors in VTC, after which the rest was forwarded unchanged.", labels=by)
         errors = Counter("vtc_errors", "Errors of servers, and replies that broke off.", labels=by)
         repairs = Counter("vtc_repairs", "Repairs of malformed calls.", labels=(*by, "repair"))
-        policies = Counter("vtc_policies", "What policies did.", labels=(*by, "policy", "action"))
+        policies = Counter("vtc_policies", "Actions of policies.", labels=(*by, "policy", "action"))
         sizes = Counter("vtc_bytes", "Bytes of bodies.", labels=(*by, "body"))
-        turns = Counter("vtc_turns", "Requests that went on with a conversation.", labels=by)
-        broken = Counter("vtc_broken_prefixes", "Turns that changed what the server had of the prompt.", labels=by)
+        turns = Counter("vtc_turns", "Requests that continued a conversation.", labels=by)
+        broken = Counter("vtc_broken_prefixes", "Turns that changed an earlier part of the prompt.", labels=by)
         prompts = Counter("vtc_prompt_characters", "Characters of the prompts before these.", labels=(*by, "fate"))
         seconds = Counter("vtc_work_seconds", "Time spent in VTC.", labels=by)
         for (client, model), figures in self._stats.rows.copy().items():

@@ -1,4 +1,4 @@
-"""Ask what listens whether it is VTC, and before which model server: `GET /.vtc`."""
+"""Request the status of a listener with `GET /.vtc`: whether it is VTC, and its model server."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from vtc.proxy.ownership import NONCE_HEADER, is_proof, make_nonce
 
 STATUS_PATH = "/.vtc"
 SERVICE_NAME = "vtc"
-"""The `name` by which its answer is known."""
+"""The `name` that identifies an answer of VTC."""
 CLAIMS = ("version", "mode", "upstream", "log")
-"""The fields of its answer that its proof covers."""
+"""The fields of the answer that the proof covers."""
 
 
 class ProxyStatus(NamedTuple):
-    """A VTC that listens, and the model server that it stands before."""
+    """A listening VTC and its model server."""
 
     version: str
     mode: str
     upstream: str
     log: str
-    """The file with a line for each exchange, for programs of its machine; empty if there is none."""
+    """The log file for programs on its machine; empty if there is none."""
     is_own: bool = False
-    """True if it proved that its user is that of this program; all else is what any listener may say."""
+    """True if it proved that it runs as the user of this program; any listener could claim the other fields."""
 
     def is_before(self, server: str) -> bool:
-        """True if it stands before the server of this URL, as far as URLs show it."""
+        """True if it serves the model server of this URL, as far as URLs show."""
         here, there = (
             [(Address(*pair).is_loopback or pair[0], pair[1]) for pair in address_of(url)]
             for url in (self.upstream, server)
@@ -39,14 +39,14 @@ class ProxyStatus(NamedTuple):
 
 
 def format_ownership_fault(confdir: str = CONF_DIR) -> str:
-    """Say that a listener is not known to be of this user, and why."""
+    """Explain that a listener did not prove its user."""
     return f"it does not prove that it is yours (by the key in {confdir})"
 
 
 def request_status(asker: Asker, confdir: str = CONF_DIR) -> tuple[ProxyStatus | None, ServerAnswer]:
-    """Ask what listens whether it is VTC before a model server; None if it is not, and what it answered.
+    """Request the status of a listener; return it (None if it is not VTC) and the answer.
 
-    `confdir` is the folder whose key proves that it is a VTC of this user.
+    `confdir` is the folder whose key proves that the VTC belongs to this user.
     """
     nonce = make_nonce()
     answer = asker.ask(STATUS_PATH, headers={NONCE_HEADER: nonce})

@@ -1,9 +1,9 @@
-"""Tell who asks a reverse proxy that it is VTC, which version, and before which model server: `GET /.vtc`.
+"""Serve the status of a reverse proxy at `GET /.vtc`: that it is VTC, its version, and its model server.
 
-`vtc doctor` and `vtc launch` ask it, and so may whoever watches over the process. No other reply says that VTC was
-there. Programs of this machine are also told where the log is, for `vtc tail`: who may read it is for its file to say;
-and those of the same user get a proof that this VTC is theirs, too (`ownership`).
-Exchanges themselves are told to no one who may only connect, as ids are, by which an unread reply is asked for.
+`vtc doctor` and `vtc launch` use it, and monitoring may. No other reply reveals VTC. Programs on this machine also get
+the path of the log, for `vtc tail`; the permissions of the file decide who can read it. A program that sends a nonce
+gets a proof that this VTC belongs to the same user (`ownership`). The status never contains exchanges, or the ids by
+which unread replies are requested.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from vtc.proxy.status import CLAIMS, SERVICE_NAME, STATUS_PATH
 
 
 class StatusEndpoint:
-    """Answers for VTC itself; comes before what asks the model server first."""
+    """Answers requests for the status; runs before the addon that probes the model server."""
 
     name = "vtc-status"
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Answer a question about VTC: no page of the web is told which servers there are."""
+        """Answer a request for the status; web pages are denied because they must not discover servers."""
         upstream, headers = get_server_url(flow.client_conn.proxy_mode), {"content-type": "application/json"}
         if not (upstream and is_status_request(flow.request)):
             return
         status: int = 403 if may_be_web_page(flow) else 200
-        value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
+        value: Mapping[str, Any] = {"error": {"message": "VTC: web pages may not read the status"}}
         if status == 200:
             value = {"name": SERVICE_NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
             if is_local_program(flow):
@@ -42,7 +42,7 @@ class StatusEndpoint:
 
 
 def _facts_for_this_machine(flow: http.HTTPFlow, value: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield where the log is, and the proof for whoever sent a nonce."""
+    """Yield the path of the log, and the proof of ownership for a nonce."""
     log = str(Path(ctx.options.vtc_log).expanduser().absolute()) if ctx.options.vtc_log else ""
     claims = [{**value, "log": log}[key] for key in CLAIMS]
     nonce = flow.request.headers.get(NONCE_HEADER, "")
@@ -51,5 +51,5 @@ def _facts_for_this_machine(flow: http.HTTPFlow, value: Mapping[str, str]) -> It
 
 
 def is_status_request(request: http.Request) -> bool:
-    """True if a request asks about VTC itself."""
+    """True if a request asks for the status of VTC."""
     return request.method in ("GET", "HEAD") and request.path.partition("?")[0] == STATUS_PATH

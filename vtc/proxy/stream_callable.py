@@ -1,7 +1,7 @@
-"""The stream callable: what mitmproxy calls with each chunk of a streamed reply.
+"""The stream callable, which mitmproxy calls with each chunk of a streamed reply.
 
-What mitmproxy does with it rules its shape: it must not raise (the chunk would be lost, or the client hang) and must
-not return b"" (that ends the body), and its final call may come twice or not at all.
+mitmproxy determines its contract: it must not raise (the chunk would be lost, or the client would hang) and must not
+return b"" (that ends the body), and its final call may happen twice or not at all.
 """
 
 from __future__ import annotations
@@ -22,39 +22,37 @@ from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
 
-# An exchange on its way through the proxy.
-
 
 def format_break(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
-    """Say that the server broke off, `why` in mitmproxy's words, after it sent so many bytes that were looked at."""
+    """Explain that the server broke off after `size` processed bytes; `why` is mitmproxy's message."""
     place = "before it answered" if flow.response is None else "in the middle of its reply"
     return f"the server broke off {f'after {size} bytes of its reply' if size else place} ({why})"
 
 
 @dataclass(slots=True)
 class LiveExchange:
-    """An exchange on its way through, and what passed of its reply."""
+    """The state of one exchange in the proxy, and the recorded parts of its reply."""
 
     session: Session
     keep: bool
     original: OriginalRequest | None = None
-    """Until its reply is streamed: each further question to the server is made from it."""
+    """The request from which retries are built; None once the reply is streamed."""
     seconds: float = 0.0
-    """The time spent on it."""
+    """Time that VTC spent on it, without the stream's."""
     answered: bool = False
-    """The reply is our own."""
+    """True if VTC made the reply itself."""
     stream: Stream | None = None
-    """What a streamed reply goes through on its way to the client."""
+    """The stream that processes a streamed reply."""
     encoding: str = ""
-    """The content-encoding in which a streamed reply comes."""
+    """The received content-encoding of a streamed reply."""
     observed: bool = False
-    """A streamed reply is read, and passes as it comes."""
+    """True if a streamed reply is parsed but forwarded unchanged."""
     warming: Future[None] | None = None
-    """What reading the reply takes is compiled, beside the event loop, while the server is asked."""
+    """The compilation of the reply's patterns in a thread, while the server works."""
     killed: bool = False
-    """Nothing of the reply may leave."""
+    """True if nothing more of the reply may be sent."""
     settled: bool = False
-    """What the client gets is decided: a fault after that changes nothing."""
+    """True if the client's reply is final, so that a later fault does not change it."""
     received: BodyRecorder = field(init=False)
     sent: BodyRecorder = field(init=False)
 
@@ -62,24 +60,24 @@ class LiveExchange:
         self.received, self.sent = BodyRecorder(keep=self.keep), BodyRecorder(keep=self.keep)
 
     def end(self, flow: http.HTTPFlow) -> list[bytes]:
-        """End a streamed reply where mitmproxy says that it ends; return what leaves for the client."""
-        if why := flow.server_conn.error:  # only the end of the connection ends the reply, and it was reset
+        """End a streamed reply when mitmproxy reports its end; return the pieces for the client."""
+        if why := flow.server_conn.error:  # the reply ends with its connection, and that was reset
             return self._break_off(flow, why)
         return self.stream.finish() if self.stream else []
 
     def broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        """Report that the server broke off, `why` in mitmproxy's words; return what still leaves for the client."""
+        """Report that the server broke off, with mitmproxy's message; return the remaining pieces for the client."""
         if not flow.server_conn.timestamp_tcp_setup:
-            return []  # it was never reached
+            return []  # the server was never reached
         out = self._break_off(flow, why)
         for piece in out:
             self.sent.add(piece)
         return [] if self.observed else out
 
     def fail(self, stream: Stream, chunk: bytes, sent: list[bytes] | None, error: Exception) -> list[bytes]:
-        """Return what is sent of a chunk whose handling raised an exception; `sent` if that was decided before.
+        """Return the pieces to send for a chunk whose processing raised an exception; `sent` if already decided.
 
-        The boundary of the stream callable: mitmproxy would drop the chunk, or never end the reply.
+        This is the boundary of the stream callable, because mitmproxy would drop the chunk or never end the reply.
         """
         if sent is not None:
             logger.error(
@@ -105,8 +103,8 @@ class LiveExchange:
         return self.stream.break_off(line)
 
 
-HOLDING_COMMENT = "vtc: holding back what may be a call"
-"""How the comment of a flow begins while nothing of its reply may leave."""
+HOLDING_COMMENT = "vtc: buffering a possible call"
+"""Prefix of a flow's comment while its reply is buffered."""
 
 
 def make_rewriter(
@@ -119,12 +117,12 @@ def make_rewriter(
 ) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable; `at_end` is called when the server has ended the reply.
 
-    A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
-    tells it nothing, and the list of flows shows each second meanwhile how much came. What is rewritten leaves in whole
-    frames, so that such a frame may stand between any two of them.
+    If a client is sent nothing for `keep_alive` seconds although the server still sends bytes, it gets an empty frame,
+    and meanwhile the list of flows shows the progress each second. Rewritten replies are sent in whole frames, so an
+    empty frame may follow any of them.
     """
-    quiet = shown = 0.0  # since then the client is sent nothing, and people are shown nothing new
-    before = 0  # bytes that came until then
+    quiet = shown = 0.0  # times of the last frame to the client and of the last comment
+    before = 0  # bytes received before the silence
     received, sent, last = live.received, live.sent, live.received.last
     live.stream = stream
     shows = not live.observed
@@ -143,7 +141,7 @@ def make_rewriter(
                 received.add(chunk)
                 for piece in out:
                     sent.add(piece)
-            else:  # called for each chunk of a reply: without a call in nearly no time
+            else:  # hot path: `BodyRecorder.add` inlined for short chunks
                 if len(chunk) > LONG_CHUNK_BYTES:
                     received.add(chunk)
                 else:
@@ -171,12 +169,12 @@ def make_rewriter(
 
 
 def withhold(_: bytes) -> list[bytes]:
-    """Let nothing of a body leave; for `http.Response.stream`."""
+    """Send nothing of a body; for `http.Response.stream`."""
     return []
 
 
 def make_observer(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
-    """Make the stream callable that reads a reply and passes it on as it came."""
+    """Make the stream callable that parses a reply and forwards it unchanged."""
     live.observed = True
     rewrite = make_rewriter(stream, live, flow)
 
@@ -188,7 +186,7 @@ def make_observer(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Ca
 
 
 def _show_holding(flow: http.HTTPFlow, size: int) -> None:
-    """Show in the list of flows that a call is on its way."""
+    """Show in the list of flows that a call is being buffered."""
     flow.comment, flow.marked = f"{HOLDING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
     if view := ctx.master.addons.get("view"):
         view.update([flow])

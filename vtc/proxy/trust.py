@@ -1,4 +1,4 @@
-"""Whose certificates are trusted where VTC itself asks a server: as mitmproxy trusts, by its options."""
+"""Certificates that VTC trusts in its own requests to servers: the same as mitmproxy, by its options."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mitmproxy import ctx
 
 CERTIFICATE_ADVICE = (
     "`--set ssl_verify_upstream_trusted_ca=FILE` names the authority that signed it, "
-    "`--set ssl_insecure=true` takes any"
+    "`--set ssl_insecure=true` accepts any"
 )
-"""Advice about a certificate."""
+"""Advice about an untrusted certificate."""
 
 
 class TrustError(ValueError):
-    """A file or folder of certificates that is none, told in one line."""
+    """A certificate file or folder that is invalid; the message is one line."""
 
 
 class Trust(NamedTuple):
-    """The options of mitmproxy, by their names."""
+    """Options of mitmproxy under the same names."""
 
     ssl_insecure: bool = False
     """Trust any server."""
     ssl_verify_upstream_trusted_ca: str | None = None
-    """The file with the certificates of authorities; the usual ones are not trusted then."""
+    """A file with the certificates of authorities, which replace the default ones."""
     ssl_verify_upstream_trusted_confdir: str | None = None
-    """The folder with such files."""
+    """A folder with such files."""
 
     @classmethod
     def from_settings(cls, settings: Iterable[str]) -> Trust:
-        """Read `NAME=VALUE`s, of which others than these options are left out."""
+        """Parse `NAME=VALUE`s; other options are ignored."""
         given = dict(setting.partition("=")[::2] for setting in settings)
         insecure, *paths = (given.get(name) for name in cls._fields)
         return cls(insecure in ("", "true"), *(path or None for path in paths))
@@ -44,12 +44,12 @@ class Trust(NamedTuple):
         return cls(*(getattr(ctx.options, name) for name in cls._fields))
 
     def check(self) -> None:
-        """Raise TrustError if a file or folder that is named is none."""
+        """Raise TrustError if a configured file or folder is invalid."""
         if self[1:] != DEFAULT_TRUST[1:]:
             self.make_context()
 
     def make_context(self) -> ssl.SSLContext:
-        """Make the context of connections; raises TrustError."""
+        """Make the TLS context for connections; raises TrustError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for name, path in self._paths().items():
             try:
@@ -57,7 +57,7 @@ class Trust(NamedTuple):
                     raise TrustError(f"{name}: {path}: no such folder")
                 context.load_verify_locations(**{"capath" if name == FOLDER else "cafile": str(path)})
             except ssl.SSLError:
-                raise TrustError(f"{name}: {path} holds no certificate in PEM form") from None
+                raise TrustError(f"{name}: {path} has no certificate in PEM format") from None
             except OSError as error:
                 raise TrustError(f"{name}: {path}: {error.strerror}") from None
         if self.ssl_insecure:
@@ -71,4 +71,4 @@ class Trust(NamedTuple):
 
 FILE, FOLDER = Trust._fields[1:]
 DEFAULT_TRUST = Trust()
-"""The authorities that mitmproxy trusts if it is told nothing."""
+"""The authorities that mitmproxy trusts by default."""

@@ -1,7 +1,7 @@
-"""The last replies with a possible call that nobody read, for `--flow ID` of `vtc new-dialect` and `vtc parse`.
+"""Keep the last replies with an unread possible call, for `--flow ID` of `vtc new-dialect` and `vtc parse`.
 
-They are kept in memory, and told to programs of this machine that know the id of the flow, which its line in the log
-has. That is 48 random bits: who may only connect does not guess it.
+They are kept in memory and served to programs on this machine that know the id of the flow, which is in its log line.
+Its 48 random bits keep other programs that can connect from guessing it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from vtc.reporting import Case, write_case
 
 UNREAD_PATH = "/.vtc/unread/"
 MAX_CASES = 16
-"""Replies that are kept."""
+"""Maximum number of replies that are kept."""
 MIN_ID_CHARS = len("01234567-89ab")
-"""Characters of a flow's id by which its reply is asked for, at the least."""
+"""Minimum number of characters of a flow's id in a request for its reply."""
 
 
 class UnreadCalls:
-    """Keeps such replies, tells how each is asked for, and answers for them."""
+    """Stores these replies, advises how to request each, and serves them."""
 
     name = "vtc-unread-calls"
 
     def __init__(self) -> None:
         self._cases: dict[str, Callable[[str], Case]] = {}
-        """By the flow's id, what makes a case of its reply, given a name."""
+        """By flow id, functions that make a case with a given name of the reply."""
 
     def configure(self, updated: set[str]) -> None:
         if "vtc_cache" in updated and ctx.options.vtc_cache == "off":
             self._cases.clear()
 
     def keep(self, flow: http.HTTPFlow, make: Callable[[str], Case]) -> str:
-        """Keep a reply, and return how a dialect is drafted of it."""
+        """Store a reply, and return the command that drafts a dialect from it."""
         draft = f"vtc new-dialect --flow {flow.id[:MIN_ID_CHARS]}"
         if file := _find_saved_file():
             return f"{draft} {shlex.quote(file)}"
@@ -51,14 +51,14 @@ class UnreadCalls:
         return draft if port == launch.PORT else f"{draft} --port {port}"
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Answer a request for a reply that is kept."""
+        """Answer a request for a stored reply."""
         if not (get_server_url(flow.client_conn.proxy_mode) and is_unread_request(flow.request)):
             return
         id_ = flow.request.path.removeprefix(UNREAD_PATH).partition("?")[0]
         make = self._find_case(id_) if len(id_) >= MIN_ID_CHARS and is_local_program(flow) else None
         headers = {"content-type": "application/json", "cache-control": "no-store"}
         if make is None:
-            body = {"error": {"message": "VTC: no reply of this id is kept for you"}}
+            body = {"error": {"message": "VTC: no reply with this id is stored"}}
             flow.response = http.Response.make(404, encode(body), headers)
             return
         headers["content-type"] = "application/yaml; charset=utf-8"
@@ -69,12 +69,12 @@ class UnreadCalls:
 
 
 def is_unread_request(request: http.Request) -> bool:
-    """True if a request is for a reply that nobody read."""
+    """True if a request asks for a stored reply."""
     return request.method == "GET" and request.path.startswith(UNREAD_PATH)
 
 
 def _find_saved_file() -> str:
-    """Return the file that mitmproxy saves flows to as they come; empty if it saves none."""
+    """Return the file to which mitmproxy currently saves flows; empty if there is none."""
     saves = ctx.master.addons.get("save")
     option = ctx.options.save_stream_file if "save_stream_file" in ctx.options else None
     return str(getattr(saves, "current_path", None) or option).removeprefix("+") if option else ""

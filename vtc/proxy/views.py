@@ -1,7 +1,7 @@
-"""The content view "VTC": an exchange as people read it, in mitmweb, mitmproxy and mitmdump.
+"""The content view "VTC": a readable form of an exchange, in mitmweb, mitmproxy and mitmdump.
 
-mitmproxy asks every view how well it suits a body and shows the best; the others, the raw body among them, stay one
-click away. A flow from a file is shown without VTC having seen it live: then the body is all there is.
+mitmproxy asks every view for its priority and shows the highest; the others, including the raw body, remain one click
+away. A flow loaded from a file may lack a report; then only its body is shown.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from vtc.proxy.flows import METADATA, find_client_api, get_bodies, get_report
 from vtc.reporting import view
 
 PRIORITY = 2
-"""More than that of mitmproxy's own views for JSON and text, which is 1."""
+"""Higher than the priority of mitmproxy's views for JSON and text, which is 1."""
 
 _READABLE = ("application/json", "application/x-ndjson", "text/event-stream")
 
 
 class ExchangeView(contentviews.Contentview):
-    """Shows the report of an exchange, and its conversation as received beside as sent."""
+    """Shows the report of an exchange, and its conversation as received next to as sent."""
 
     @property
     def name(self) -> str:
@@ -38,15 +38,15 @@ class ExchangeView(contentviews.Contentview):
         flow = metadata.flow
         spoken = find_client_api(flow) if isinstance(flow, http.HTTPFlow) else None
         if spoken is None or not isinstance(flow, http.HTTPFlow):
-            raise ValueError("this is no exchange with a model")
+            raise ValueError("this is not an exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
         seen = get_bodies(flow, side, data) or view.Bodies(None, data)
         shown = view.pane(spoken, side, seen, get_report(flow), flow.comment)
-        # mitmweb gives a line no height when there is nothing in it.
+        # mitmweb renders empty lines without height.
         return "\n".join(line or " " for line in shown.split("\n"))
 
 
 def register() -> None:
-    """Make the view known to mitmproxy, once."""
+    """Register the view with mitmproxy, once."""
     if ExchangeView().name not in contentviews.registry:
         contentviews.add(ExchangeView)

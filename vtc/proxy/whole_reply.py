@@ -1,7 +1,7 @@
-"""Whole replies and errors: looked at, asked for again where that helps, and rewritten.
+"""Process whole replies and errors: parse them, retry if that may help, and rewrite them.
 
-All that is one generator. It yields the questions to the server, which the event loop awaits, and does the rest
-between two of them: beside the event loop if there is much to do. `dealt_with` is the one place that decides this.
+This is one generator. It yields follow-up requests to the server, which the event loop awaits, and does the work
+between two of them, in a thread if there is much of it. Only `process_reply` makes that decision.
 """
 
 from __future__ import annotations
@@ -29,15 +29,12 @@ from vtc.proxy.server_request import build_request
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting import hints
 
-# Work that may take long, done beside the event loop, where all other exchanges go on.
-
-
 LONG_BODY_BYTES = 1 << 17
-"""Bytes of a request or a whole reply beyond which there may be much to do."""
+"""Size of a request or a whole reply beyond which it is processed in a thread, off the event loop."""
 
 
 def is_long(*messages: http.Message) -> bool:
-    """Tell whether there may be much to do about one of these; a few bytes of a coded body may stand for many."""
+    """True if a message may take long to process; a compressed body counts as long because it can expand."""
     return any(
         len(message.raw_content or b"") > LONG_BODY_BYTES or "content-encoding" in message.headers
         for message in messages
@@ -45,10 +42,10 @@ def is_long(*messages: http.Message) -> bool:
 
 
 class FullCollections:
-    """Puts off the full collections of Python's garbage collector while long work goes on in threads.
+    """Postpones full garbage collections while long work runs in threads.
 
-    A full collection goes through all objects at once, while every thread waits: 0.4 s where a reply of 1 MB is read as
-    70,000 calls. Nearly all of these objects are freed without it when the work ends.
+    A full collection traverses all objects while every thread waits: 0.4 s when a reply of 1 MB is parsed as 70,000
+    calls. Nearly all of these objects are freed without it when the work ends.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,7 +57,7 @@ class FullCollections:
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
-        """Put them off until no work goes on, but not for ever where one piece of work follows the other."""
+        """Postpone full collections until no work is running, but not indefinitely if work never pauses."""
         with self._lock:
             self._at_work += 1
             if self._at_work == 1:
@@ -78,32 +75,33 @@ class FullCollections:
 
 
 NO_FULL_COLLECTION = 1 << 30
-"""Collections of younger objects before a full one."""
+"""Threshold of younger collections that is never reached, so that no full collection starts."""
 MAX_SECONDS_PUT_OFF = 60.0
+"""Seconds after which full collections resume even if work is still running."""
 FULL_COLLECTIONS = FullCollections()
 
 
 async def run_work[T](work: Callable[[], T], *, much: bool) -> T:
-    """Do work: in another thread if it is `much`, as handing it over takes a tenth of a short exchange."""
+    """Run work, in a thread if there is `much`; the hand-over would take a tenth of a short exchange."""
     return await asyncio.to_thread(FULL_COLLECTIONS.put_off()(work)) if much else work()
 
 
 OK = 200
-"""The status of a reply; of the others that tell of no error some have no body."""
+"""The status of replies that must have a body; some other statuses of success have none."""
 MAX_BLANK_BYTES = 100
-"""Bytes of a body beyond which it holds something, in whichever coding."""
+"""Maximum size of an encoded body that can be blank."""
 EMPTY_REPLY = "the reply is empty"
 SWITCHING_PROTOCOLS = 101
-"""The status by which a server begins to speak another protocol."""
-SWITCHED_PROTOCOL = "the server switched to another protocol, which is not read"
+"""The status by which a server switches to another protocol."""
+SWITCHED_PROTOCOL = "the server switched to a protocol that VTC does not read"
 
 type ServerQuestion = Callable[[], Awaitable[http.Response]]
 type ReplySteps[T] = Generator[ServerQuestion, http.Response, T]
-"""Work on a reply; it is sent the server's answer to each question, or `NoAnswer` is thrown in."""
+"""The processing of a reply: yields follow-up requests, and receives their answers or a thrown `NoAnswer`."""
 
 
 async def process_reply(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
-    """Deal with a whole reply, and with an error."""
+    """Process a whole reply or an error."""
     steps, last = _steps(flow, live, response), response
     step: Callable[[], ServerQuestion] = partial(next, steps)
     while True:
@@ -119,38 +117,42 @@ async def process_reply(flow: http.HTTPFlow, live: LiveExchange, response: http.
 
 
 def _time_step(step: Callable[[], ServerQuestion]) -> tuple[ServerQuestion | None, float]:
-    """Take a step; return the question to which it led, None at the end, and how long it took."""
+    """Run a step; return the follow-up request that it yields (None at the end) and the duration in seconds."""
     started, question = time.perf_counter(), None
-    with suppress(StopIteration):  # which no future can hold
+    with suppress(StopIteration):  # futures cannot carry it
         question = step()
     return question, time.perf_counter() - started
 
 
 def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> ReplySteps[None]:
-    """Rewrite a whole reply; an error only where nothing may leave unread."""
+    """Rewrite a whole reply; an error only if a policy requires that nothing is forwarded unread."""
     exchange, explained = live.session, ""
+    # Step 1: Block a switch to a protocol that cannot be read.
     if response.status_code == SWITCHING_PROTOCOLS and _rewrites():
         exchange.report.errors.append(SWITCHED_PROTOCOL)
         flow.websocket = None
         response.headers.pop("upgrade", None)
         _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {SWITCHED_PROTOCOL}"), 502))
         return
+    # Step 2: Answer an error that contains a reply, or retry with the quirks learned from it.
     body = DecodedBody(response)
     is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
     if is_refusal:
         if response.status_code >= 400 and exchange.reads and _answer_error(live, response, body):
             return
-        if not response.stream:  # or the client has it already
+        if not response.stream:  # otherwise the client has received it
             again = yield from _retry(flow, live, response, body)
             if again is None:
                 return
             body = again
+    # Step 3: Explain the remaining error, and translate it for the client.
     if (status := response.status_code) >= 400:
         explained = hints.explain_error(status, body.beginning, flows.get_asked_path(flow))
     if is_refusal and _rewrites() and (error := exchange.whole.translate_error(body.beginning, status)):
         exchange.report.errors[:] = [explained or hints.explain_error(None, body.beginning)]
         _replace(live, response, response.raw_content or b"", error)
         return
+    # Step 4: Rewrite the reply; report an empty one.
     if status == OK and not response.stream and _is_empty(response, body):
         exchange.report.errors.append(EMPTY_REPLY)
         if _rewrites():
@@ -162,12 +164,12 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
 
 
 def _is_empty(response: http.Response, body: DecodedBody) -> bool:
-    """Tell whether nothing is said; a long body is not looked at for it, as it may be none that is read."""
+    """True if the body is blank; a long body is not decoded for this because VTC may not have to read it."""
     return len(response.raw_content or b"") <= MAX_BLANK_BYTES and not body.fault and not body.content.strip()
 
 
 def _replace(live: LiveExchange, response: http.Response, received: bytes, reply: LocalReply) -> None:
-    """Have another reply take the place of the server's."""
+    """Replace the server's reply by another one."""
     live.received.add(received)
     live.sent.add(reply.body)
     bodies.replace(response, reply.body, reply.media_type)
@@ -201,7 +203,7 @@ def _rewrite(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, b
 
 
 def _explain_unreadable(body: DecodedBody) -> str:
-    """Tell why a body is not to be read; empty if it is."""
+    """Explain why a body cannot be read; empty if it can."""
     if body.fault:
         return f"the body cannot be decoded: {body.fault}"
     size, most = len(body.content), ctx.options.vtc_max_body_bytes
@@ -209,7 +211,7 @@ def _explain_unreadable(body: DecodedBody) -> str:
 
 
 def _replace_body(exchange: Session, response: http.Response, received: bytes, sent: bytes) -> None:
-    """Give a reply the body that leaves, and the headers by which clients read it as it was read here."""
+    """Set the body that is sent, and headers that make clients decode it as VTC did."""
     if exchange.fate.overrides_headers(changed=received != sent):
         bodies.drop_other_charset(response)
     if received != sent:
@@ -219,11 +221,11 @@ def _replace_body(exchange: Session, response: http.Response, received: bytes, s
 
 
 def ask_server(asker: FollowUpRequests, request: bytes) -> ReplySteps[bytes]:
-    """Ask the server, and return the body of its reply; raises `NoAnswer`."""
+    """Send a follow-up request, and return the body of its reply; raises `NoAnswer`."""
     response = yield partial(asker, request)
     body = DecodedBody(response)
     if not 200 <= (status := response.status_code) < 300:
-        raise NoAnswer(f"upstream answered {status}", status, body.beginning)
+        raise NoAnswer(f"the server answered {status}", status, body.beginning)
     if body.fault:
         raise NoAnswer(f"the reply cannot be decoded: {body.fault}")
     if reason := _explain_unreadable(body):
@@ -234,7 +236,7 @@ def ask_server(asker: FollowUpRequests, request: bytes) -> ReplySteps[bytes]:
 
 
 def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody) -> bool:
-    """Answer with the reply that an error holds; False if it holds none."""
+    """Answer with the reply that an error contains; False if it contains none."""
     if body.fault:
         return False
     reply = live.session.whole.from_error(body.content, response.status_code)
@@ -246,9 +248,10 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
 def _retry(
     flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
 ) -> ReplySteps[DecodedBody | None]:
-    """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands.
+    """Retry with the quirks learned from each rejection; return the last error if no retry succeeds, else None.
 
-    If each was another one, the next request of the conversation goes with what those before the last taught.
+    If every retry was rejected for another reason, the quirks learned before the last one still apply to the next
+    request of the conversation.
     """
     exchange, status, client, original = live.session, response.status_code, flows.find_client_api(flow), live.original
     answer = partial(ask_server, FollowUpRequests(flow, REPLY_SECONDS))
@@ -263,7 +266,7 @@ def _retry(
             received = yield from answer(again)
             break
         except NoAnswer as failed:
-            exchange.report.errors.append(f"asked again without what it refused: {failed}")
+            exchange.report.errors.append(f"retried without the rejected parts: {failed}")
             if not failed.status:
                 return body
             status = failed.status
@@ -271,7 +274,7 @@ def _retry(
             bodies.replace(response, failed.error, JSON_MEDIA_TYPE)
             body = DecodedBody(response)
     else:
-        # This holds the quirks of the error before it for this conversation.
+        # This keeps the quirks learned before the last error for this conversation.
         exchange.encode_after_rejection(body.beginning, status)
         return body
     exchange.confirm_quirks()
