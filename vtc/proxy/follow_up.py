@@ -97,14 +97,14 @@ def watch_client(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterat
         return
     handle = stream.handle_event
 
-    def heed(event: Event) -> CommandGenerator[None]:
+    def handle_event(event: Event) -> CommandGenerator[None]:
         if isinstance(event, RequestProtocolError):
             when_gone()
         return handle(event)
 
     if any(isinstance(event, RequestProtocolError) for event in stream._paused_event_queue):
         when_gone()
-    stream.handle_event = heed  # type: ignore[method-assign]
+    stream.handle_event = handle_event  # type: ignore[method-assign]
     try:
         yield
     finally:

@@ -90,7 +90,7 @@ OK = 200
 """The status of replies that must have a body; some other statuses of success have none."""
 MAX_BLANK_BYTES = 100
 """Maximum size of an encoded body that can be blank."""
-EMPTY_REPLY = "the reply is empty"
+EMPTY_REPLY_FAULT = "the reply is empty"
 SWITCHING_PROTOCOLS = 101
 """The status by which a server switches to another protocol."""
 SWITCHED_PROTOCOL = "the server switched to a protocol that VTC does not read"
@@ -154,9 +154,9 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
         return
     # Step 4: Rewrite the reply; report an empty one.
     if status == OK and not response.stream and _is_empty(response, body):
-        exchange.report.errors.append(EMPTY_REPLY)
+        exchange.report.errors.append(EMPTY_REPLY_FAULT)
         if _rewrites():
-            _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY}"), 502))
+            _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY_FAULT}"), 502))
         return
     if exchange.reads and not response.stream and exchange.fate.reads(status):
         yield from _rewrite(flow, live, response, body)
@@ -231,7 +231,7 @@ def ask_server(asker: FollowUpRequests, request: bytes) -> ReplySteps[bytes]:
     if reason := _explain_unreadable(body):
         raise NoAnswer(reason)
     if not body.content.strip():
-        raise NoAnswer(EMPTY_REPLY)
+        raise NoAnswer(EMPTY_REPLY_FAULT)
     return body.content
 
 
