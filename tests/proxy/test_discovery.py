@@ -87,7 +87,7 @@ async def test_a_server_that_starts_after_vtc_is_served_in_its_api_at_the_next_r
     assert paths[-1] == ("POST", PATH)
     assert len(server.seen) == len(paths) + 1  # what is known is not asked again
     lines = [record.getMessage() for record in caplog.records]
-    (missed,) = (line for line in lines if "cannot be reached (" in line)
+    (missed,) = (line for line in lines if "is the model server running?" in line)
     assert "probed again before requests" in missed
     assert [line for line in lines if "VTC started before the server" in line] == [
         f"vtc: VTC started before the server: {where} is vLLM",

@@ -149,7 +149,7 @@ def test_what_was_not_seen_or_is_no_reply_is_shown_all_the_same() -> None:
     assert "<td" in page.render_detail(captured("Hello", seen=False))
     broken = captured("x")
     broken.response = None
-    assert "not there yet" in page.render_detail(broken)
+    assert "not received yet" in page.render_detail(broken)
     broken.response = http.Response.make(502, b"<html>bad gateway")
     assert "&lt;html&gt;bad gateway" in page.render_detail(broken)
 
