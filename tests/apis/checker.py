@@ -16,7 +16,7 @@ NO_OBJECT = "arguments that are no object"
 
 
 def problems(api: str, body: bytes) -> list[str]:
-    """All that is out of order in a stream."""
+    """List all faults of a stream."""
     return [*_CHECKS[api](_frames(body, lines=api == "ollama-chat"))]
 
 
@@ -31,7 +31,7 @@ def _frames(body: bytes, *, lines: bool) -> list[Json]:
 
 
 def _fails(frames: list[Json]) -> bool:
-    """Whether the stream ends in an error, after which nothing else has to end."""
+    """Return True if the stream ends in an error, after which nothing else has to end."""
     last = frames[-1] if frames else {}
     return bool(last.get("error")) or last.get("type") in ("error", "response.failed")
 

@@ -24,7 +24,7 @@ def key(api: str) -> str:
 
 
 def asks(client: str, text: str) -> list[Any]:
-    """What the user says, as entries of a conversation."""
+    """The user's message as entries of a conversation."""
     match client:
         case "anthropic-messages":
             return [messages.user([messages.text(text)])]
@@ -36,18 +36,18 @@ def asks(client: str, text: str) -> list[Any]:
 
 
 def told(client: str, body: bytes) -> Message:
-    """Read what the client was told."""
+    """Decode the reply that the client received."""
     return whole.read_replies(BY_NAME[client], body)[0].message
 
 
 def used(client: str, body: bytes) -> tuple[int, int] | None:
-    """Read the tokens that the client was told, those of the prompt and those of the reply; None for none."""
+    """Return the usage that the client received, of the prompt and of the reply; None if there is none."""
     usage = whole.read_replies(BY_NAME[client], body)[0].usage
     return (usage.prompt, usage.completion) if usage else None
 
 
 def answered(client: str, said: Message, result: str) -> list[Any]:
-    """What a reply is in the next request, with the results of its calls."""
+    """Return the entries of a reply in the next request, with the results of its calls."""
     calls = [(call.name, call.id or "", json.loads(call.arguments)) for call in said.calls]
     match client:
         case "anthropic-messages":
@@ -86,7 +86,7 @@ ASKED: dict[str, Json] = {
 
 
 def brought(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
-    """What a reply is in the next request of a client that sends back all that it was told, with the results."""
+    """Return the entries of a reply in the next request of a client that sends everything back, with the results."""
     lost = answered(client, told(client, out), result)
     match client:
         case "anthropic-messages":
@@ -99,7 +99,7 @@ def brought(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
 
 
 def of_message(out: bytes, *, stream: bool) -> Json:
-    """What a client of chat completions sends back that keeps all of a message: its calls, what was sealed."""
+    """Return the message of a client of chat completions that sends back everything: its calls and seals."""
     deltas = [one["choices"][0]["delta"] for one in chat.events(out)[:-1] if one["choices"]] if stream else []
     deltas = deltas or [json.loads(out)["choices"][0]["message"]]
     calls: dict[int, Any] = {}
@@ -124,7 +124,7 @@ def parts_of(out: bytes, *, stream: bool) -> list[Json]:
 
 
 def thoughts(server: str, body: Mapping[str, Any]) -> list[str]:
-    """What a server finds of the reasoning of past turns, in the one place where it looks for it."""
+    """Return the reasoning of past turns from the one place in which a server looks for it."""
     match server:
         case "anthropic-messages":
             blocks = [one for entry in body["messages"] for one in entry["content"] if isinstance(one, dict)]

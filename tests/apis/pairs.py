@@ -33,7 +33,7 @@ READ: Calls = [("read", {"filePath": "/a"})]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a client was told, in no API's words; `end` is `stop`, `calls`, `length` or `filter`."""
+    """The content that a client received, independent of its API; `end` is `stop`, `calls`, `length` or `filter`."""
 
     text: str = ""
     reasoning: str = ""
@@ -42,7 +42,7 @@ class Said:
 
 
 def said(text: str = "", calls: Calls = (), *, reasoning: str = "", end: str = "") -> Said:
-    """Say what a client is to be told."""
+    """Return the content that a client is to receive."""
     written = tuple((name, json.dumps(arguments)) for name, arguments in calls)
     return Said(text, reasoning, written, end or ("calls" if calls else "stop"))
 
@@ -51,7 +51,7 @@ def said(text: str = "", calls: Calls = (), *, reasoning: str = "", end: str = "
 
 
 def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning: str = "", cut: bool = False) -> bytes:
-    """Write a streamed reply as a server of an API does: text in pieces, the arguments of calls in two."""
+    """Render a streamed reply of an API's server: text in pieces, the arguments of calls in two."""
     parts = [(name, *_halves(json.dumps(arguments))) for name, arguments in calls]
     match server:
         case "openai-chat":
@@ -94,7 +94,7 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5, "t
 
 
 def whole(server: str, text: str, calls: Calls = ()) -> bytes:
-    """Write a whole reply as a server of an API does."""
+    """Render a whole reply of an API's server."""
     match server:
         case "openai-chat":
             made = [
@@ -127,7 +127,7 @@ def _halves(text: str) -> tuple[str, str]:
 
 
 def read(client: str, body: bytes, *, stream: bool) -> Said:
-    """Read a reply as the strictest client of an API does; fails where that would."""
+    """Decode a reply as the strictest client of an API does, and fail if it would."""
     found: Any = ollama.read(body, stream=stream) if client == "ollama-chat" else _READERS[client](body)
     calls = tuple((name, json.dumps(arguments)) for name, arguments in found.calls)
     match found:
@@ -165,7 +165,7 @@ _CHECKS: Mapping[str, Callable[[Json], None]] = {
 
 
 def check_request(server: str, body: Json) -> None:
-    """Fail on a conversation that a server of an API refuses."""
+    """Fail on a conversation that a server of an API rejects."""
     if server != "openai-chat":
         _CHECKS[server](body)
         return

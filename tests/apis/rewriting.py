@@ -11,7 +11,7 @@ from vtc.apis.relay.choice import Pipeline
 
 
 def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
-    """What leaves for a whole reply."""
+    """Return the bytes that are sent for a whole reply."""
     try:
         came = convert_to_stream(api, body)
     except NoReply:

@@ -25,7 +25,7 @@ class Shape:
     """The path of requests for a stream, if it is another one."""
 
     def at(self, *, stream: bool | None = False, model: str | None = None) -> str:
-        """The path of a request; of some APIs it says the model, and whether to stream."""
+        """Return the path of a request; in some APIs it contains the model, and whether to stream."""
         path = f"{self.streaming}?alt=sse" if stream and self.streaming else self.path
         return path.replace(gemini.MODEL, model or gemini.MODEL)
 

@@ -1,4 +1,4 @@
-"""What holds for every API in the registry, and how one is found."""
+"""Rules for every API in the registry, and how an API is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of a message: what is text of it, and what stays as it is."""
+"""The content of a message: its text, and the parts that stay unchanged."""
 
 from __future__ import annotations
 

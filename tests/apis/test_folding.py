@@ -1,4 +1,4 @@
-"""Whole replies of every API: they are read and written as the streams that say the same."""
+"""Whole replies of every API, decoded and encoded as the equivalent streams."""
 
 from __future__ import annotations
 

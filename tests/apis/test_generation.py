@@ -1,4 +1,4 @@
-"""What a request asks for besides an answer, in each API's form: JSON, thinking, limits."""
+"""The generation settings of a request in each API's form: JSON, thinking, limits."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -
 
 
 def test_no_limit_is_none() -> None:
-    """Ollama and llama.cpp write it as a negative one, which other servers refuse."""
+    """Ollama and llama.cpp have a negative number for it, which other servers reject."""
     assert OLLAMA.layout.read_limits({"options": {"num_predict": -1, "top_p": 1}}) == {"top_p": 1}
 
 

@@ -1,4 +1,4 @@
-"""Where requests of an API are sent: what a path says, and how it is written."""
+"""The place of an API's requests: the content of a path, and how a path is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The raw input of a custom tool, out of the JSON of a call's arguments in any cut."""
+"""The raw input of a custom tool, decoded from the JSON of a call's arguments in any cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vtc.events import Tool
 
 
 def fed(*pieces: str) -> tuple[str, str]:
-    """Return what was told at once, and what at the end."""
+    """Return the input that was sent at once, and the rest at the end."""
     raw, told = RawInput(), ""
     for piece in pieces:
         raw, more = raw.feed(piece)

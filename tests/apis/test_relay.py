@@ -1,4 +1,4 @@
-"""Calls that upstream makes itself, where the channel looks at them: in the frames they came in, or made anew."""
+"""Native calls that a pipeline checks: they are sent in their own frames or re-encoded."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class BrokenEncoder(Encoder):
 
 
 def test_frame_that_cannot_be_written_changes_nothing() -> None:
-    """All that waited is given back as it came, once."""
+    """All pending frames are returned as received, once."""
     one = Relay(Decoder(), BrokenEncoder(), Toy)
     frames = [chat.ROLE, *chat.said("a", "[", "x")]
     assert [feed(one, frame) for frame in frames] == [[chat.ROLE], [frames[1]], [], []]
@@ -172,7 +172,7 @@ def test_comment_passes_at_once() -> None:
 
 
 def test_long_call_is_held_without_work_that_grows() -> None:
-    """Each frame is looked at when it comes and when it leaves."""
+    """Each frame is processed when it arrives and when it is sent."""
     one = Relay(Decoder(), Encoder(), Toy)
     frames = chat.said("[", *["x"] * 5000, "]")
     out = [piece for frame in frames for piece in feed(one, frame)]
@@ -197,7 +197,7 @@ def test_entries_of_upstream_pass_as_they_are() -> None:
 
 
 class Joining(Decoder):
-    """A faulty decoder, which tells the end of the reply with what comes before it."""
+    """A faulty decoder, which returns the end of the reply together with earlier content."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         decoded = super().decode(frame)
@@ -217,7 +217,7 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
 
 
 def test_an_end_that_comes_after_a_fault_loses_nothing_of_its_frame() -> None:
-    """It is told in the form of the client's API."""
+    """The end is sent in the form of the client's API."""
     one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), passes=False)
     (frame,) = EventReader().feed(chat.chunk({"content": "x"}, "stop"))
     out = b"".join(one.pass_through(frame))

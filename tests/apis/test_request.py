@@ -1,4 +1,4 @@
-"""What the requests of all APIs have in common: bytes that stay, results and their calls, tools and their choice."""
+"""Common behaviour of the requests of all APIs: unchanged bytes, results and their calls, tools and their choice."""
 
 from __future__ import annotations
 

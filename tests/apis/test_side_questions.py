@@ -1,4 +1,4 @@
-"""What clients ask besides replies."""
+"""Side questions of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replies as the messages they add up to."""
+"""Replies decoded as single messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that a client is told in frames of its own API, on the fast path: it is what the encoder would have written."""
+"""Text frames of the client's API on the fast path: they equal the frames that the encoder would have written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = st.lists(
 
 
 def frames(server: str, *pieces: str, thought: bool = False) -> list[bytes]:
-    """Stream pieces of text, or of what is thought before it."""
+    """Stream pieces of text, or of reasoning before it."""
     end = b"\n" if server == "ollama-chat" else b"\n\n"
     if not thought:
         body = pairs.streamed(server, pieces)
@@ -39,7 +39,7 @@ def frames(server: str, *pieces: str, thought: bool = False) -> list[bytes]:
 
 
 def told(client: str, server: str, *chunks: bytes, fast: bool = True) -> tuple[bytes, int]:
-    """Return what a client is told, and how many frames were read for that."""
+    """Return the content that a client receives, and how many frames were decoded for it."""
     fields: dict[str, Any] = THINKING.get(client, {})
     stream = crossing(client, server, stream=True, **fields).stream()
     count, feed = 0, Relay.feed

@@ -1,4 +1,5 @@
-"""What one API asks of a server of another, read by that server's API: all that it can say is still there."""
+"""A request of one API, rendered for another and decoded there: everything that the other can express is still
+present."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def requests(draw: st.DrawFn) -> CanonicalRequest:
 
 
 def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
-    """What of a request an API has words for."""
+    """Return the part of a request that an API can express."""
     limits = {key: one for key, one in asked.limits.items() if key in LIMITS[server]}
     if server in ("anthropic-messages", "openai-responses"):
         asked = replace(asked, messages=tuple(replace(one, reasoning="") for one in asked.messages))

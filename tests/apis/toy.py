@@ -1,9 +1,9 @@
-"""A pipeline with a toy syntax: an API is told what becomes of a text and need not know why.
+"""A pipeline with a toy syntax, because an API needs to know only the events of a text.
 
-[name]   a call of `name` without arguments, held back until it is closed
-(text)   a thought
-~        markup, which leaves as nothing
-{text}   leaves as <text>
+[name]   a call of `name` without arguments, buffered until it is closed
+(text)   reasoning
+~        markup, which is removed
+{text}   is sent as <text>
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLOSERS = {"[": "]", "(": ")", "{": "}"}
 class Toy:
     structured: bool = True
     guarded: bool = False
-    """Upstream's own calls are looked at: one named `bad` is refused, one named `old` is renamed."""
+    """Native calls are checked: one named `bad` is denied, one named `old` is renamed."""
     held: str = ""
     released: bool = False
     calls_made: int = 0
@@ -106,7 +106,7 @@ class Toy:
 
 
 class White(Toy):
-    """Holds back white space, as before it is known whether a call follows."""
+    """Buffers white space, as when a call might follow."""
 
     def feed(self, text: str) -> list[Event]:
         said = "".join(event.raw for event in super().feed(text))

@@ -1,4 +1,4 @@
-"""Chat completion requests that stand for those of other APIs."""
+"""Chat completion requests that are rendered for clients of other APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole chat completions: read and written as the stream that says the same."""
+"""Whole chat completions, decoded and encoded as the equivalent stream."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_read_of_a_reply(content: str, message: chat.Read) -> None:
 
 
 def test_content_is_null_where_only_calls_are_left() -> None:
-    """As the API has it: an empty text beside calls looks like an answer to some clients."""
+    """As the API specifies: some clients take an empty text next to calls for an answer."""
     assert rewritten(chat.completion("[x]"))["choices"][0]["message"]["content"] is None
     assert rewritten(chat.completion("~"))["choices"][0]["message"]["content"] == ""
 
@@ -138,7 +138,7 @@ def test_thinking_in_parts_is_reasoning_that_upstream_parted_off() -> None:
 
 
 def test_thinking_in_parts_is_reasoning_in_a_stream() -> None:
-    """Beside text and before it, with the role and without it, also where nothing of the text is left."""
+    """Next to text and before it, with the role and without it, also if no text remains."""
     relay = Relay(Decoder(), Encoder(), Toy)
     contents = [[THOUGHT], [THOUGHT, {"type": "text", "text": "a[x]"}], [THOUGHT, "[y]"], "b"]
     body = b"".join(chat.chunk({"role": "assistant", "content": content}) for content in contents) + chat.STOP

@@ -1,4 +1,4 @@
-"""Streamed chat completions: which frames leave for which frames, with a toy in place of the reader."""
+"""Streamed chat completions: the sent frames for received frames, with a toy instead of the reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
 
 
 def said(event: Event) -> str:
-    """What of an event the client sees as text."""
+    """The part of an event that the client sees as text."""
     return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten) else ""
 
 
@@ -143,7 +143,7 @@ def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
 
 
 def test_a_call_is_two_chunks() -> None:
-    """Its name whole and first, then its arguments; the finish reason tells of it."""
+    """The whole name first, then the arguments; the finish reason mentions calls."""
     assert [event["choices"] for event in chat.events(run(chat.ROLE, *chat.said("[x]"), chat.STOP))[1:]] == [
         [
             {
@@ -177,7 +177,7 @@ def test_the_finish_reason(reason: str, told: str) -> None:
 
 @pytest.mark.parametrize("frames", [chat.said("[x]"), chat.said("~a"), chat.said("(a)"), chat.said("{a}")])
 def test_the_first_chunk_of_a_reply_has_the_role(frames: list[bytes]) -> None:
-    """Also where the server sent none."""
+    """Also if the server sent none."""
     roles = [delta.get("role") for delta in chat.deltas(run(*frames))]
     assert roles == ["assistant", *[None] * (len(roles) - 1)]
 
@@ -204,7 +204,7 @@ def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> N
 
 @pytest.mark.parametrize("text", ["a ", "a\n", " ", "a\n\n"])
 def test_frame_that_ends_in_white_space_waits_whole_and_leaves_as_it_came(text: str) -> None:
-    """Nothing is cut in two for it, for no kind of client."""
+    """The frame is not split for any kind of client."""
     held, more = chat.said(text, "b")
     for structured in (True, False):
         one = Relay(Decoder(), Encoder(), lambda structured=structured: White(structured))
@@ -251,7 +251,7 @@ def test_own_calls_come_behind_those_of_the_text() -> None:
 
 
 def test_own_calls_go_to_a_client_of_text_each_at_its_end() -> None:
-    """Whatever else the chunk says stays."""
+    """All other content of the chunk stays."""
     frames = [
         chat.ROLE,
         chat.chunk({"tool_calls": [{"index": 1, "function": {"name": "b", "arguments": {"x": 1}}}]}),
@@ -297,7 +297,7 @@ def test_what_is_held_is_released_in_order_and_once() -> None:
 
 @given(st.lists(st.text("ab[]x(){}~ ", max_size=6), max_size=8), st.sampled_from(["stop", "length", None]))
 def test_no_character_is_lost_in_any_cut(pieces: list[str], reason: str | None) -> None:
-    """What leaves is what the channel said of the whole text, whatever the chunks were."""
+    """The sent text is the pipeline's result for the whole text, for any cut into chunks."""
     toy = Toy()
     events = [*toy.feed("".join(pieces)), *toy.finish(complete=True)]
     end = [chat.chunk({}, reason)] if reason else []

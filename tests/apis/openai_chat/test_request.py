@@ -192,13 +192,13 @@ def test_tools_are_kept_replaced_or_dropped() -> None:
     ],
 )
 def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
-    """It says what it says now, and keeps what of its source says nothing of that."""
+    """It has its current content, and the other fields of its source."""
     changed = Message(message.role, message.content, message.calls, message.call_id, message.name, source)
     assert json.loads(encode(request().apply_changes(Changes(messages=[changed]))))["messages"] == [entry]
 
 
 def test_half_a_character() -> None:
-    """Only Python's own decoder takes it; what is sent says the same, where it is to go as it came."""
+    """Only Python's own decoder accepts it; the sent body is equivalent if it is forwarded as received."""
     body = b'{"messages":[{"role":"user","content":"\\ud83d"}], "x": "\\ud83d"}'
     found = Request(body, as_it_came=True)
     assert [message.text for message in found.messages] == ["\ud83d"]

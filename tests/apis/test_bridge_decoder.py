@@ -1,4 +1,4 @@
-"""Replies of a server as its clients of other APIs are to be told them."""
+"""Replies of a server in the form for its clients of other APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every API can be told of a request, and the order in which all servers take a conversation."""
+"""The canonical form of a request, and the order of a conversation that all servers accept."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, p
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, server: str) -> None:
-    """But for the last message: then the server's prompt cache holds."""
+    """Except the last message: then the server's prompt cache is valid."""
     from tests.apis.shapes import SHAPES
 
     key = conversations.key(server)
