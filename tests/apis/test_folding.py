@@ -34,5 +34,5 @@ def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
 @each
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"5", b'"x"', b'{"error": {"message": "no"}}', b'{"choices": [5]}'])
 def test_body_that_is_no_reply_is_refused(api: Api, body: bytes) -> None:
-    with pytest.raises(NoReply, match=f"no reply of {api.name}"):
+    with pytest.raises(NoReply, match=f"not a reply of {api.name}"):
         convert_to_stream(api, body)

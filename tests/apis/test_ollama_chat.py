@@ -245,7 +245,7 @@ def test_reply_of_our_own() -> None:
 def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> None:
     api = match_request("POST", "/v1/chat/completions")
     assert api is not None
-    relay = Relay(API.decoder(), api.encoder(), Toy, passes=False)
+    relay = Relay(API.decoder(), api.encoder(), Toy, same_api=False)
     lines = ollama.streamed(
         ollama.piece("", ollama.call("a", x=1)), ollama.piece("", ollama.call("b"), ollama.call("c"))
     )

@@ -210,7 +210,7 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
     one = Relay(Joining(), Encoder(), lambda: Toy(guarded=True), strict=strict)
     hi, held, last = *chat.said("Hi", "[a"), chat.chunk({"content": "x"}, "stop")
     assert [feed(one, hi), feed(one, held)] == [[hi], []]
-    with pytest.raises(ValueError, match="the end of the reply and more"):
+    with pytest.raises(ValueError, match="the end of the reply and other content"):
         feed(one, last)
     (frame,) = EventReader().feed(last)
     assert [*one.release(), *one.pass_through(frame)] == [held, last]
@@ -218,7 +218,7 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
 
 def test_an_end_that_comes_after_a_fault_loses_nothing_of_its_frame() -> None:
     """The end is sent in the form of the client's API."""
-    one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), passes=False)
+    one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), same_api=False)
     (frame,) = EventReader().feed(chat.chunk({"content": "x"}, "stop"))
     out = b"".join(one.pass_through(frame))
     assert b'"text":"x"' in out

@@ -36,7 +36,7 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
     whole = chat.encoded(messages.message(messages.text("Let me"), messages.call("read"), stop_reason="max_tokens"))
     (reply,) = summary.read_replies(anthropic_messages.API, whole)
     assert (reply.message.text, reply.finish_reason, reply.complete) == ("Let me", "max_tokens", False)
-    with pytest.raises(ValueError, match="no reply of anthropic-messages"):
+    with pytest.raises(ValueError, match="not a reply of anthropic-messages"):
         summary.read_replies(anthropic_messages.API, chat.encoded(messages.error()))
 
 

@@ -110,5 +110,5 @@ def test_a_difference() -> None:
 def test_what_is_none() -> None:
     with pytest.raises(BadRequest):
         read_request(API, b"x")
-    with pytest.raises(ValueError, match="no reply of openai-chat"):
+    with pytest.raises(ValueError, match="not a reply of openai-chat"):
         read_reply(API, b'{"error": 1}')

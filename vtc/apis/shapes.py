@@ -53,12 +53,12 @@ _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "conta
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 """JSON Schema keywords with a list of schemas."""
 _KEYWORDS = frozenset((*_OBJECTS, *_SCHEMAS, *_LISTS))
-EMPTY_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+NO_PARAMETERS_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 def fix_schema(schema: Any) -> Any:
     """Repair the schema of a tool's parameters: replace an empty list by an object if no list is possible there."""
-    return {**EMPTY_SCHEMA} if schema == [] else _fix_schema(schema)
+    return {**NO_PARAMETERS_SCHEMA} if schema == [] else _fix_schema(schema)
 
 
 def _fix_schema(schema: Any) -> Any:
@@ -157,7 +157,7 @@ class ForeignFunction(NamedTuple):
 
     def render_flat(self, field: str) -> dict[str, Any]:
         """Render the declaration with the schema in this field."""
-        schema = EMPTY_SCHEMA if self.parameters is None else self.parameters
+        schema = NO_PARAMETERS_SCHEMA if self.parameters is None else self.parameters
         return {"name": self.name, **self.about, field: schema}
 
 

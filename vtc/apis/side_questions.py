@@ -20,7 +20,7 @@ from vtc.apis.contract import Question
 from vtc.events import CanonicalRequest, Opaque
 from vtc.json_text import decode, encode
 
-BYTES_PER_TOKEN = 3.5
+APPROXIMATE_BYTES_PER_TOKEN = 3.5
 """Approximate bytes of text per token: fewer for code, more for prose."""
 TOKENS_PER_IMAGE = 1500
 """Approximate tokens per image."""
@@ -114,7 +114,7 @@ def _estimate_tokens(canonical: CanonicalRequest) -> int:
     """Estimate the tokens of a request, including its tools and results."""
     return max(
         1,
-        round(len(_collect_text(canonical).encode(errors="replace")) / BYTES_PER_TOKEN)
+        round(len(_collect_text(canonical).encode(errors="replace")) / APPROXIMATE_BYTES_PER_TOKEN)
         + TOKENS_PER_IMAGE * _count_images(canonical),
     )
 

@@ -42,7 +42,7 @@ CHAT, OLLAMA = BY_NAME["openai-chat"], BY_NAME["ollama-chat"]
 def relay_reply(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **toy: Any) -> bytes:
     """Return the reply as a client of Messages reads it; the server may speak any API."""
     encoder = API.encoder(form)
-    relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), passes=api is API, strict=strict)
+    relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), same_api=api is API, strict=strict)
     reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
@@ -151,7 +151,7 @@ def test_calls_have_blocks_one_after_the_other(pieces: list[Json]) -> None:
 
 
 def test_first_call_is_streamed_and_the_next_sent_when_complete() -> None:
-    relay = Relay(CHAT.decoder(), API.encoder(), Toy, passes=False)
+    relay = Relay(CHAT.decoder(), API.encoder(), Toy, same_api=False)
     reader = relay.decoder.framing.make_reader()
     out = [b"".join(relay.feed(one)) for one in reader.feed(b"".join(calling(*INTERLEAVED["pieces that are mixed"])))]
     assert [one.count(b"input_json_delta") for one in out[:8]] == [0, 0, 0, 0, 1, 0, 3, 1]
@@ -309,7 +309,7 @@ def test_call_next_to_unknown_blocks_gets_the_next_number() -> None:
 
 
 def test_reply_of_messages_is_sent_to_a_client_of_chat_completions() -> None:
-    relay = Relay(API.decoder(), CHAT.encoder(), Toy, passes=False)
+    relay = Relay(API.decoder(), CHAT.encoder(), Toy, same_api=False)
     frames = [*relay.decoder.framing.make_reader().feed(REPLIES["messages/anthropic.sse"])]
     found = chat.read(b"".join([*(out for one in frames for out in relay.feed(one)), *relay.finish()]))
     was = messages.read(REPLIES["messages/anthropic.sse"])

@@ -161,7 +161,7 @@ async def test_the_stream_of_a_whole_reply_is_read_by_the_sdk() -> None:
 
 
 def test_what_is_no_reply_has_no_stream() -> None:
-    with pytest.raises(ValueError, match="no reply of openai-responses"):
+    with pytest.raises(ValueError, match="not a reply of openai-responses"):
         convert_to_stream(API, b'{"error": {}}')
 
 

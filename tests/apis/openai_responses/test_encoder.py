@@ -255,7 +255,7 @@ def test_raw_input_is_streamed(text: str, ascii_: bool, cuts: list[int]) -> None
 
 def relay_from(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     """Return the reply of a server of another API as a client of Responses reads it."""
-    relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
+    relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), same_api=False)
     reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])

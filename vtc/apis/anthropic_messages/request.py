@@ -413,7 +413,7 @@ def _normalize_tool(entry: Any) -> Any:
     schema = entry.get("input_schema")
     own = shapes.fix_schema([] if schema is None else schema)
     if isinstance(own, dict) and "type" not in own:
-        own = {**shapes.EMPTY_SCHEMA, **own}
+        own = {**shapes.NO_PARAMETERS_SCHEMA, **own}
     return entry if own is schema else {**entry, "input_schema": own}
 
 

@@ -80,17 +80,17 @@ class Relay[P: Pipeline]:
         encoder: Encoder,
         pipeline: Callable[[], P],
         *,
-        passes: bool = True,
+        same_api: bool = True,
         strict: bool = False,
         whole: bool = False,
     ) -> None:
         """Set up the relay of one reply.
 
-        `passes`: client and server speak the same API. `strict`: nothing may be sent unread. `whole`: the frames stand
-        for a whole reply, whose end is certain.
+        `same_api`: client and server speak the same API. `strict`: nothing may be sent unread. `whole`: the frames are
+        those of a whole reply, whose end is certain.
         """
         self.decoder = decoder
-        self.writer = FrameWriter(encoder, passes, strict)
+        self.writer = FrameWriter(encoder, same_api, strict)
         self.pipelines: dict[int, P] = {}
         """The pipeline of each choice."""
         self._pipeline = pipeline
@@ -336,8 +336,8 @@ class Relay[P: Pipeline]:
             raise ValueError(f"the reply has more than {MAX_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
         anew = self.writer.strict or not self.writer.same_api
-        crosses = not self.writer.same_api
-        choice = self._choices[index] = Choice(index, pipeline, deque(), reencodes=anew, bridged=crosses)
+        bridged = not self.writer.same_api
+        choice = self._choices[index] = Choice(index, pipeline, deque(), reencodes=anew, bridged=bridged)
         return choice
 
     def _feed_choices(

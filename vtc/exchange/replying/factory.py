@@ -150,7 +150,7 @@ class ReplyFactory:
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
         if self._plan.stack.silences and not self._several:
             encoder = TurnEncoder(encoder, silent)
-        relay = Relay(self._decoder(), encoder, pipeline, passes=not fate.bridged, strict=fate.strict, whole=whole)
+        relay = Relay(self._decoder(), encoder, pipeline, same_api=not fate.bridged, strict=fate.strict, whole=whole)
         relay.counted, relay.failed = self.expected.on_count, handle_error
         make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
         stream = make(relay, report, fate, clock, whole=as_one, heard=recorder)
