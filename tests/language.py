@@ -79,7 +79,7 @@ FACTORS = {
     "vtc/dialects": 1.0,
     "vtc/exchange": 1.0,
     "vtc/guards": 16.0,
-    "vtc/profiles": 11.0,
+    "vtc/profiles": 1.5,
     "vtc/proxy": 1.0,
     "vtc/reporting": 21.0,
     "vtc/wire": 1.0,

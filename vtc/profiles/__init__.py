@@ -1,9 +1,9 @@
-"""Profiles of clients, models, servers and policies: read YAML files, check them, and choose by request.
+"""Profiles of clients, models, servers and policies: load YAML files, validate them, and choose by request.
 
 load(directories)                       profiles of all kinds; raises `ProfileError`
-Facts                                   what is known of a request
-Planner(profiles, settings).plan(…)     what is done with an exchange: its `Plan`
-Memory                                  what earlier exchanges taught
+Facts                                   facts about a request
+Planner(profiles, settings).plan(…)     the decisions about an exchange: its `Plan`
+Memory                                  facts learned from earlier exchanges
 """
 
 from vtc.profiles.document import ProfileError

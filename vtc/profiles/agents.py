@@ -1,4 +1,4 @@
-"""How coding agents are started so that they ask VTC: the keys of `kind: agent`, and what they come to.
+"""How to start coding agents so that they use VTC: the keys of `kind: agent`, and their values for one run.
 
     kind: agent
     name: codex
@@ -6,8 +6,8 @@
     variables: {VTC_KEY: "{key}"}
     arguments: ["--model", "{model}", "--config", "model_providers.vtc.base_url={address}/v1"]
 
-Nothing here starts anything or touches a file of the user's: an agent is told by variables and arguments, and by files
-of its own in a new folder (`{folder}`) where those do not reach.
+Nothing here starts a program or touches a file of the user's: an agent is configured by variables and arguments, and
+by files in a new folder (`{folder}`) if those do not suffice.
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ import msgspec
 from vtc.guards.patterns import naming
 from vtc.profiles.schema import VARIABLE, ApiName, ProfileText
 
-# Texts with places in them.
-
-
 PLACES = ("address", "folder", "key", "model")
-"""What may stand in braces: VTC's address without a path, the folder of the agent's files, the key that it sends, the
-name of the model."""
+"""Names that may appear in braces: VTC's address without a path, the folder of the agent's files, the key that it
+sends, and the model's name."""
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of the environment, in the place of its value."""
+    """An environment variable, in place of its value."""
 
     name: str
 
@@ -45,7 +42,7 @@ type Phrase = tuple[Value, ...]
 
 
 def check_places(template: str) -> None:
-    """Raise `ValueError` if a text has a place that is none."""
+    """Raise `ValueError` if a text has an unknown placeholder."""
     for match in _PLACE.finditer(template):
         if match[1] not in PLACES:
             known = ", ".join(f"{{{name}}}" for name in PLACES)
@@ -53,7 +50,8 @@ def check_places(template: str) -> None:
 
 
 def phrase(template: str, values: Mapping[str, Value], *, quoted: bool = False) -> Phrase:
-    """Put values into a text; `quoted` ones as JSON, TOML and JavaScript write them between double quotes."""
+    """Fill in the placeholders of a text; `quoted` values are escaped as JSON, TOML and JavaScript do between double
+    quotes."""
     parts: list[Value] = []
     for number, part in enumerate(_PLACE.split(template)):
         value: Value = values[part] if number % 2 else part
@@ -67,59 +65,56 @@ def phrase(template: str, values: Mapping[str, Value], *, quoted: bool = False) 
 
 
 def text(words: Phrase) -> str:
-    """Return a phrase that holds no variable as a text."""
+    """Return the text of a phrase without variables."""
     return "".join(part for part in words if isinstance(part, str))
-
-
-# The keys.
 
 
 type Template = Annotated[str, msgspec.Meta(extra_json_schema={"format": "template"})]
 
 
 class TriedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The version of an agent that was run in this way, with a call carried out."""
+    """The version of an agent that was tested this way, with a call carried out."""
 
     version: ProfileText
-    """Its own number."""
+    """Its version number."""
     date: ProfileText
     """The day: `2026-11-26`."""
 
 
 class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A coding agent, and how it is started so that it asks VTC (`vtc launch`, `vtc env`).
+    """A coding agent, and how to start it so that it uses VTC (`vtc launch`, `vtc env`).
 
     In texts `{address}` is VTC's address without a path, `{model}` the name of the model, `{key}` the key that the
-    agent sends, and `{folder}` a new folder that holds its `files`.
+    agent sends, and `{folder}` a new folder that contains its `files`.
     """
 
     kind: Literal["agent"] = "agent"
-    """What this profile is about."""
+    """Kind of this profile."""
     name: ProfileText
-    """What it is called by: `vtc launch NAME`. A profile of yours with the name of a built-in one takes its place."""
+    """Name of the agent: `vtc launch NAME`. Your profile replaces a built-in one of the same name."""
     description: str = ""
     """Its name for people."""
     api: ApiName
     """The API that it speaks."""
     commands: Annotated[tuple[ProfileText, ...], msgspec.Meta(min_length=1)]
-    """The names of its program; the first that is installed is started."""
+    """The names of its program; the first installed one is started."""
     install: str = ""
-    """The line that installs it."""
+    """The command that installs it."""
     variables: dict[str, Template | dict[str, Any] | None] = {}
-    """Variables of its environment; a mapping is written as JSON, and null takes out one of the user's."""
+    """Environment variables; a mapping is rendered as JSON, and null unsets one of the user's."""
     arguments: tuple[Template, ...] = ()
-    """Arguments that go ahead of those of the user."""
+    """Arguments before those of the user."""
     files: dict[str, Template | dict[str, Any]] = {}
-    """Files by name in a folder made for this one run; a mapping is written as JSON, which is YAML, too. Values stand
-    between double quotes there."""
+    """Files by name in a folder that is created for one run; a mapping is rendered as JSON, which is also YAML. Values
+    appear between double quotes there."""
     headless: tuple[str, ...] = ()
-    """Arguments by which it carries out a single prompt, `{prompt}`, and ends; reading files needs no leave."""
+    """Arguments that make it process a single prompt, `{prompt}`, and exit; reading files needs no permission."""
     tried: TriedVersion | None = None
-    """What was run; null: as its documentation tells."""
+    """The tested version; null: according to its documentation."""
     source: str = ""
-    """Where its makers say so."""
+    """Source in its makers' documentation."""
     note: str = ""
-    """What to know about it, in one line."""
+    """A remark for users, in one line."""
 
     def __post_init__(self) -> None:
         for key in self.variables:
@@ -138,7 +133,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return self.description or self.name
 
     def setup(self, values: Mapping[str, Value]) -> AgentSetup:
-        """Put an address, a model, a key and a folder into all of its texts."""
+        """Fill an address, a model, a key and a folder into all of its texts."""
         return AgentSetup(
             files={name: _content(content, values) for name, content in self.files.items()},
             variables={
@@ -163,16 +158,16 @@ _FILE = re.compile(r"(?!\.\.?(/|$))[\w.-]+(/(?!\.\.?(/|$))[\w.-]+)*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """The files, variables and arguments by which an agent asks VTC."""
+    """The files, variables and arguments by which an agent uses VTC."""
 
     files: Mapping[str, Phrase]
     variables: Mapping[str, Phrase]
     unset: Sequence[str]
-    """Variables of the user's that would lead it elsewhere, or send a key of theirs."""
+    """Variables of the user that would send the agent elsewhere, or send the user's key."""
     arguments: Sequence[Phrase]
 
 
 def _content(content: str | Mapping[str, Any], values: Mapping[str, Value]) -> Phrase:
-    """Write the content of a file, or of a variable that holds JSON."""
+    """Render the content of a file, or of a variable that contains JSON."""
     template = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     return phrase(template, values, quoted=True)

@@ -1,7 +1,7 @@
-"""YAML read for people: plain data, and for every value the line it came from.
+"""Parse YAML for people: plain data, and the line of every value.
 
-PyYAML composes the nodes; here they become dicts, lists and scalars, strictly: no tags but
-those of JSON's types, no duplicate keys, no keys but texts, and aliases only as far as they stay small.
+PyYAML composes the nodes; this module converts them to dicts, lists and scalars, strictly: only tags of JSON's types,
+no duplicate keys, only text keys, and aliases only if they stay small.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ type KeyPath = tuple[str | int, ...]
 
 _MAX_BYTES = 256 * 1024
 _MAX_VALUES = 10_000
-"""Values in a document, those of an alias counted each time: a few lines of aliases can stand for millions."""
+"""Maximum number of values in a document; those of an alias count each time, because a few lines of aliases can expand
+to millions."""
 _MAX_DEPTH = 32
 _MAX_RECURSION = 1000
-"""Levels for which any thread has stack enough."""
+"""Levels of recursion that fit into the stack of any thread."""
 
 _TAG = "tag:yaml.org,2002:"
 _COLLECTIONS = {f"{_TAG}map", f"{_TAG}seq"}
 _SCALARS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")}
-# What looks like a date, a merge key or YAML's "value" is text here.
+# Values that look like a date, a merge key or YAML's "value" are text here.
 _TEXTS = {f"{_TAG}{name}" for name in ("timestamp", "merge", "value")}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """A fault of a profile file, shown as `FILE:LINE: key.path: what is wrong; what to do`."""
+    """A fault of a profile file, shown as `FILE:LINE: key.path: fault; remedy`."""
 
     file: str
     line: int
-    """From 1; 0 where there is no file."""
+    """From 1; 0 without a file."""
     key: str
     message: str
 
@@ -59,7 +60,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class ProfileError(ValueError):
-    """Profile files that cannot be used; its text has one problem a line."""
+    """Invalid profile files; its text has one problem per line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -74,7 +75,7 @@ class Document(msgspec.Struct, frozen=True):
     lines: dict[KeyPath, int]
 
     def problem(self, path: KeyPath, message: str, line: int | None = None) -> Problem:
-        """Make a problem of the value at `path`, or of its absence."""
+        """Create a problem about the value at `path`, or about its absence."""
         known = path
         while known not in self.lines:
             known = known[:-1]
@@ -83,7 +84,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read(file: Path) -> tuple[list[Document], list[Problem]]:
-    """Read the documents of a file, and what is wrong with it as YAML; empty documents are left out."""
+    """Parse the documents of a file and list its YAML errors; empty documents are skipped."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MAX_BYTES + 1)
@@ -102,7 +103,8 @@ def read(file: Path) -> tuple[list[Document], list[Problem]]:
 
 @lru_cache(maxsize=1024)
 def _parse_documents(file: Path, text: str) -> tuple[list[Document], list[Problem]]:
-    """Kept, as profiles are read again whenever an option changes and YAML is slow to read."""
+    """Parse documents; cached, because profiles are loaded again whenever an option changes and YAML is slow to
+    parse."""
     documents: list[Document] = []
     problems: list[Problem] = []
     try:
@@ -124,13 +126,14 @@ def _parse_documents(file: Path, text: str) -> tuple[list[Document], list[Proble
 
 
 def _nodes(text: str) -> Iterable[yaml.Node]:
-    """Compose the documents of a text, by libyaml where PyYAML was built with it: that takes a tenth of the time.
+    """Compose the documents of a text with libyaml if PyYAML has it, which takes a tenth of the time.
 
-    It recurses without a limit, so it is kept from what may be nested deeply; and what it does not take is for the
-    other to explain.
+    libyaml recurses without a limit, so text that may be nested deeply is not passed to it; and if it fails, PyYAML's
+    own parser explains the error.
     """
     fast = getattr(yaml, "CSafeLoader", None)
-    # Each level of a block is indented further, or is a sequence right below its key; each in a line has its bracket.
+    # Each level of a block is indented further, or is a sequence right below its key; each inline level has its
+    # bracket.
     deepest = 2 * max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{")
     if fast and deepest < _MAX_RECURSION:
         try:
@@ -156,7 +159,7 @@ def _syntax_problem(file: Path, error: yaml.MarkedYAMLError) -> Problem:
 
 
 class _TooLarge(Exception):
-    """The file is given up; the problem has been noted."""
+    """The file is abandoned; its problem has been recorded."""
 
 
 class _Builder:
@@ -189,7 +192,7 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = self._scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
-            if isinstance(key, bool):  # `on`, which no key means otherwise
+            if isinstance(key, bool):  # `on` is a bool in YAML 1.1; no key uses it as one
                 key = key_node.value
             if not isinstance(key, str):
                 shown = key_node.value if isinstance(key_node, yaml.ScalarNode) else "what stands before the colon"
@@ -216,7 +219,7 @@ class _Builder:
             self._complain(path, f"JSON has no {node.value}; write a number")
         if isinstance(value, str) and _SURROGATE.search(value):
             self._complain(path, r"\uD800 to \uDFFF are halves of characters; write the character itself")
-            value = _SURROGATE.sub("?", value)  # such a text is none that can be checked any further
+            value = _SURROGATE.sub("?", value)  # continue with a valid text, so that the other checks can run
         return value
 
     def _refuse_tag(self, node: yaml.Node, path: KeyPath) -> None:
@@ -228,10 +231,10 @@ class _Builder:
         self._problems.append(Document(self._file, None, self.lines).problem(path, message, line))
 
 
-# Whether a document is what its class says, told so that a person can mend it.
+# Validation against a class, with messages that help a person to fix the file.
 #
-# The JSON Schema that msgspec derives from the class finds everything that is wrong at once, where conversion
-# would stop at the first; each finding becomes one problem with its line.
+# The JSON Schema that msgspec derives from the class finds all errors at once, whereas conversion stops at the first;
+# each error becomes one problem with its line.
 
 
 _TYPES = {
@@ -246,7 +249,7 @@ _TYPES = {
 
 
 def table[T: msgspec.Struct](file: Path, model: type[T]) -> T:
-    """Read a file that is one document, a table that comes with the package; raises `ProfileError`."""
+    """Load a table that comes with the package, a file of one document; raises `ProfileError`."""
     documents, problems = read(file)
     if problems or len(documents) != 1:
         raise ProfileError(problems or [Problem(str(file), 1, "", "must be one document")])
@@ -254,22 +257,22 @@ def table[T: msgspec.Struct](file: Path, model: type[T]) -> T:
 
 
 def convert[T: msgspec.Struct](document: Document, model: type[T]) -> T:
-    """Make a `model` of the document; raises `ProfileError` with everything that keeps it from being one."""
+    """Convert the document to a `model`; raises `ProfileError` with all errors."""
     try:
         return msgspec.convert(document.value, model)
-    except msgspec.ValidationError as error:  # it names only the first of them
+    except msgspec.ValidationError as error:  # msgspec names only the first error
         raise ProfileError(problems(document, model) or [document.problem(*_split_error(str(error)))]) from None
 
 
 def _split_error(text: str) -> tuple[KeyPath, str]:
-    """Part msgspec's error into its place and what it says: `… - at `$.guards.reactors[0]``."""
+    """Split msgspec's error into location and message: `… - at `$.guards.reactors[0]``."""
     message, at, where = text.rpartition(" - at `$")
     steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where) if at else []
     return tuple(int(index) if index else key for index, key in steps), message or text
 
 
 def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:
-    """List everything that keeps the document from being a `model`."""
+    """List all errors that prevent the document from being a `model`."""
     return [
         document.problem(path, message)
         for error in _validator(model).iter_errors(document.value)
@@ -278,14 +281,14 @@ def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """Suggest the known word that is closest, ` (did you mean 'dialect'?)`; empty if none is close."""
+    """Suggest the most similar known word, ` (did you mean 'dialect'?)`; empty if none is close."""
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
     return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
 
 
 def format_count(count: int, noun: str) -> str:
-    """Write a number and its noun: `1 message`, `2 messages`."""
+    """Format a number and its noun: `1 message`, `2 messages`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
@@ -296,7 +299,7 @@ def join_words(words: Iterable[str], last: str = "or") -> str:
 
 
 def format_value(value: Any) -> str:
-    """Write a value as its file does, shortened."""
+    """Format a value as in its file, shortened."""
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):
@@ -307,7 +310,7 @@ def format_value(value: Any) -> str:
 
 @cache
 def _validator(model: type[msgspec.Struct]) -> jsonschema.Draft202012Validator:
-    import jsonschema  # slow to import, and nearly always nothing is wrong
+    import jsonschema  # slow to import, and rarely needed
 
     formats = jsonschema.FormatChecker(formats=())
     for name, check in _FORMATS.items():
@@ -324,11 +327,12 @@ _FORMATS: Mapping[str, Callable[[str], object]] = {
     "JMESPath": reactors.compiled_path,
     "template": agents.check_places,
 }
-"""What the classes check of texts when they are made, by the `format` in their schema: here all of them at once."""
+"""Checks that the classes run when they are created, by the `format` in their schema; used here to report all errors at
+once."""
 
 
 def _fits(check: Callable[[str], object], value: object) -> bool:
-    """False never; raises what is wrong."""
+    """Run a format check; it raises ValueError instead of returning False."""
     if isinstance(value, str):
         check(value)
     return True
@@ -358,7 +362,7 @@ def _explain(error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
             branches: dict[Any, list[ValidationError]] = {}
             for part in error.context:
                 branches.setdefault(part.relative_schema_path[0], []).append(part)
-            # The alternative that was meant is the one whose type fits, if there is one.
+            # The intended alternative is the first whose type fits, if there is one.
             meant = [parts for parts in branches.values() if not any(map(_is_mistyped, parts))]
             if meant:
                 for part in meant[0]:
@@ -396,7 +400,7 @@ def _describe_expected(schemas: list[dict[str, Any]], value: Any) -> str:
         if "a list" in wanted:
             hint = f"; write [{value}]"
         hint += nearest(value, words)
-    elif isinstance(value, dict) and any(value.values()):  # `{name}` is a text that lacks its quotes
+    elif isinstance(value, dict) and any(value.values()):  # `{name}` is a text without its quotes
         hint = "; write [first, second]" if "a list" in wanted else ""
     elif "a text" in wanted:
         hint = "; put it in quotes"

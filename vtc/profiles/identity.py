@@ -1,8 +1,8 @@
-"""Tell clients apart by the credentials of their requests: those of one client never count for another.
+"""Distinguish clients by the credentials of their requests: facts about one client never apply to another.
 
-Everything that is named like a credential counts, signatures included, though these differ in each request: to lose a
-memory is better than to share it. What a load balancer or a check for bots has a client send back says nothing of who
-it is and changes within a conversation, as nonces do.
+Everything with the name of a credential counts, including signatures, although these differ in each request: losing a
+memory is better than sharing it. Values that a load balancer or a bot check sets do not identify a client and change
+within a conversation, as nonces do.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ TRANSIENT_COOKIES = frozenset(
         *("applicationgatewayaffinity", "applicationgatewayaffinitycors"),
     )
 )
-"""Names, in lower case, of cookies that load balancers and checks for bots set; others of theirs name a client."""
+"""Names, in lower case, of cookies that load balancers and bot checks set; their other cookies identify a client."""
 
 _TRANSIENT = ("nonce", "timestamp", "requestid")
-"""Ends of names, without low lines and hyphens, of values that differ in each request."""
+"""Ends of names, without underscores and hyphens, of values that differ in each request."""
 _SCHEME = pattern(r"^[\w-]+\s+(?=\S+$)")
 
 
 def credentials_of(headers: Mapping[str, str], query: str) -> Iterator[str]:
-    """Yield each credential of a request with its name; names of headers are in lower case."""
+    """Yield each credential of a request with its name; header names are in lower case."""
     for name in sorted(filter(is_credential, headers)):
         parts = [part for part in split(r"[;,]\s*", headers[name]) if part and not _is_transient(name, part)]
         if parts:
@@ -52,9 +52,9 @@ def credentials_of(headers: Mapping[str, str], query: str) -> Iterator[str]:
 
 
 def _is_transient(header: str, part: str) -> bool:
-    """True if a part of a header, `NAME=VALUE`, says nothing of who the client is."""
+    """Return True if a part of a header, `NAME=VALUE`, does not identify the client."""
     name, _, value = _SCHEME.sub("", part).casefold().partition("=")
     if header == "cookie" and name in TRANSIENT_COOKIES:
         return True
-    # A token may end in `nonce=`: that is padding, and no value.
+    # A token may end in `nonce=`, which is padding and no value.
     return bool(value.strip("=")) and name.replace("-", "").replace("_", "").endswith(_TRANSIENT)

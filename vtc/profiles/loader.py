@@ -1,7 +1,7 @@
-"""Profile files, read all together or not at all.
+"""Load profile files, all together or not at all.
 
-Built-in profiles come with the package, a user's own stand in directories of theirs and win by kind and name.
-Every problem of every file is found before any of them is reported.
+Built-in profiles come with the package; the user's own are in separate directories and take precedence by kind and
+name. All problems of all files are found before any is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_di
 type Profile = AgentProfile | ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
 EXAMPLES = "examples"
-"""Folders of profiles that do not hold by themselves."""
+"""Folders of profiles that are not loaded by default."""
 
 KINDS: Mapping[str, type[Profile]] = {
     "client": ClientProfile,
@@ -38,12 +38,12 @@ KINDS: Mapping[str, type[Profile]] = {
     "server": ServerProfile,
     "agent": AgentProfile,
 }
-"""What may stand after `kind:`."""
+"""The values of `kind:`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The place that a profile came from."""
+    """The location that a profile was loaded from."""
 
     path: Path
     line: int
@@ -67,14 +67,14 @@ class Profiles:
 
     @cached_property
     def rescued(self) -> tuple[Description, ...]:
-        """The dialects that are read from every model, those first that most models write."""
+        """The dialects that are read for every model, the most common ones first."""
         written = Counter(name for model in self.models.values() for name in model.accept if model.accept != "auto")
         rescued = [dialect.rescued for dialect in self.dialects.values()]
         return tuple(sorted(filter(None, rescued), key=lambda dialect: -written[dialect.name]))
 
     @cached_property
     def unknown_server(self) -> ServerProfile:
-        """The profile of a server that none matches: an error that carries a reply may be any server's."""
+        """The profile for servers without one: an error that contains a reply may come from any server."""
         errors = tuple(dict.fromkeys(error for server in self.servers.values() for error in server.errors))
         return ServerProfile(name="unknown", match=Match(), errors=errors)
 
@@ -86,18 +86,18 @@ class Profiles:
         }
 
     def format_counts(self) -> str:
-        """Write how many there are, `5 clients, 1 policy, …`."""
+        """Format the counts: `5 clients, 1 policy, …`."""
         kinds = {plural(kind, 2): kind for kind in KINDS}
         return ", ".join(f"{count} {plural(kinds[several], count)}" for several, count in self.counts().items())
 
 
 def plural(kind: str, count: int) -> str:
-    """Return `policies` for several, `policy` for one."""
+    """Return `policies` for any count but 1, else `policy`."""
     return kind if count == 1 else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
 
 
 def builtin_directory() -> Path:
-    """Find the profiles that come with the package: inside it when installed, beside it in a checkout."""
+    """Find the profiles that come with the package: inside it if installed, next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "builtin_profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
@@ -106,8 +106,8 @@ def builtin_directory() -> Path:
 def load(directories: Sequence[Path]) -> Profiles:
     """Load the profiles of every `.yaml` and `.yml` file below the directories, or of files; later ones win.
 
-    Hidden files are skipped, and folders named `examples`: those are to be copied, or named themselves.
-    Raises `ProfileError` with every problem found.
+    Skips hidden files and folders named `examples`: users copy those, or name them explicitly. Raises `ProfileError`
+    with every problem found.
     """
     folders = [_folder(directory) for directory in directories]
     unreadable = [problem for folder in folders for problem in folder.unreadable]
@@ -115,7 +115,7 @@ def load(directories: Sequence[Path]) -> Profiles:
     merged: dict[tuple[str, str], tuple[Profile, Source]] = {}
     for folder in folders:
         merged |= folder.profiles
-    # What seems to be missing may stand in a file that could not be read.
+    # A name that seems to be missing may be defined in a file that could not be read.
     if not unreadable:
         problems += _dangling_names([document for folder in folders for document in folder.documents])
     if unreadable or problems:
@@ -133,7 +133,7 @@ def load(directories: Sequence[Path]) -> Profiles:
 
 
 class _Folder(NamedTuple):
-    """What stands in a directory of profiles, or in a file of them."""
+    """The contents of a directory or file of profiles."""
 
     documents: Sequence[Document] = ()
     profiles: Mapping[tuple[str, str], tuple[Profile, Source]] = MappingProxyType({})
@@ -153,12 +153,13 @@ def _folder(directory: Path) -> _Folder:
 
 @lru_cache(maxsize=1)
 def _builtin(directory: Path, _: object) -> _Folder:
-    """Read the built-in profiles once in each of their states: they stay what they are while the user's are edited."""
+    """Load the built-in profiles once per state of their files, since they rarely change while the user edits other
+    ones."""
     return _contents(directory, is_builtin=True)
 
 
 def _contents(directory: Path, *, is_builtin: bool) -> _Folder:
-    """Read the profiles of a directory, each with its place."""
+    """Load the profiles of a directory, each with its source."""
     unreadable: list[Problem] = []
     problems: list[Problem] = []
     profiles: dict[tuple[str, str], tuple[Profile, Source]] = {}
@@ -183,7 +184,7 @@ def _contents(directory: Path, *, is_builtin: bool) -> _Folder:
 
 
 def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
-    """Time of change (ns) and size of every file that `load` would read: it differs when one of them was edited."""
+    """Map every file that `load` would read to its time of change (ns) and size, to detect edits."""
     states = {}
     for file in (file for directory in directories for file in _files(directory)):
         with suppress(FileNotFoundError):  # editors replace files
@@ -193,10 +194,10 @@ def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    """Yield the paths of the profiles in a directory, or of the one that this is, whatever its name."""
+    """Yield the paths of the profiles in a directory, or the path itself if it is a file."""
     if directory.is_file():
         yield str(directory)
-    for folder, folders, names in os.walk(directory):  # faster than `Path.rglob`; this is done every second
+    for folder, folders, names in os.walk(directory):  # faster than `Path.rglob`; this runs every second
         folders[:] = [name for name in folders if name != EXAMPLES]
         yield from (os.path.join(folder, name) for name in names if _is_profile(name))
 
@@ -213,7 +214,7 @@ def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
 
 
 def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -> Profile | None:
-    """Make a profile of the document; None if it is none, and `problems` say why."""
+    """Convert the document to a profile; None if it is invalid, with the reasons in `problems`."""
     value = document.value
     if not isinstance(value, dict):
         problems.append(document.problem((), "a profile is a mapping; begin it with `kind: …` and `name: …`"))
@@ -229,14 +230,14 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
     except ProfileError as error:
         problems += error.problems
         return None
-    # Of ours the tests have rendered every one.
+    # The tests render the templates of all built-in dialects.
     faults = [*profile.find_faults(template=not is_builtin)] if isinstance(profile, Description) else []
     problems += [document.problem((fault.key,), str(fault)) for fault in faults]
     return None if faults else profile
 
 
 def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:
-    """Yield a problem for each dialect that no document defines; one that has problems of its own is defined."""
+    """Yield a problem for each dialect that no document defines; a definition with problems counts."""
     values = [document.value for document in documents if isinstance(document.value, dict)]
     dialects = sorted({str(value.get("name")) for value in values if value.get("kind") == "dialect"})
     for document in documents:

@@ -1,8 +1,8 @@
-"""Choose the profile that a request gets, and say why.
+"""Choose the profile for a request, and explain the choice.
 
-All tests of a profile must hold. A user's own profile of a server that names its host wins over built-in ones. Of
-others that match the most specific wins: more tests, then more literal characters in the globs that matched, then the
-higher priority, then a user's own over a built-in one, then the name that comes first.
+All tests of a profile must hold. A user's own server profile that names the host beats built-in ones. Otherwise the
+most specific match wins: more tests, then more literal characters in the matching globs, then the higher priority, then
+the user's own over a built-in one, then the first name.
 """
 
 from __future__ import annotations
@@ -23,40 +23,41 @@ from vtc.scrub import collect_secrets
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about a request that profiles are matched by; "" and empty where nothing is."""
+    """The facts about a request that profiles match; empty if unknown."""
 
     user_agent: str = ""
     model: str = ""
     host: str = ""
     port: int = 0
     path: str = ""
-    """Of the URL; a query is ignored."""
+    """Path of the URL; a query is ignored."""
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By name in lower case."""
     body: Any = None
     """The request's JSON."""
     time: int = 0
-    """When it came, in seconds since 1970."""
+    """Time of arrival, in seconds since 1970."""
 
     @property
     def whose(self) -> tuple[str, ...]:
-        """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
+        """Identify one server as one client sees it: observations about one client's replies never apply to
+        another's."""
         return (self.host, str(self.port), self.path, self.user_agent, *self.credentials)
 
     @cached_property
     def credentials(self) -> tuple[str, ...]:
-        """Collect the credentials that tell this client from others, with their names."""
+        """Collect the credentials that distinguish this client, with their names."""
         return tuple(credentials_of(self.headers, self.query))
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
-        """Collect what the request carries as a credential."""
+        """Collect the credentials that the request carries."""
         return collect_secrets(self.headers, self.query, self.body)
 
 
 class Matched(Protocol):
-    """A profile that says which requests it is for."""
+    """A profile that selects requests."""
 
     @property
     def kind(self) -> str: ...
@@ -70,25 +71,25 @@ class Matched(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProfileChoice[T]:
-    """The profile that won, None if none matched, and a line for each that matched, the winner's first."""
+    """The chosen profile, None if none matched, and a line for each match, the winner's first."""
 
     profile: T | None
     why: tuple[str, ...]
     missed: Sequence[tuple[str, Source, _Missed]] = ()
-    """The name and the source of each that did not match, with the test that failed."""
+    """Name and source of each profile that did not match, with its failed test."""
 
     @property
     def others(self) -> tuple[str, ...]:
-        """A line for each that did not match."""
+        """A line for each profile that did not match."""
         return tuple(f"profile {name} ({source}) does not match: {test.line}" for name, source, test in self.missed)
 
 
 def best[T: Matched](
     profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]
 ) -> ProfileChoice[T]:
-    """Choose the profile of one kind that fits the request best.
+    """Choose the most specific profile of one kind for the request.
 
-    `why` never shows what a header or the body holds, which may be secret.
+    `why` never quotes headers or the body, which may be secret.
     """
     matched: list[_Candidate[T]] = []
     missed: list[tuple[str, Source, _Missed]] = []
@@ -115,7 +116,7 @@ def best[T: Matched](
 
 
 def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
-    """List all profiles of one kind that match, with how; in the order of their priorities, then of their names."""
+    """List all matching profiles of one kind with their reasons, by priority, then by name."""
     matched: list[tuple[T, str]] = []
     for profile in sorted(profiles.values(), key=lambda profile: (profile.priority, profile.name)):
         tests = list(_tests(profile.match, facts))
@@ -134,7 +135,7 @@ class _Held:
 
 
 class _Missed(NamedTuple):
-    """A test that did not hold; most do not, and few are told of."""
+    """A test that failed; its text is built on demand, since most tests fail and few are reported."""
 
     subject: str
     globs: Sequence[str]
@@ -163,12 +164,12 @@ class _Candidate[T: Matched]:
 
     @property
     def is_for_own_host(self) -> bool:
-        """True for a user's own profile of a server that it names: nothing that is built in knows more of that."""
+        """True for a user's own profile of a server that it names, since no built-in profile is better informed."""
         return not self.source.builtin and self.profile.kind == "server" and names_hosts(self.profile.match)
 
     @property
     def rank(self) -> tuple[bool, int, int, int, bool, str]:
-        """Less is better."""
+        """Sort key, the best first."""
         return (
             not self.is_for_own_host,
             -len(self.held),
@@ -194,7 +195,7 @@ class _Candidate[T: Matched]:
 
 
 def _tests(match: Match, facts: Facts) -> Iterator[_Held | _Missed]:
-    """Yield for each test of a profile how it held, or why it did not."""
+    """Yield the result of each test of a profile."""
     path = facts.path.partition("?")[0]
     for name, value, globs in (
         ("user agent", facts.user_agent, match.user_agent),
@@ -214,16 +215,16 @@ def _tests(match: Match, facts: Facts) -> Iterator[_Held | _Missed]:
 
 
 _LATEST = ":latest"
-"""The tag of Ollama's models that need not be said."""
+"""The optional tag of Ollama's models."""
 
 
 def plain_model(name: str) -> str:
-    """Return the name of a model as it is compared with those that a server lists; Gemini's have two forms."""
+    """Normalize the name of a model for comparison with a server's list; Gemini's have two forms."""
     return name.removeprefix("models/").casefold().removesuffix(_LATEST)
 
 
 def is_at(match: Match, host: str, port: int) -> bool:
-    """True if a profile is for a host by name; false for one that names none."""
+    """Return True if a profile names this host; False if it names none."""
     globs = (match.host,) if isinstance(match.host, str) else match.host
     return any(_matcher(glob)(text) for glob in globs for text in (host, f"{host}:{port}"))
 
@@ -245,24 +246,24 @@ def _matcher(glob: str) -> Callable[[str], object]:
 
 @lru_cache(maxsize=4096)
 def is_glob(text: str) -> bool:
-    """True if a text stands for others than itself."""
+    """Return True if a text has wildcards."""
     return not {*text}.isdisjoint("*?[")
 
 
 def _literal(glob: str) -> int:
-    """Count the characters of a glob that stand for themselves."""
+    """Count the literal characters of a glob."""
     return len(re.sub(r"\[!?]?[^\]]*\]|[*?]", "", glob))
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Get the value at a dotted path into objects; None if there is none."""
+    """Return the value at a dotted path into objects; None if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the texts at a path into JSON, those inside lists and objects included."""
+    """Yield the texts at a path into JSON, including those inside lists and objects."""
     if not keys:
         inside = [value]
         while inside:

@@ -1,8 +1,8 @@
-"""Keep between exchanges: facts about upstreams, and what later requests of a conversation need.
+"""Memory between exchanges: facts about servers, and data for later requests of a conversation.
 
-A fact is found by a digest of the upstream, the model and the client that saw it. The one that was not asked for
-longest is evicted first. Texts (what a model thought, the prompts that left last) are found by digests, too, and are
-kept up to a number of bytes.
+The key of a fact is a digest of the server, the model and the client that observed it. The least recently used fact is
+evicted first. Texts (reasoning, and the last prompts) also have digests as keys, and are stored up to a number of
+bytes.
 """
 
 from __future__ import annotations
@@ -17,61 +17,62 @@ from typing import Any
 from vtc.dialects.bounded_cache import BoundedCache
 
 AGREEING = 3
-"""Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
+"""Replies that must agree before a fact is believed: with a single one, a client could influence the next client's
+replies."""
 MOST = 1024
-"""Facts that are kept; each takes about 300 bytes."""
+"""Facts that are stored; each takes about 300 bytes."""
 EXPIRES = 24 * 3600.0
-"""Seconds after which a lesson is forgotten: servers are updated, and templates mended."""
+"""Seconds after which a quirk expires: servers are updated, and templates fixed."""
 MAX_QUIRKS = 64
-"""Lessons of a server about a model, the last of them: it could find new words for ever."""
+"""Quirks per server and model; the oldest are dropped, because a server could produce new ones for ever."""
 SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""The ids of calls that all servers take."""
+"""The ids of calls that all servers accept."""
 MAX_OWN_IDS = 128
-"""Other ids of an upstream's own calls that are remembered, by their digests."""
+"""Other ids of native tool calls that are remembered, by their digests."""
 MAX_REASONING_BYTES = 16 << 20
-"""Bytes of what models thought."""
+"""Bytes of stored reasoning."""
 
 MAX_PROMPT_BYTES = 32 << 20
-"""Bytes of prompts."""
+"""Bytes of stored prompts."""
 MAX_HELD_BYTES = 1 << 20
-"""Bytes of quirks that are held for one conversation each."""
+"""Bytes of quirks that apply to single conversations."""
 
 
 def digest(*of: str) -> bytes:
-    """Make the key of what belongs to these; no text can be read out of it."""
+    """Return the key of these texts; they cannot be recovered from it."""
     return hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 @dataclass(slots=True)
 class Learned:
-    """The behaviour of an upstream with a model, as one client saw it. Its replies change it."""
+    """The behaviour of a server with a model, as one client observed it. Replies update it."""
 
     _inside: bool = False
     _replies: int = 0
-    """So many of the last replies agree."""
+    """Number of the last replies that agree."""
     thoughts: str = ""
-    """The field in which its replies told what the model thought, where that has several names."""
+    """The field that carried reasoning in its replies, if its API has more than one."""
     dialect: str = ""
-    """The dialect in which a call was last read in its text."""
+    """The dialect of the last call that was read from its text."""
     _ids: dict[bytes, None] = field(default_factory=dict)
-    """Digests of the ids of its own calls that not every server takes, the latest last."""
+    """Digests of the ids of its own calls that not every server accepts, the latest last."""
 
     @property
     def begins_inside(self) -> bool | None:
-        """True if replies begin inside of the reasoning; None as long as too few agree."""
+        """True if replies begin inside the reasoning; None while too few agree."""
         return self._inside if self._replies >= AGREEING else None
 
     def note_id(self, id_: str) -> None:
-        """Remember the id of a call that the upstream made, so that it gets it back unchanged."""
+        """Record the id of a native tool call, so that the server receives it back unchanged."""
         if not SHORT_ID.fullmatch(id_):
             self._ids = dict([*(self._ids | {digest(id_)[:8]: None}).items()][-MAX_OWN_IDS:])
 
     def made_id(self, id_: str) -> bool:
-        """True if the upstream made the id of a call."""
+        """Return True if the server made the id of a call."""
         return digest(id_)[:8] in self._ids
 
     def note(self, *, inside: bool) -> None:
-        """Take what a reply shows; one that contradicts those before it makes them forgotten."""
+        """Record how a reply begins; a contradiction resets the count."""
         if inside is not self._inside:
             self._inside, self._replies = inside, 0
         self._replies = min(self._replies + 1, AGREEING)
@@ -79,32 +80,32 @@ class Learned:
 
 @dataclass(slots=True)
 class Quirks:
-    """What a server taught by what it refused of a request for a model: steps, and corrections of fields, by name.
+    """The quirks learned from a server's rejections of requests for a model: steps and corrections of fields, by name.
 
-    `clock` tells seconds.
+    `clock` returns seconds.
     """
 
     clock: Callable[[], float] = float
     _known: dict[str, tuple[Any, float]] = field(default_factory=dict)
 
     def list_known(self) -> Mapping[str, Any]:
-        """List the steps, by name, that were taught not too long ago."""
+        """List the steps that have not expired, by name."""
         now = self.clock()
         return {name: value for name, (value, taught) in self._known.items() if now - taught < EXPIRES}
 
     def learn(self, steps: Mapping[str, Any]) -> None:
-        """Take note of steps with which a request was taken that had been refused without."""
+        """Record the steps that turned a rejected request into an accepted one."""
         now = self.clock()
         known = merge_learned(self._known, {name: (value, now) for name, value in steps.items()})
-        # One that reads them in another thread has the old ones or the new.
+        # Other threads see either the old or the new mapping.
         self._known = dict([*known.items()][-MAX_QUIRKS:])
 
 
 class ConversationQuirks:
-    """The quirks of a client's server and model, and those that hold for one of its conversations alone.
+    """The quirks of a client's server and model, and those that apply to one of its conversations alone.
 
-    A lesson is held if the server rejected a request for another reason once it was applied. A request that is accepted
-    with it shows that it helps; then all conversations get it.
+    A quirk is limited to the conversation if the server rejected the corrected request for another reason. Once a
+    request with it is accepted, it has proved useful and applies to all conversations.
     """
 
     def __init__(
@@ -114,7 +115,8 @@ class ConversationQuirks:
         key: Callable[[], bytes] = bytes,
         clock: Callable[[], float] = float,
     ) -> None:
-        """`held` keeps what holds for one, by its digest: `key` is called only if anything is held or has to be."""
+        """`held` stores the quirks of single conversations by digest; `key` is called only if something is or must be
+        stored."""
         self._all = all_conversations or Quirks()
         self._held = held
         self._key = key
@@ -128,16 +130,16 @@ class ConversationQuirks:
         return self._all.list_known()
 
     def learn(self, steps: Mapping[str, Any]) -> None:
-        """Remember steps for all conversations."""
+        """Record steps for all conversations."""
         self._all.learn(steps)
 
     def list_held(self) -> Mapping[str, Any]:
-        """List the quirks that hold for this conversation alone, by name."""
+        """List the quirks of this conversation alone, by name."""
         quirks = self._find() if self._held is not None and self._held.size else None
         return quirks.list_known() if quirks else {}
 
     def hold(self, steps: Mapping[str, Any]) -> None:
-        """Remember steps for the rest of this conversation."""
+        """Record steps for the rest of this conversation."""
         if self._held is None or not steps:
             return
         quirks = self._find() or Quirks(self._clock)
@@ -145,7 +147,7 @@ class ConversationQuirks:
         self._held.store(self._key(), quirks, 300 * len(quirks.list_known()))
 
     def release(self) -> None:
-        """Hold nothing more, because all conversations have it now."""
+        """Forget the quirks of this conversation, because all conversations have them now."""
         if self._held is not None and self._held.size:
             self._held.store(self._key(), None, 0)
 
@@ -155,29 +157,29 @@ class ConversationQuirks:
 
 
 def merge_learned[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
-    """Add what is learned to what is known, as the last: a correction works on what those before it made of a body."""
+    """Append new quirks to the known ones: a correction applies to the result of the corrections before it."""
     return {**{name: value for name, value in known.items() if name not in learned}, **learned}
 
 
 class Memory:
-    """Keeps what the exchanges that share it learned, and what their conversations need."""
+    """Stores the facts that exchanges share, and the data of their conversations."""
 
     def __init__(self, most: int = MOST, clock: Callable[[], float] = float) -> None:
-        """`clock` tells seconds."""
+        """`clock` returns seconds."""
         self._of = lru_cache(most)(lambda _digest: Learned())
         self._quirks = lru_cache(most)(lambda _digest: Quirks(clock))
         self.reasoning = BoundedCache(MAX_REASONING_BYTES)
-        """What models thought, by the turn (`exchange.thoughts`)."""
+        """Reasoning of models, by turn (`exchange.remembering`)."""
         self.held = BoundedCache(MAX_HELD_BYTES)
-        """What holds for one conversation each (`ConversationQuirks`)."""
+        """Quirks of single conversations (`ConversationQuirks`)."""
         self.clock = clock
         self.prompts = BoundedCache(MAX_PROMPT_BYTES)
-        """The prompts that left last, by client, upstream and model (`exchange.prefix`)."""
+        """The last prompts that were sent, by client, server and model (`exchange.remembering.prefix`)."""
 
     def get_learned(self, *of: str) -> Learned:
-        """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""
+        """Return the behaviour for a key; empty for a new key. Only the key's digest is stored."""
         return self._of(digest(*of))
 
     def get_quirks(self, *of: str) -> Quirks:
-        """Return the quirks of a key, as `learned` does."""
+        """Return the quirks for a key, as `get_learned` does for the behaviour."""
         return self._quirks(digest(*of))

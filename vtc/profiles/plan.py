@@ -1,7 +1,7 @@
-"""The decision about one exchange: how to change the request, read the reply and write the result.
+"""The plan of one exchange: how to change the request, read the reply and render the result.
 
-`planner` makes it. What the profiles and the user's options say is asked of them (`ProfileStack`); the rest depends on
-the request.
+`planner` makes it. The profiles and the user's options are queried through `ProfileStack`; the rest depends on the
+request.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ class TextClient(msgspec.Struct, frozen=True):
     """A client that declares tools in its prompt and reads calls out of the text."""
 
     dialect: Description
-    """How it writes and reads calls."""
+    """Its dialect."""
     profile: ClientProfile
-    """How it wants them."""
+    """Its preferences."""
 
 
 class ToolProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """The way that tools and calls travel between this client and this model."""
+    """How tools and calls travel between this client and this model."""
 
     tools: tuple[Tool, ...] = ()
     """The client's tools, declared in the request or documented in the prompt; policies may withhold some of them."""
     dialects: tuple[Description, ...] = ()
-    """The dialects in which calls are looked for in the reply, the expected ones first; with none no text is read."""
+    """The dialects to search the reply for, the expected ones first; empty if no text is read."""
     write: Description | None = None
-    """The dialect in which calls and results of the conversation are written; None leaves them."""
+    """The dialect in which the conversation's calls and results are rendered; None leaves them unchanged."""
     prompt_tools: bool = False
-    """The tools are written into the prompt, in the same dialect."""
+    """The tools are rendered into the prompt, in the same dialect."""
     promote: bool = False
-    """A text client's tools, calls and results are sent to the model as the API's own fields."""
+    """A text client's tools, calls and results are sent to the model in the API's own fields."""
     client_text: TextClient | None = None
-    """The client, if tools, calls and results stand in the conversation as text; None if it sends them as fields."""
+    """The client, if tools, calls and results are text in the conversation; None if it sends them as fields."""
     max_calls: int | None = None
-    """Calls of a reply after these are dropped; None is no limit."""
+    """Later calls of a reply are dropped; None is no limit."""
     limits_native: bool = False
-    """`max_calls` also holds for upstream's own calls."""
+    """`max_calls` also limits native tool calls."""
     why: tuple[str, ...] = ()
-    """How it came about, in lines for people."""
+    """The reasons, in lines for people."""
 
     @property
     def by_name(self) -> dict[str, Tool]:
@@ -60,28 +60,28 @@ class ToolProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_native(self) -> bool:
-        """True if calls of the conversation stay the API's own fields."""
+        """True if the conversation's calls stay in the API's own fields."""
         return self.write is None and self.client_text is None
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """The marks of reasoning in a reply, and where that goes."""
+    """The tags of reasoning in a reply, and the destination of the reasoning."""
 
     tags: TagPairs
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
     may_begin_inside: bool = False
     """The prompt may have opened the first of the tags."""
     begins_inside: bool = False
-    """A stream is taken to begin inside; a whole reply shows it."""
+    """A stream is assumed to begin inside; a whole reply shows whether it does."""
     may_show: bool = False
-    """A whole reply in which a closing tag stands that nothing opened began inside."""
+    """A whole reply with an unopened closing tag began inside."""
     learned: Learned | None = None
-    """Takes what this reply shows."""
+    """Records the observation of this reply."""
     never: bool = False
-    """The model is known not to think, or was asked not to."""
+    """The model is known not to reason, or was asked not to."""
 
     def begins(self, *, whole: bool) -> Literal["text", "reasoning", "unknown", "either"]:
-        """Tell what a reply begins with, as its reader is told; a `whole` one shows it."""
+        """Return the initial state for the reader; a `whole` reply shows it."""
         if whole and self.may_begin_inside:
             return "unknown"
         if whole and self.may_show:
@@ -90,39 +90,40 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings by which the text of the reply is read."""
+    """How the text of the reply is read."""
 
     dialects: tuple[Description, ...] = ()
-    """The dialects in which calls are looked for, the expected ones first; with none no text is read."""
+    """The dialects to search for calls, the expected ones first; empty if no text is read."""
     tools: Mapping[str, Tool] = {}
-    """The tools by each name under which a model may call them: also the names that a reactor renames."""
+    """The tools by each name that a model may use, including names that a reactor renames."""
     lenient: bool = True
     """Malformed calls are repaired."""
     unknown_tools: UnknownTools = "text"
     own: frozenset[str] = frozenset()
-    """The names of the dialects of which the special tokens are those of the model."""
+    """Names of the dialects whose special tokens are the model's own."""
     echo: Literal["text", "steer", "call"] = "text"
-    """What a call is that stands in a result of the request: text, a message in its place, or a call."""
+    """Handling of a call that repeats one in a tool result of the request: as text, as a message in its place, or as a
+    call."""
     max_call_bytes: int = 1 << 20
     thinking: Thinking = Thinking(())
-    """How its reasoning is marked."""
+    """The tags of its reasoning."""
     markers: tuple[str, ...] = ()
-    """Texts that are taken out, as they are no part of the reply."""
+    """Texts that are removed, because they are no part of the message."""
     answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The markers that begin an answer, in which nothing is a call, and those that end it."""
 
 
 class StandIn(msgspec.Struct, frozen=True):
-    """The only model of a server, where it may have none of the name that is asked."""
+    """The only model of a server, used if the server has no model of the requested name."""
 
     model: str = ""
     """Empty if there is none."""
     names: Quirks = msgspec.field(default_factory=Quirks)
-    """Takes it that the server refused this name."""
+    """Records that the server rejected the requested name."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision about one exchange."""
+    """The decisions about one exchange."""
 
     stack: ProfileStack = ProfileStack()
     """The profiles and the user's options."""
@@ -131,33 +132,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     reading: ReadingPlan = ReadingPlan()
     """How the text of the reply is read."""
     why: tuple[str, ...] = ()
-    """How it came about, in lines for people."""
+    """The reasons, in lines for people."""
     offered: tuple[Tool, ...] = ()
-    """The tools that the model is told about: all of them but those withheld."""
+    """The tools that the model is offered: all except those withheld."""
     withheld: frozenset[str] = frozenset()
-    """Names of tools that the client offers and a policy does not."""
+    """Names of tools that the client offers and a policy withholds."""
     unoffered: frozenset[str] = frozenset()
-    """Names that the request declares and does not offer now, such as those its `tool_choice` leaves out: a call of one
-    in the text stays text, as the client would carry it out."""
+    """Names that the request declares but does not offer now, for example because `tool_choice` excludes them: a text
+    tool call of such a tool stays text, because the client would carry it out."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the tool that must be called."""
     steps: Mapping[str, Any] = {}
-    """The steps that make the request ready for the server, by name and value."""
+    """The steps that prepare the request for the server, by name and value."""
     learned: Learned = msgspec.field(default_factory=Learned)
-    """Takes the dialect in which the model calls."""
+    """Records the dialect in which the model calls."""
     quirks: ConversationQuirks = msgspec.field(default_factory=ConversationQuirks)
-    """Takes the steps that the server taught by what it refused."""
+    """Records the quirks learned from the server's rejections."""
     thoughts: ReasoningField = REASONING_FIELDS[0]
-    """The field in which the server wants what the model thought before, if it does not stand there already."""
+    """The field in which the server expects past reasoning, if it is not there already."""
     buffered: bool = False
-    """Upstream is asked for a whole reply, which is read before the client is sent any of it, as a stream."""
+    """The server is asked for a whole reply, which is read before any of it is streamed to the client."""
     server_model: str = ""
-    """The model that the server is asked for, where that is not the one of the request."""
+    """The model to request from the server if it differs from the client's."""
     stand_in: StandIn = msgspec.field(default_factory=StandIn)
-    """The one that it is asked for if it refuses the name of the request."""
+    """The model to request if the server rejects the requested name."""
 
     def request_lines(self) -> list[str]:
-        """Tell people what does not show otherwise: tools that are not offered, fields that are set."""
+        """List the changes that people would not see otherwise: withheld tools and fields that are set."""
         lines = []
         if self.withheld:
             count = len(self.withheld)
@@ -177,7 +178,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_strict(self) -> bool:
-        """True if nothing may leave that was not read: a policy that refuses calls would not have seen it."""
+        """True if nothing unread may be forwarded, because a policy that denies calls would not have seen it."""
         return any(guards.is_strict for guards in self.stack.guards)
 
     @property
@@ -187,7 +188,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_pieces(self) -> bool:
-        """True if calls in the text of a stream leave as they are read, where that is possible."""
+        """True if text tool calls of a stream are forwarded in pieces, if possible."""
         return self.stack.client.deliver == "incremental" and not (self.stack.guards or self.buffered)
 
     @property

@@ -1,4 +1,4 @@
-"""Decides about an exchange: the profiles under the user's settings (`ProfileStack`) and the request, put together."""
+"""Plan an exchange from the request, the profiles and the user's settings (`ProfileStack`)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, 
 from vtc.profiles.schema import ConstraintForm, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
 
-# Where a reply thinks: which tags stand around it, and whether the prompt opened the first of them already.
+# Reasoning: the tags around it, and whether the prompt already opened the first tag.
 #
-# Many templates end the prompt with `<think>`, so that only `</think>` shows in the reply. Whether one did is known,
-# in this order, from the request's own switches, from what this upstream did with this model before, from the server's
-# profile (some part the thinking off themselves) and from the model's profile. What it did before counts for the
-# client that saw it, and only if several replies agree.
+# Many templates end the prompt with `<think>`, so that only `</think>` appears in the reply. Whether that is so
+# follows, in this order, from the request's own switches, from earlier replies of this server and model, from the
+# server's profile (some servers separate the reasoning themselves) and from the model's profile. Earlier replies count
+# only for the client that received them, and only if enough of them agree.
 
 
 COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<thought>", "</thought>"))
-"""Tags that models of any family write; others are read only for the models whose profiles name them."""
+"""Tags that models of any family write; others are read only for models whose profiles name them."""
 
 
 def thinking(
@@ -51,13 +51,13 @@ def thinking(
 ) -> Thinking:
     """Decide how the reasoning of a reply is read; `model` is None if it is not known.
 
-    `asked` is what the request says about thinking: true, false, or None if it says nothing.
+    `asked` is the request's switch for thinking: true, false, or None without one.
 
-    A model that is not known keeps its tags where they are, unless its replies have `shown` that these are around what
-    it thinks; but no call between them is one. Of one whose prompt is not
-    known to open the tag, a whole reply shows it, and what it shows counts for the next stream.
+    An unknown model keeps its tags in the text, unless its replies have `shown` that they surround reasoning; but calls
+    between them never count. If the prompt is not known to open the tag, a whole reply shows whether it did, and the
+    observation applies to the next stream.
     """
-    others = () if text_client else COMMON_TAGS  # such clients read tags that they prompt for themselves
+    others = () if text_client else COMMON_TAGS  # such clients parse tags that they prompt for themselves
     own = model.reasoning if model else None
     tags = tuple(dict.fromkeys([*((own.open, end) for end in (own.close, *own.ends)), *others])) if own else others
     to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "reasoning_content" if shown else "keep"
@@ -73,19 +73,19 @@ def thinking(
 
 
 def told_thoughts(learned: Learned) -> ReasoningField:
-    """Tell the field in which an upstream told last what a model thought."""
+    """Return the field that last carried reasoning in this server's replies."""
     return next((field for field in REASONING_FIELDS if field == learned.thoughts), REASONING_FIELDS[0])
 
 
-# What the replies of a model of unknown name show: the marks of one that is known, and tags around what it thinks.
+# Recognize an unknown model by its replies: by the marks of a known model, and by tags around reasoning.
 
 
 _BEGINNING = 80
-"""Characters of a reply in which its first mark stands."""
+"""Characters of a reply that may contain its first mark."""
 
 
 def _beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """Yield how each past reply of a conversation begins, and its first text."""
+    """Yield the beginning and the first text of each past reply of a conversation."""
     for message in messages:
         texts = [part for part in message.content if type(part) is str] if message.role == "assistant" else ()
         if texts and texts[0]:
@@ -93,7 +93,7 @@ def _beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
 
 
 def thinks(messages: Iterable[Message]) -> bool:
-    """True if a past reply began with one of the tags around what models think, and closed it."""
+    """Return True if a past reply began with one of the common reasoning tags, and closed it."""
     return any(
         begins.startswith(opened) and closed in text
         for begins, text in _beginnings(messages)
@@ -102,7 +102,7 @@ def thinks(messages: Iterable[Message]) -> bool:
 
 
 def shown_model(models: Sequence[ModelProfile], messages: Iterable[Message], learned: Learned) -> ModelProfile | None:
-    """Find the model as which one of unknown name is read; with what that is read by, and nothing else of its."""
+    """Find the known model whose marks the replies have; only its settings for reading replies are used."""
     marks = [(model, model.shown_by) for model in models]
     called = (model for model, shown_by in marks if learned.dialect in shown_by.dialects)
     begun = (
@@ -117,7 +117,7 @@ def shown_model(models: Sequence[ModelProfile], messages: Iterable[Message], lea
     return replace(UNKNOWN_MODEL, **{key: getattr(model, key) for key in keys})
 
 
-# How tools and calls travel between a client and a model: as fields of the API, or as text in a dialect.
+# Transport of tools and calls between client and model: as fields of the API, or as text in a dialect.
 
 
 TEXT_DIALECT = "cline"
@@ -140,13 +140,13 @@ class RequestFacts(Protocol):
 
 
 def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFacts) -> ToolProtocol:
-    """Decide for a client that sends tools and reads calls as the API's own fields."""
+    """Plan for a client that sends tools and receives calls in the API's own fields."""
     model, dialect = stack.model, profiles.dialects[stack.dialect]
     offer = request.offer
     allowed = bool(offer.tools) and offer.choice != "none"
     prompted = stack.tools == "prompt" and (offer.tools or _has_calls(request.messages))
     write = dialect if prompted else None
-    # A model that is not prompted in a dialect writes what its profile accepts.
+    # A model that is not prompted in a dialect writes the dialects that its profile accepts.
     named = model.accept == "auto" and stack.known_model
     expected = [dialect] if write or stack.settings.dialect or named else []
     expected += _of_blocks(profiles, stack)
@@ -176,7 +176,7 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
 
 
 def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[Tool]) -> ToolProtocol:
-    """Decide for a client that documents tools in its prompt and reads calls out of the text."""
+    """Plan for a client that documents tools in its prompt and reads calls out of the text."""
     model, dialect = stack.model, profiles.dialects[stack.dialect]
     own = profiles.dialects[stack.client.dialect or TEXT_DIALECT]
     if any(guards.on_calls for guards in stack.guards):
@@ -209,24 +209,24 @@ def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[
 
 
 BLOCK_DIALECT = "json-block"
-"""The dialect of calls that are JSON in a code block which ends the reply."""
+"""The dialect of calls that are JSON in a code block at the end of the reply."""
 
 
 def _of_blocks(profiles: Profiles, stack: ProfileStack) -> list[Description]:
-    """Return what reads calls in code blocks, if that is asked for."""
+    """Return the dialect for calls in code blocks, if the settings ask for it."""
     blocks = first_set(stack.settings.blocks, otherwise=stack.model.blocks)
     return [profiles.dialects[BLOCK_DIALECT]] if blocks == "last" else []
 
 
 def own_tokens(model: ModelProfile) -> frozenset[str]:
-    """Name the dialects of which the special tokens are the model's own."""
+    """Name the dialects whose special tokens are the model's own."""
     return frozenset(model.accept if model.special_tokens and model.accept != "auto" else ())
 
 
 def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-    """List the dialects that are read: those that are expected, then all others as far as no one writes them by chance.
+    """List the dialects to read: the expected ones, then all others that no model writes by chance.
 
-    Where two would read the same text, the one that more models write is named.
+    If two dialects match the same text, the more common one is named.
     """
     own = () if model.accept == "auto" else model.accept
     read: dict[str, Description] = {}
@@ -237,7 +237,7 @@ def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) 
 
 
 def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
-    """Name the dialects that are expected, and count the others."""
+    """Name the expected dialects, and count the others."""
     own = () if model.accept == "auto" else model.accept
     names = list(dict.fromkeys([*(dialect.name for dialect in first), *own]))
     others = len(dialects) - len(names)
@@ -249,10 +249,10 @@ def _has_calls(messages: Iterable[Message]) -> bool:
     return any(message.calls or message.role == "tool" for message in messages)
 
 
-# Whether a server is told by which grammar its model must write, and of what.
+# Grammars: whether the server constrains the reply, and how.
 #
-# Never over what the client says of its answer's form, and never while the model thinks: a grammar that begins in the
-# middle of its thoughts would cut them off.
+# A grammar never replaces the response format of the client, and never applies to reasoning: a grammar that begins in
+# the middle of the reasoning would cut it off.
 
 
 KINDS: dict[ConstraintForm, Kind] = {
@@ -262,12 +262,12 @@ KINDS: dict[ConstraintForm, Kind] = {
     "gbnf_format": "gbnf",
     "json_schema": "json_schema",
 }
-"""What each form of a request holds."""
+"""The kind of grammar in each form of a request."""
 assert set(KINDS) == {*get_args(ConstraintForm.__value__)}
 
 
 class Constraining(msgspec.Struct, frozen=True):
-    """The parts that the grammar of a reply is made of."""
+    """The parts of a reply's grammar."""
 
     form: ConstraintForm
     dialect: Description
@@ -275,15 +275,14 @@ class Constraining(msgspec.Struct, frozen=True):
     demand: Demand
 
     def render(self) -> Any:
-        """Write the grammar: its text, or plain data. Raises `Inexpressible`, which says why there is none."""
+        """Render the grammar, as text or plain data. Raises `Inexpressible` with the reason if there is none."""
         return render_constraint(KINDS[self.form], self.dialect, self.tools, self.demand)
 
 
 def constraining(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[Constraining | None, str]:
-    """Decide about a request whose tools stand in the prompt; None if it is left alone, and why for people.
+    """Plan the grammar of a request whose tools are in the prompt; None if there is none, and the reason for people.
 
-    No reason is given where no one would expect a grammar. `has_form` is true if the request says the form of its
-    answer itself.
+    No reason is given if no one would expect a grammar. `has_form` is true if the request has its own response format.
     """
     protocol, wish, demanded = plan.protocol, plan.stack.settings.constrain, plan.demands
     if protocol.write is None or not protocol.prompt_tools or not plan.offered or wish == "off":
@@ -302,7 +301,7 @@ def constraining(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[C
 
 
 def held_to(form: ConstraintForm, dialect: Description, plan: Plan) -> Constraining:
-    """Say what the grammar of a reply is made of."""
+    """Collect the parts of the reply's grammar."""
     thinking = plan.reading.thinking
     demand = Demand(
         demanded=plan.demands,
@@ -315,26 +314,26 @@ def held_to(form: ConstraintForm, dialect: Description, plan: Plan) -> Constrain
 
 
 MODEL = "model"
-"""The lesson that the server has no model of the name that was asked: its only one stands for it."""
+"""The quirk that the server has no model of the requested name: its only model replaces it."""
 PROMPT = "prompt"
-"""The lesson that the server cannot read the calls of its own model: the tools are written into the prompt."""
+"""The quirk that the server cannot parse its own model's calls: the tools go into the prompt."""
 API = "api"
-"""The lesson that the server has the model in another API alone: its name; `SAME` where it has not that either."""
+"""The quirk that the server has the model only in another API: its name, or `SAME` if that failed, too."""
 SAME = "same"
 REPLANNED = (PROMPT, MODEL, API)
-"""The lessons for which a request is planned anew."""
+"""The quirks that require a new plan."""
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
-    """Find the first of some parts of User-Agents that `agent` holds, in any case; None if it holds none."""
+    """Find the first of the patterns that a User-Agent contains, in any case; None if it contains none."""
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
 class Planner:
-    """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
+    """Plans exchanges; replaced when profiles or settings change. Raises `UnknownName`."""
 
     def __init__(self, profiles: Profiles, settings: Settings, listed: Sequence[str] = ()) -> None:
-        """`listed` are the models that the server has, as far as it told."""
+        """`listed` are the models that the server lists, if known."""
         self.profiles = profiles
         self.settings = settings
         self._listed = {plain_model(name): name for name in listed}
@@ -426,9 +425,9 @@ class Planner:
         """Decide how the text of the reply is read."""
         unknown_tools, echo, tools = stack.unknown_tools, stack.echo, protocol.by_name
         if protocol.client_text and unknown_tools == "allow":
-            unknown_tools = "text"  # what such a client does not know it shows as text itself
+            unknown_tools = "text"  # such a client shows unknown tools as text itself
         if protocol.client_text and echo == "text":
-            echo = "steer"  # such a client would carry out what it finds in the text
+            echo = "steer"  # such a client would carry out calls that it finds in the text
         reactors = [reactor for guards in stack.guards for reactor in guards.reactors]
         return ReadingPlan(
             dialects=protocol.dialects,

@@ -1,7 +1,7 @@
-"""The keys of a profile file and what they may hold.
+"""The keys of a profile file and the values that they accept.
 
-A key exists when a field does: the loader derives its checks, its messages and the JSON Schema from these
-classes, so adding a key is adding a field.
+Each field is a key: the loader derives its checks, its error messages and the JSON Schema from these classes, so adding
+a field adds a key.
 """
 
 from __future__ import annotations
@@ -21,143 +21,145 @@ from vtc.guards.chain import Guards
 from vtc.guards.patterns import check_glob, check_host, each, expression, naming
 from vtc.scrub import CREDENTIALS, scrub
 
-# The keys of the steps that make a request ready for a server that would refuse it, or lose a part of it.
-#
-# What each does stands in `vtc/exchange/asking/steps`. The messages are those of servers, by which they say what they
-# lack.
+# Steps that prepare a request for a server that would reject it or lose a part of it. They are implemented in
+# `vtc/exchange/asking/steps`. The quoted messages are the errors of servers that need the step.
 
 
 type ConstraintForm = Literal["structural_tag", "gbnf", "gbnf_string", "gbnf_format", "json_schema"]
-"""How a request tells the grammar of its reply."""
+"""The way in which a request carries the grammar of its reply."""
 type TokenCount = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Steps that make requests ready, each for one thing that servers refuse. One whose thing a request lacks changes
-    nothing. Null leaves a step to the model's profile, and to what the server refused before."""
+    """Steps that prepare requests, each for one cause of rejections. A step has no effect on a request that does not
+    need it. Null defers to the model's profile and to the quirks learned from earlier rejections."""
 
     shapes: bool | None = None
-    """Put right what has not the shape that its API demands, where it is certain what it says; on unless a profile says
-    false. Arguments as text or as an object, lists where objects belong (PHP), contents that are no text, images amid
-    parts on Ollama's API, tools in the form of another API, empty text blocks of Messages, results without the id or
-    the name of their call, an empty `tools`, halves of characters: `cannot unmarshal string into Go struct field`, `[]
+    """Repair fields whose shape does not match the API, if their meaning is certain; on unless a profile says false.
+    Covers arguments as text or as an object, lists in place of objects (PHP), contents that are no text, images between
+    parts on Ollama's API, tools in another API's form, empty text blocks of Messages, results without the id or the
+    name of their call, an empty `tools`, and unpaired surrogates: `cannot unmarshal string into Go struct field`, `[]
     is not of type 'object'`, ``missing field `function` ``, `cache_control cannot be set for empty text blocks`, `no
     low surrogate in string`."""
     billing: bool | None = None
-    """Leave out the line with which Claude Code begins its prompt: it differs in each request, so that the server
-    computes the whole prompt again."""
+    """Remove the line at the start of Claude Code's prompt: it differs in each request, so the server would compute the
+    whole prompt again."""
     developer: bool | None = None
-    """Call the role `developer` `system`: `Unexpected message role.`, ``unknown variant `developer` ``."""
+    """Rename the role `developer` to `system`: `Unexpected message role.`, ``unknown variant `developer` ``."""
     system: Literal["folded", "first", "user", "kept"] | None = None
-    """Join system messages at the beginning, and say where one amid the conversation goes: `System message must be at
-    the beginning.` `folded`: the user says it, where it stands. `first`: it joins the first one, and the server
-    computes the prompt anew. `user`: the user says the first one, too, before all else: `System role not supported`.
-    `kept`: it stays."""
+    """Join the system messages at the beginning, and choose the place of later ones: `System message must be at the
+    beginning.` `folded`: it becomes a user message at its place. `first`: it joins the first system message, so the
+    server computes the prompt again. `user`: the first one becomes a user message, too, at the start: `System role not
+    supported`. `kept`: it keeps its role and place."""
     empty: Literal["parts"] | bool | None = None
-    """Leave out messages that say nothing: `Assistant message must have either content or tool_calls, but not none.`
-    `parts`: messages of blank texts, too, and such texts beside others: `text content blocks must be non-empty`."""
+    """Remove messages without content: `Assistant message must have either content or tool_calls, but not none.`
+    `parts`: also messages of blank text, and blank texts among other parts: `text content blocks must be non-empty`."""
     turns: bool | None = None
-    """Join messages of the model that follow each other."""
+    """Join consecutive messages of the model."""
     ids: Literal["short", "alphanumeric9", "kimi"] | None = None
-    """Give calls ids of their own. `short`: of at most 40 letters, digits, `_` and `-`: `string too long. Expected a
-    string with maximum length 40`. `alphanumeric9`: of nine letters and digits, also those that VTC makes: `Tool call
-    IDs should be alphanumeric strings with length 9!`. `kimi`: all are `functions.NAME:N`, N counted over the
-    conversation, as the template of Kimi K2 prints them into the prompt; also those that VTC makes."""
+    """Rewrite the ids of calls. `short`: at most 40 letters, digits, `_` and `-`: `string too long. Expected a string
+    with maximum length 40`. `alphanumeric9`: nine letters and digits, including the ids that VTC makes: `Tool call IDs
+    should be alphanumeric strings with length 9!`. `kimi`: every id is `functions.NAME:N`, with N counted over the
+    conversation, as the template of Kimi K2 prints them into the prompt; including the ids that VTC makes."""
     results: bool | None = None
-    """Put results right after their calls, in their order, one for each; one of no call is sent as a user message: `An
-    assistant message with 'tool_calls' must be followed by tool messages`, `Not the same number of function calls and
-    responses`."""
+    """Put results right after their calls, in order, one for each call; a result without a call is sent as a user
+    message: `An assistant message with 'tool_calls' must be followed by tool messages`, `Not the same number of
+    function calls and responses`."""
     single: bool | None = None
-    """Give each of several calls in one message a message of its own, with its result after it: `This model only
+    """Split a message with multiple calls into one message per call, each followed by its result: `This model only
     supports single tool-calls at once!`"""
     signatures: Literal["anew"] | bool | None = None
     """Mark past calls that have no signature (made by another model, read from text, or older than a restart) with the
-    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.` Of
-    Messages: leave out what was thought and has no signature, `thinking.signature: Field required`. `anew`: leave out
-    what is sealed, too, with what that signs: what VTC gives back, and what a client of the server's API brings:
-    ``Invalid `signature` in `thinking` block``, `Corrupted thought signature.`, `The encrypted content could not be
-    verified.`"""
+    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.` On
+    Messages: remove reasoning without a signature, `thinking.signature: Field required`. `anew`: also remove sealed
+    reasoning and the content that it signs, both restored by VTC and sent by a client of the server's API: ``Invalid
+    `signature` in `thinking` block``, `Corrupted thought signature.`, `The encrypted content could not be verified.`"""
     after_results: bool | None = None
-    """Let the model say `Done.` between results and what the user says: `Unexpected role 'user' after role 'tool'`."""
+    """Insert an assistant message `Done.` between results and the next user message: `Unexpected role 'user' after role
+    'tool'`."""
     alternate: bool | None = None
-    """Join neighbours of one role: `Conversation roles must alternate user/assistant/user/assistant/...`"""
+    """Join neighbouring messages of the same role: `Conversation roles must alternate
+    user/assistant/user/assistant/...`"""
     nulls: Literal["wanted"] | bool | None = None
-    """Write an empty text for a content that is null, as it is beside calls: `can only concatenate str (not
-    "NoneType") to str`, `'NoneType' object is not iterable`. `wanted`: write null for a blank text beside calls: `text
-    content blocks must be non-empty`."""
+    """Replace a null content, as in messages with calls, with an empty text: `can only concatenate str (not "NoneType")
+    to str`, `'NoneType' object is not iterable`. `wanted`: replace a blank text next to calls with null: `text content
+    blocks must be non-empty`."""
     text: bool | None = None
-    """Write a content that is a list of texts as one text: `can only concatenate str (not "list") to str`."""
+    """Join a content that is a list of texts into one text: `can only concatenate str (not "list") to str`."""
     images: Literal["noted"] | None = None
-    """Put a note in the place of images and documents: `image input is not supported`."""
+    """Replace images and documents with a note: `image input is not supported`."""
     choice: bool | None = None
-    """Carry out `tool_choice` here: for `none` no tools are sent, for a name that tool alone; a demand is said in the
-    prompt. For servers that ignore it, or refuse it: `does not support this tool_choice`."""
+    """Apply `tool_choice` in VTC: `none` sends no tools, a name sends that tool alone, and a demanded call is stated in
+    the prompt. For servers that ignore or reject it: `does not support this tool_choice`."""
     thinking: Literal["unsaid"] | None = None
-    """Do not say how much to think, if its clients speak another API: `"m" does not support thinking`."""
+    """Do not send the thinking effort if the client speaks another API: `"m" does not support thinking`."""
     streamed: bool | None = None
-    """Ask in a stream for clients that want a whole reply, too, which they get: `Stream must be set to true`."""
+    """Request a stream even if the client wants a whole reply, which VTC then assembles: `Stream must be set to
+    true`."""
     something: Literal["first"] | bool | None = None
-    """Add a message, `Hello.`, to a request that has none, which servers refuse. `first`: also where the model speaks
-    first: `Conversation roles must alternate user/assistant/user/assistant/...`, `No user query found in messages.`"""
+    """Add a message, `Hello.`, to a request without messages, which servers reject. `first`: also if the conversation
+    starts with the model: `Conversation roles must alternate user/assistant/user/assistant/...`, `No user query found
+    in messages.`"""
     user_last: bool | None = None
-    """Have the user ask the model to go on where it spoke last, as in a prefill: `This model does not support assistant
-    message prefill. The conversation must end with a user message.`"""
+    """Add a user message that asks the model to continue if its own message is the last, as in a prefill: `This model
+    does not support assistant message prefill. The conversation must end with a user message.`"""
     declared: bool | None = None
-    """Declare the tools that the conversation calls, where a request declares none: `The toolConfig field must be
-    defined when using toolUse and toolResult content blocks.`"""
+    """Declare the tools that the conversation calls if the request declares none: `The toolConfig field must be defined
+    when using toolUse and toolResult content blocks.`"""
     schemas: Literal["object", "grammar", "plain"] | Literal[False] | None = None
-    """Write the schemas of tools in words that the server knows. `object`: the parameters are an object, without
-    `anyOf`, `allOf` and such at the top, but with the members of all of these, and lists say what their entries are:
-    `schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level`, `array schema
-    missing items`. `grammar`: what only narrows (`pattern`, `format`, bounds) is said in the description, `$ref` is
-    resolved, a parameter that is not required need not take null, and any value is one of six types: `Failed to
-    initialize samplers: failed to parse grammar`, `Unable to generate parser for this template`. `plain`: one type
-    for each value, or `anyOf` alone; `properties`, `required`, `items`, `enum` and `description`, and nothing else:
-    `Unknown name "$schema"`, `not a valid moonshot flavored json schema`. Tools whose arguments are no object are
-    left out. Calls are still checked against, and fitted to, the whole schema."""
+    """Restrict the schemas of tools to keywords that the server knows. `object`: the parameters are an object without
+    `anyOf`, `allOf` and the like at the top, whose members are merged, and lists declare their items: `schema must have
+    type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level`, `array schema missing items`.
+    `grammar`: mere constraints (`pattern`, `format`, bounds) move into the description, `$ref` is resolved, optional
+    parameters need not accept null, and an untyped value is one of six types: `Failed to initialize samplers: failed to
+    parse grammar`, `Unable to generate parser for this template`. `plain`: one type for each value, or `anyOf` alone;
+    only `properties`, `required`, `items`, `enum` and `description`: `Unknown name "$schema"`, `not a valid moonshot
+    flavored json schema`. Tools whose arguments are no object are removed. Calls are still checked against, and fitted
+    to, the full schema."""
     names: bool | None = None
-    """Shorten names of tools to at most 64 letters, digits, `_` and `-`; the client gets its own back: `Function name
-    was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64`."""
+    """Shorten the names of tools to at most 64 letters, digits, `_` and `-`; the client receives the original names:
+    `Function name was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of
+    64`."""
     context: TokenCount | Literal[False] | None = None
-    """Tokens that the model's window has. Ollama's own API is told it (`num_ctx`) and not to cut the prompt
-    (`truncate`); for others `max_tokens` is lowered to what is about left: `'max_tokens' is too large: 64000. This
-    model's maximum context length is 64001 tokens`. A prompt that fills it is told as cut."""
+    """Size of the model's context window in tokens. On Ollama's own API it is sent as `num_ctx`, together with
+    `truncate`, so that the prompt is not cut; on other APIs `max_tokens` is lowered to about the remaining space:
+    `'max_tokens' is too large: 64000. This model's maximum context length is 64001 tokens`. A prompt that fills the
+    window is reported as cut."""
     max_tokens: TokenCount | Literal[False] | None = None
-    """The longest reply that may be asked for: `the valid range of max_tokens is [1, 8192]`."""
+    """Maximum length of a reply that may be requested: `the valid range of max_tokens is [1, 8192]`."""
     corrections: bool | None = None
-    """False: no field is left out, renamed or given another value because a refusal names it, nor is a flag left out
-    of a header (``Unexpected value(s) `x` for the `anthropic-beta` header``); the client gets the refusal. Steps are
-    taught all the same, and what profiles say themselves (`request.rename`) is done."""
+    """False: no field is removed, renamed or changed because a rejection names it, nor is a flag removed from a header
+    (``Unexpected value(s) `x` for the `anthropic-beta` header``); the client receives the rejection. Steps are still
+    learned, and the changes of profiles (`request.rename`) still apply."""
 
     strict: bool | None = None
-    """Declare tools as strict, with closed objects, so that the server decodes their calls by a grammar of its own
-    (vLLM, SGLang): with `vtc_constrain=auto`, where it takes the API's `tools`. Tools without parameters stay as they
-    are: grammars of nothing loop."""
+    """Declare tools as strict, with closed objects, so that the server decodes their calls by its own grammar (vLLM,
+    SGLang): with `vtc_constrain=auto`, if the server accepts the API's `tools`. Tools without parameters are unchanged,
+    because grammars of an empty object loop."""
     constrain: ConstraintForm | Literal[False] | None = None
-    """How the server is told to decode by a grammar, where the tools stand in the prompt (`vtc_constrain`).
-    `structural_tag`: a `response_format` of vLLM, SGLang and TensorRT-LLM. `gbnf`: the field `grammar` of llama.cpp;
-    `gbnf_string`: `grammar_string` of TabbyAPI; `gbnf_format`: a `response_format` of Fireworks. `json_schema`: for
-    servers that take nothing else (Ollama, LM Studio), where a call is demanded and is one JSON object. False: it is
-    not."""
+    """The form in which a grammar is sent if the tools are in the prompt (`vtc_constrain`). `structural_tag`: a
+    `response_format` of vLLM, SGLang and TensorRT-LLM. `gbnf`: the field `grammar` of llama.cpp; `gbnf_string`:
+    `grammar_string` of TabbyAPI; `gbnf_format`: a `response_format` of Fireworks. `json_schema`: for servers that
+    accept nothing else (Ollama, LM Studio), if a call is demanded and is one JSON object. False: no grammar is sent."""
 
     def steps(self) -> Mapping[str, Any]:
-        """List the steps that are said, by name."""
+        """List the steps that are set, by name."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
 type ProfileText = Annotated[str, msgspec.Meta(min_length=1)]
 type Glob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob"})]
 type Globs = Annotated[tuple[Glob, ...], msgspec.Meta(min_length=1)] | Glob
-"""One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
+"""One glob or a list; `*`, `?` and `[…]` as in file names, case-insensitive."""
 type HostGlob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob of a host"})]
 type HostGlobs = Annotated[tuple[HostGlob, ...], msgspec.Meta(min_length=1)] | HostGlob
-"""The same for hosts, with or without their ports."""
+"""Globs for hosts, with or without their ports."""
 
 
 class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which requests a profile is for: all tests given must hold, and within one test any of its globs.
+    """Selects the requests that a profile applies to: all given tests must hold, and at least one glob of each test.
 
-    No test at all holds for every request.
+    An empty match holds for every request.
     """
 
     user_agent: Globs = ()
@@ -171,8 +173,8 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     header: dict[str, Globs] = {}
     """By name of a request header. A header that the request lacks fails the test."""
     body: dict[str, Globs] = {}
-    """By dotted path into the request's JSON; a number is an index and `*` any key or index, as in
-    `messages.0.content` or `tools.*.function.name`. Of a list or an object any text inside will do."""
+    """By dotted path into the request's JSON; a number is an index and `*` any key or index, as in `messages.0.content`
+    or `tools.*.function.name`. If the value is a list or an object, any text inside counts."""
 
     def __post_init__(self) -> None:
         for globs in (self.user_agent, self.model, self.path, *self.header.values(), *self.body.values()):
@@ -183,38 +185,38 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a model marks its thinking in the text, and where that goes."""
+    """The tags around a model's reasoning in its text, and the field that receives the reasoning."""
 
     open: ProfileText = "<think>"
-    """The marker that begins it."""
+    """The opening tag."""
     close: ProfileText = "</think>"
-    """The marker that ends it."""
+    """The closing tag."""
     ends: tuple[ProfileText, ...] = ()
-    """Texts that end it, too, where the model leaves `close` out or writes a part of it."""
+    """Alternative endings, for models that omit `close` or write only a part of it."""
     prefilled: bool | Literal["asked"] = False
     """The prompt ends with `open`, so the reply begins inside, unless the request turns thinking off. `asked`: only if
-    it turns thinking on. A stream without `close` that stops, or that has a native call, was text: what was sent of it
-    as reasoning is sent again as that."""
+    it turns thinking on. If a stream without `close` stops or has a native call, it was text: the text that was sent as
+    reasoning is sent again as content."""
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
-    """Where it goes: into the API's own field for reasoning, nowhere (it stays in the text), or away."""
+    """Destination of the reasoning: the API's own field, the text (unchanged), or none (dropped)."""
 
 
 class AnswerMarkers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a model marks a message that is an answer: all in it is text, also if it looks like a call."""
+    """The markers around a message that is an answer: all content inside is text, even if it looks like a call."""
 
     open: tuple[ProfileText, ...] = ()
-    """The markers that begin it."""
+    """The opening markers."""
     close: tuple[ProfileText, ...] = ()
-    """The markers that end it."""
+    """The closing markers."""
 
 
 class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The marks by which the replies of a model show whose they are, whatever its name is."""
+    """Marks in a reply that identify the model, whatever name it is served under."""
 
     dialects: tuple[str, ...] = ()
-    """Dialects in which no other model calls."""
+    """Dialects that only this model writes."""
     begins: tuple[ProfileText, ...] = ()
-    """Texts with which no other model begins a reply."""
+    """Texts that only this model begins a reply with."""
 
 
 type Flag = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(FLAGS)})(\.[^.,\s]+)?$")]
@@ -222,31 +224,31 @@ type Flag = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(FLAGS)})(\.[^.,\s
 
 
 class RequestChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Changes to the request's JSON before it goes upstream."""
+    """Changes to the request's JSON before it is sent to the server."""
 
     set: dict[str, Any] = {}
-    """Fields at its top, and their values."""
+    """Top-level fields and their values."""
     drop: tuple[str, ...] = ()
-    """Fields that the server refuses, by dotted path as in `match.body`: `stream_options`,
+    """Fields that the server rejects, by dotted path as in `match.body`: `stream_options`,
     `messages.*.reasoning_content`, `tools.*.function.strict`."""
     drop_flags: tuple[Flag, ...] = ()
-    """Flags of features that the server refuses, after the header that lists them:
+    """Feature flags that the server rejects, after the header that lists them:
     `anthropic-beta.prompt-caching-scope-2026-01-05`. `anthropic-beta` alone: the whole header."""
     rename: dict[str, str] = {}
-    """Fields by dotted path, and the names that the server has for them: `{max_tokens: max_completion_tokens}`. Where a
-    field of that name stands already, the other is left out."""
+    """Fields by dotted path, and the server's names for them: `{max_tokens: max_completion_tokens}`. If the new name
+    exists already, the old field is removed."""
 
 
 class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the JSON of replies, streamed or not."""
 
     drop: tuple[str, ...] = ()
-    """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`; with any of
-    them empty lists of `tool_calls`, too. Calls are never dropped here."""
+    """Names of fields to drop at the top, in choices, in messages and deltas, and in `usage`; if any is given, empty
+    `tool_calls` lists are dropped, too. Calls are never dropped here."""
 
     thoughts: tuple[Literal["reasoning_content", "reasoning"], ...] = ()
-    """The fields in which a client of chat completions is told what the model thinks; both, where clients read one or
-    the other. None: those of the server."""
+    """The fields that carry reasoning to a client of chat completions; both for clients that read either one. Default:
+    those of the server."""
 
     def __post_init__(self) -> None:
         if answer := next((name for name in self.drop if name in REPLY_FIELDS), None):
@@ -257,48 +259,48 @@ SILENCES: frozenset[Silence] = frozenset(("empty", "thought", "announced"))
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asking the model once more about its reply.
+    """Retries about a faulty reply.
 
-    About `malformed`, `arguments`, `denied` and `tool_choice` it is asked before the client sees any of the reply: a
-    streaming request is then asked without streaming, and answered as a stream. About `empty`, `thought` and
-    `announced` alone the stream goes on as it comes, and only its end waits: what the model says then goes on in the
-    same reply.
+    For `malformed`, `arguments`, `denied` and `tool_choice` the model is asked before the client sees any of the reply:
+    a streaming request is then sent without streaming, and answered as a stream. For `empty`, `thought` and `announced`
+    alone the stream is forwarded as it arrives and only its end is buffered; the text of the retry continues the same
+    reply.
     """
 
     max: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
-    """Further questions for one request."""
+    """Maximum number of retries for one request."""
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 60
-    """That all of them together may take; then the first reply is what the client gets. A stream that goes on must have
-    begun by then."""
+    """Time limit for all retries together; after it the client receives the first reply. A stream that is continued
+    must have begun by then."""
     on: tuple[Literal["malformed", "arguments", "denied", "tool_choice"] | Silence, ...] = (
         *("malformed", "arguments", "tool_choice"),
         *("empty", "thought", "announced"),
     )
-    """What is asked about: a call that could not be read, arguments that do not fit, a call that a policy refused, no
-    call where `tool_choice` demands one; and a turn that ends without a word: with neither text nor a call, with a
-    thought alone, or with a last sentence that says what the model does next, and no call. About the last three it is
-    asked once, and never twice in a row."""
+    """Causes of a retry: a call that cannot be parsed, arguments that do not fit, a call that a policy denied, no call
+    although `tool_choice` demands one; and a turn that ends in silence: with neither text nor a call, with reasoning
+    alone, or with a last sentence that announces a step and no call. The last three cause at most one retry, and never
+    two in a row."""
 
     @property
     def silences(self) -> frozenset[Silence]:
-        """The ways to be silent that are asked about."""
+        """The kinds of silence that cause a retry."""
         return SILENCES.intersection(self.on)
 
     @property
     def needs_whole(self) -> bool:
-        """True if the whole reply must be there before the client sees any of it."""
+        """Return True if the whole reply must arrive before the client sees any of it."""
         return not SILENCES.issuperset(self.on)
 
 
 class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The changes to requests and replies that servers, models and policies may each ask for."""
+    """Changes to requests and replies that servers, models and policies may each ask for."""
 
     request: RequestChanges = RequestChanges()
-    """Changes to requests on their way to the server."""
+    """Changes to requests to the server."""
     response: ResponseChanges = ResponseChanges()
-    """Changes to replies on their way to the client."""
+    """Changes to replies to the client."""
     upstream_stream: Literal["keep", "never"] | None = None
-    """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
+    """`never`: a streaming request that offers tools is sent without streaming, and answered as a stream."""
 
 
 API_NAMES = tuple(api.name for api in APIS)
@@ -309,17 +311,17 @@ else:
 
 
 class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An error that holds the reply which the server could not read: it is read as any other, and if it calls a tool
-    the client gets it in place of the error."""
+    """An error that contains a reply which the server could not parse: VTC parses it like any other reply, and if it
+    calls a tool the client receives it in place of the error."""
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
     """The status of the error."""
     path: ProfileText
-    """Where in the error's JSON the text stands, by dotted path: `error.failed_generation`."""
+    """Location of the text in the error's JSON, by dotted path: `error.failed_generation`."""
     after: str = ""
-    """A regular expression for what stands there before the reply; where it does not, the error passes."""
+    """A regular expression for the text before the reply; if it does not match, the error is passed on."""
     rest: bool = False
-    """The text may be the end of the reply alone: it counts only if it holds calls and nothing else."""
+    """The text may be only the end of the reply: it counts only if it contains calls and nothing else."""
 
     def __post_init__(self) -> None:
         with naming("after"):
@@ -327,71 +329,71 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def names_hosts(match: Match) -> bool:
-    """True if all hosts of a match are of one owner each."""
+    """Return True if each host of a match belongs to a single owner."""
     hosts = [*each(match.host)]
     return bool(hosts) and all(map(_HOST.fullmatch, hosts))
 
 
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-"""Names of variables of the environment."""
+"""Names of environment variables."""
 _HOST = re.compile(r"(?:\*\.(?=[^.:]+\.[^.:]))?[^*?\[\]]+")
-"""Globs for hosts that stand for those of one owner."""
+"""Host globs that match hosts of a single owner."""
 
 
 class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
-    """What this profile is about."""
+    """Kind of this profile."""
     name: ProfileText
-    """What it is called by: options, reports and other profiles name it. A profile of yours
-    with the name of a built-in one takes its place."""
+    """Name for options, reports and other profiles. Your profile replaces a built-in one of the same name."""
     description: str = ""
     """One line for people."""
     priority: int = 0
-    """Of several that match equally well the one with the highest is taken."""
+    """Breaks ties: of equally specific profiles the one with the highest priority is chosen."""
     match: Match
-    """The requests that it is for, by host and port."""
+    """The requests that it applies to, by host and port."""
     owned_by: tuple[str, ...] = ()
-    """The `owned_by` of models in its list of them (`GET /v1/models`), by which `vtc run` recognises it."""
+    """The `owned_by` values in its list of models (`GET /v1/models`), by which `vtc run` recognises it."""
     api: ApiName | tuple[ApiName, ...] | None = None
-    """The API that it speaks, or several: clients of any other are served by the first. Null: that of each client."""
+    """The APIs that it speaks, one or more: clients of any other API are served by the first. Null: each client's
+    own."""
     api_path: str = ""
-    """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
+    """The path of that API on the server if it is not the usual one: `/anthropic/v1/messages`."""
     key_env: str = ""
-    """The variable of the environment that holds its key, for clients that send none: whoever reaches VTC spends it.
-    It is sent to the hosts of `match.host` alone, which must then be names, or `*.` and a domain."""
+    """The environment variable that holds its key, for clients that send none: anyone who reaches VTC spends it. It is
+    sent only to the hosts of `match.host`, which must then be names, or `*.` and a domain."""
     key_header: str = ""
-    """The header for that key, where it is not that of its API: `api-key` for Azure."""
+    """The header for that key if it is not the API's own: `api-key` for Azure."""
     thoughts: Literal["reasoning_content", "reasoning"] | None = None
-    """The field in which it is given what the model thought before, where its clients speak another API or lost that.
-    Null: the one in which its replies tell it."""
+    """The field for restored reasoning, if its clients speak another API or lost the reasoning. Null: the field of its
+    replies."""
     recalls: bool = True
-    """Whether models without a profile are given back the text of what they thought (`recalls` of a model)."""
+    """Whether the text of past reasoning is restored for models without a profile (`recalls` of a model)."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     remark: str = ""
-    """What `vtc run` says of it where no `ready.context` is given."""
+    """Remark of `vtc run` about this server if no `ready.context` is given."""
     models: dict[str, str] = {}
-    """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
+    """Its models, by globs for the names that clients request: `{"claude-*": qwen3-coder}`."""
     ready: Ready | Literal["as-is"] = Ready()
-    """Steps that make requests ready for it. `as-is`: it takes them as they come, whatever the model's profile says."""
+    """Steps that prepare requests for it. `as-is`: requests are sent unchanged, whatever the model's profile says."""
     templates: bool = True
-    """Whether requests reach the chat templates of its models as they are, so that the steps of their profiles are
-    taken, too."""
+    """Whether requests reach the chat templates of its models unchanged, so that the steps of the models' profiles
+    apply, too."""
     why: dict[str, ProfileText] = {}
-    """Why it needs that, and who says so, by the names of steps (`ready`), of fields (`request.drop`, `request.rename`)
-    or flags, and of keys of this profile; `vtc explain` shows it."""
+    """Reasons and sources, by the names of steps (`ready`), fields (`request.drop`, `request.rename`), flags, or keys
+    of this profile; `vtc explain` shows them."""
     parts_reasoning: bool = False
-    """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
+    """It separates the reasoning from the text itself, so that a reply does not begin inside the reasoning."""
     skips_billing: bool = False
-    """It keeps the line that Claude Code puts before its prompt, other ones in each request, out of the prompt."""
+    """It removes the line that Claude Code puts before its prompt, which differs in each request."""
     errors: tuple[ErrorReply, ...] = ()
-    """Errors that hold a reply. One within a stream passes."""
+    """Errors that contain a reply. An error inside a stream is passed on."""
     special_tokens: dict[str, Any] = {}
-    """Fields of the request that keep special tokens in the text, for models whose calls are marked by some; servers
-    strip them when a request declares no tools."""
+    """Request fields that preserve special tokens in the text, for models that mark calls with special tokens; servers
+    strip them if a request declares no tools."""
 
     def __post_init__(self) -> None:
-        if self.key_env and not VARIABLE.fullmatch(self.key_env):  # a key, perhaps, which no message may show
+        if self.key_env and not VARIABLE.fullmatch(self.key_env):  # perhaps a key: never quote it
             raise ValueError("key_env: must be the name of a variable of the environment, not the key itself")
         if self.key_header and self.key_header.lower() not in CREDENTIALS:
             raise ValueError(f"key_header: must be one of {', '.join(CREDENTIALS)}")
@@ -417,7 +419,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def told(self) -> list[str]:
-        """Say what is left out of requests to it, or written otherwise, and why."""
+        """Describe the fields that are removed from requests or sent otherwise, with reasons."""
         deeds = {path: f"{path} is left out" for path in (*self.request.drop, *self.request.drop_flags)}
         deeds |= {path: f"{path} is sent as {name}" for path, name in self.request.rename.items()}
         steps = {name: "true" if value is True else value for name, value in self.steps.items()}
@@ -426,7 +428,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def lends(self) -> str:
-        """Say whose key clients are lent; empty if none."""
+        """Describe the key that clients without one use; empty if there is none."""
         if not self.key_env:
             return ""
         hosts = ", ".join(each(self.match.host))
@@ -439,110 +441,110 @@ class FinalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     tool: ProfileText
     """The tool's name."""
     argument: ProfileText
-    """Its argument that holds the message."""
+    """The argument that holds the message."""
 
 
 class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["client"] = "client"
-    """What this profile is about."""
+    """Kind of this profile."""
     name: ProfileText
-    """What it is called by: options, reports and other profiles name it. A profile of yours
-    with the name of a built-in one takes its place."""
+    """Name for options, reports and other profiles. Your profile replaces a built-in one of the same name."""
     description: str = ""
     """One line for people."""
     priority: int = 0
-    """Of several that match equally well the one with the highest is taken."""
+    """Breaks ties: of equally specific profiles the one with the highest priority is chosen."""
     match: Match
-    """The requests that it is for."""
+    """The requests that it applies to."""
     tool_protocol: Literal["auto", "native", "text"] = "auto"
-    """`auto`: native when the request declares tools, else text."""
+    """`auto`: native if the request declares tools, else text."""
     dialect: str | None = None
-    """How it writes and reads calls in text."""
+    """Its dialect for text tool calls."""
     tool_sections: tuple[str, ...] = TOOL_SECTIONS
-    """Globs for the titles of the sections of its system prompt that are about tools and how to call them; they are
-    taken out when the model is told about tools in another way."""
+    """Globs for the titles of the system prompt's sections about tools; they are removed if the model receives the
+    tools in another way."""
     known_tools: tuple[str, ...] = ()
-    """The tools that a client which reads calls out of the text knows how to use, also those that its prompt does not
-    document: such a client carries out what VTC never reads, so where a policy forbids one, its opener is parted."""
+    """The tools that a client which reads calls out of the text knows, including those that its prompt does not
+    document: such a client carries out calls that VTC never parsed, so if a policy forbids one of these tools, its
+    opener is broken up."""
     known_parameters: tuple[str, ...] = ()
-    """The parameters that it knows of any tool: it reads each wherever it is opened in a call."""
+    """The parameters that it knows for any tool: it reads each one wherever its tag opens inside a call."""
     call_gap: Annotated[int, msgspec.Meta(ge=0, le=9)] = 2
-    """Newlines between the text and a call that is written for it."""
+    """Newlines between the text and a call that is rendered for it."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Calls of one reply that it can use, in text; null is no limit."""
+    """Maximum number of text tool calls per reply that it can use; null is no limit."""
     extra_calls: Literal["note", "drop"] = "note"
-    """What becomes of more: a sentence that names them, which the model will see, or nothing."""
+    """Handling of further calls: a sentence that names them, which the model will see, or nothing."""
     deliver: Literal["complete", "incremental"] = "complete"
-    """How a call in the text of a stream reaches the client. `complete`: when all of it was read. `incremental`: in
-    pieces as it is written, where no policy holds; if the reply breaks off in a call, the client has half of it. A
-    client that reads calls out of the text gets so those of its own `dialect`."""
+    """How a text tool call in a stream reaches the client. `complete`: when the call has ended. `incremental`: in
+    pieces as they arrive, unless a policy applies; if the reply breaks off inside a call, the client has half of it. A
+    client that reads calls out of the text receives those of its own `dialect` this way."""
     final_call: FinalCall | None = None
-    """How a client that reads calls out of the text is told that the work ends here; null is plain text."""
+    """The call that ends the work for a client that reads calls out of the text; null is plain text."""
     guards: Guards = Guards()
-    """Policies for all that this client asks."""
+    """Policies for all requests of this client."""
 
 
 class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["model"] = "model"
-    """What this profile is about."""
+    """Kind of this profile."""
     name: ProfileText
-    """What it is called by: options, reports and other profiles name it. A profile of yours
-    with the name of a built-in one takes its place."""
+    """Name for options, reports and other profiles. Your profile replaces a built-in one of the same name."""
     description: str = ""
     """One line for people."""
     priority: int = 0
-    """Of several that match equally well the one with the highest is taken."""
+    """Breaks ties: of equally specific profiles the one with the highest priority is chosen."""
     match: Match
-    """The requests that it is for, by the model's name."""
+    """The requests that it applies to, by the model's name."""
     api: ApiName | tuple[ApiName, ...] | None = None
-    """The API, or several, in which the server is asked for it; null leaves it to the server's profile."""
+    """The API, or a list of them, in which the server is asked for this model; null means the server's
+    choice."""
     tools: Literal["native", "prompt"] = "native"
-    """How tools reach the model: as the API's own field, while the server takes it, or written into the prompt."""
+    """How tools reach the model: in the API's own field, if the server accepts it, or in the prompt."""
     dialect: str = "tag"
-    """How calls are written for it in prompt and history (`tools: prompt`)."""
+    """Dialect of its calls in the prompt and the history (`tools: prompt`)."""
     accept: tuple[str, ...] | Literal["auto"] = "auto"
-    """The dialects that its replies are expected in. Every dialect with markers of its own is read besides, as models
-    write those of others, too; `auto` is these alone."""
+    """The dialects that are expected in its replies. All other dialects with distinctive markers are read as well,
+    because models also write the dialects of others; `auto` is these alone."""
     blocks: Literal["text", "last"] = "text"
-    """What a call is that stands as JSON in a code block after words. `text`: an example; `last`: a call, where the
-    block is closed, ends the reply, and holds name and arguments of an offered tool and nothing else (the dialect
-    `json-block`). A block that is the whole reply is a call anyway, in the dialects that write so."""
+    """Meaning of a JSON call in a code block after words. `text`: an example; `last`: a call, if the block is closed,
+    ends the reply, and contains name and arguments of an offered tool and nothing else (the dialect `json-block`). A
+    block that is the whole reply is always a call, in the dialects that use code blocks."""
     lenient: bool | None = None
-    """Whether malformed calls are repaired; null leaves it to the option and the protocol."""
+    """Whether malformed calls are repaired; null defers to the option and the protocol."""
     reasoning: ReasoningTags | None = None
-    """How it marks its thinking; null if it does not."""
+    """The tags of its reasoning; null if it does not reason."""
     recalls: bool = False
-    """Whether it wants to see the text of what it thought before the calls of past turns: where a client loses that,
-    it is kept for as long as the conversation goes on, and given back. A model without a profile gets it, if its
-    replies tell it. What its server signed or encrypted is given back to every model, whatever this says."""
+    """Whether it should see the text of its reasoning before past calls: if a client loses that text, VTC stores it for
+    as long as the conversation lasts and restores it. A model without a profile receives it if its replies show
+    reasoning. Signed or encrypted reasoning is restored for every model, regardless of this key."""
     special_tokens: bool = False
-    """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
+    """Whether its calls use special tokens, which servers may strip (see `kind: server`)."""
     ready: Ready = Ready()
-    """Steps that make requests ready for its chat template, unless the server's profile says otherwise."""
+    """Steps that prepare requests for its chat template, unless the server's profile overrides them."""
     markers: tuple[str, ...] = ()
-    """Texts that are no part of what it says (`<|im_end|>`, `<response>`), with `{name}` for the name of a tool
-    (` to={name}<|message|>`); they are taken out. Braces are doubled."""
+    """Texts that are no part of its message (`<|im_end|>`, `<response>`), with `{name}` for the name of a tool (`
+    to={name}<|message|>`); they are removed. Braces are doubled."""
     answer: AnswerMarkers = AnswerMarkers()
-    """The markers around an answer, which are taken out, too: nothing between them is a call."""
+    """The markers around an answer; they are removed, and nothing between them is a call."""
     shown_by: Marks = Marks()
-    """Marks of its replies. A model that no profile knows is read as this one (`accept`, `reasoning`, `markers`,
-    `answer`) once a call of it bore one, or a reply of the conversation."""
+    """Marks of its replies. A model without a profile is read as this one (`accept`, `reasoning`, `markers`, `answer`)
+    once a call or a reply of the conversation has one of these marks."""
     promote: bool = False
-    """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
+    """For clients that declare tools in the prompt: send the tools to this model as the API's `tools`."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Calls kept of one reply; null is no limit."""
+    """Maximum number of calls per reply; null is no limit."""
     guards: Guards = Guards()
     """Policies for the calls of this model."""
     retry: Retry | None = None
-    """Ask it again about a faulty reply; null: never."""
+    """Retry after a faulty reply; null: never."""
     echo: Literal["text", "steer", "call"] = "text"
-    """What becomes of a call that stands in a result of the request: a page or a file that the model
-    repeats. `text`: it stays text, and the report says so; `steer`: a message stands in its place, for the model to see
-    (as always for a client that reads calls out of the text); `call`: it is made."""
+    """Handling of a call that repeats a call in a tool result of the request, such as a page or a file that the model
+    quotes. `text`: it stays text, and is reported; `steer`: a message for the model replaces it (always for a client
+    that reads calls out of the text); `call`: it is a call."""
     unknown_tools: Literal["allow", "text", "drop"] = "allow"
-    """What becomes of a call of a tool that was not offered. `allow`: if it is whole and framed by markers it leaves as
-    written, so that the client answers that there is no such tool and its agent goes on; for a client that reads calls
-    out of the text, as `text`."""
+    """Handling of a call of a tool that was not offered. `allow`: if it is complete and framed by markers it is
+    forwarded, so that the client answers that there is no such tool and its agent continues; for a client that reads
+    calls out of the text, the same as `text`."""
 
     def __post_init__(self) -> None:
         for key, texts in (("markers", self.markers), ("answer", (*self.answer.open, *self.answer.close))):
@@ -552,20 +554,19 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What holds besides the one client, model and server that a request gets: every policy that matches."""
+    """Rules that apply in addition to the request's client, model and server: every policy that matches."""
 
     kind: Literal["policy"] = "policy"
-    """What this profile is about."""
+    """Kind of this profile."""
     name: ProfileText
-    """What it is called by: options, reports name it. A profile of yours with the name of
-    a built-in one takes its place."""
+    """Name for options and reports. Your profile replaces a built-in one of the same name."""
     description: str = ""
     """One line for people."""
     priority: int = 0
     """Policies act in the order of their priorities, the highest last and so closest to the client."""
     match: Match
-    """The requests that it holds for; `{}` is every one."""
+    """The requests that it applies to; `{}` is every one."""
     guards: Guards = Guards()
     """The rules."""
     retry: Retry | None = None
-    """Ask the model again about a faulty reply; null leaves it to the model's profile."""
+    """Retry after a faulty reply; null defers to the model's profile."""

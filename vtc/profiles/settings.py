@@ -1,4 +1,4 @@
-"""The user's options and the profiles that fit a request, and whose word counts."""
+"""The user's options, the profiles of a request, and the precedence among them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vtc.profiles.schema import (
 )
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
-"""Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
+"""Parts of the user agents of clients that read calls out of the text if they declare no tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Settings:
     model: str = ""
     server: str = ""
     upstream_api: tuple[str, ...] = ()
-    """The APIs that the server speaks, the one for clients of any other first; `same` is that of each client."""
+    """The APIs that the server speaks, the default first; `same` is the API of each client."""
     models: tuple[str, ...] = ()
-    """`glob=name`: what the server is asked for in the place of a model; the first that fits counts. Of names alone the
-    last stands for each model that the server does not list."""
+    """`glob=name`: the model to request in place of a matching one; the first match counts. Of plain names the last one
+    replaces each model that the server does not list."""
     tools: Literal["auto", "native", "prompt"] = "auto"
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"
@@ -47,21 +47,22 @@ class Settings:
     unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
     echo: Literal["auto", "text", "steer", "call"] = "auto"
     constrain: Literal["off", "required", "auto"] = "required"
-    """When servers are told to decode by a grammar: never, where a call is demanded, or also in free text."""
+    """When servers decode by a grammar: never, if a call is demanded, or also in free text."""
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
 
     def list_changed(self) -> dict[str, Any]:
-        """List the options that differ from the defaults, as plain data: kept with an exchange, to replay it."""
+        """List the options that differ from the defaults, as plain data: stored with an exchange, so that it can be
+        replayed."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
 
 NO_GUARDS = Guards()
-"""The rules of a profile that has none."""
+"""The rules of a profile without rules."""
 
 
 class UnknownName(ValueError):
-    """Raised where a setting names a profile that does not exist; `setting` is the setting."""
+    """Raised if a setting names a profile that does not exist; `setting` is the setting."""
 
     def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
         super().__init__(f"there is no {setting} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
@@ -70,22 +71,23 @@ class UnknownName(ValueError):
 
 UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
 UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
-"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
+"""The default for unknown models: the request is unchanged, and calls that leaked into the text are lifted."""
 UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
 
 
 def first_set[T](*values: T | Literal["auto", ""] | None, otherwise: T) -> T:
-    """Return the first value that is set: None, an empty one and `auto` leave the choice to those after it."""
+    """Return the first value that is set; None, an empty value and `auto` count as unset."""
     values_set = (value for value in values if value not in (None, "auto", "", ()))
     return cast(T, next(values_set, otherwise))
 
 
 class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
-    """The profiles that one request gets, under the user's options: the one place that knows whose word counts.
+    """The profiles of one request under the user's options; the only place that defines precedence.
 
-    A setting is that of the user's option, then of the client, the model, the server, then the default; but of the
-    steps that a server needs its own profile knows more than the model's. Changes to requests and replies add up: those
-    of the server, of the model, of policies by their priority; where only one can decide, the last of them does.
+    A setting is taken from the user's options, then from the client, the model and the server, then from the default;
+    but for the steps that a server needs, the server's own profile precedes the model's. Changes to requests and
+    replies add up: the server's, the model's, then the policies' by priority; a setting that only one can decide is the
+    last one's.
     """
 
     settings: Settings = Settings()
@@ -94,16 +96,14 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerProfile = UNKNOWN_SERVER
     policies: tuple[PolicyProfile, ...] = ()
     prompted: bool = False
-    """The server taught by a refusal that it cannot read its model's calls: before the model's profile."""
+    """The server has rejected its model's tools, so the tools go into the prompt: precedes the model's profile."""
     learned_api: str = ""
-    """The API in which alone the server has this model, as a refusal of it taught: before all."""
+    """The only API in which the server has this model, learned from a rejection: precedes everything."""
 
     @property
     def known_model(self) -> ModelProfile | None:
         """The model's profile; None if none matches."""
         return None if self.model is UNKNOWN_MODEL else self.model
-
-    # A setting: the first that says something.
 
     @property
     def tools(self) -> str:
@@ -112,7 +112,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def dialect(self) -> str:
-        """The dialect in which calls are written for the model."""
+        """The dialect in which calls are rendered for the model."""
         return first_set(self.settings.dialect, otherwise=self.model.dialect)
 
     @property
@@ -122,49 +122,45 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown_tools(self) -> UnknownTools:
-        """Return the fate of a call of a tool that was not offered."""
+        """How to handle a call of a tool that was not offered."""
         return first_set(self.settings.unknown_tools, otherwise=self.model.unknown_tools)
 
     @property
     def echo(self) -> Literal["text", "steer", "call"]:
-        """Return the fate of a call that stands in a result of the request."""
+        """How to handle a call that repeats one in a tool result of the request."""
         return first_set(self.settings.echo, otherwise=self.model.echo)
 
     @property
     def max_calls(self) -> int | None:
-        """Calls of one reply that are kept; None is no limit."""
+        """Maximum number of calls of a reply; None is no limit."""
         return first_set(self.client.max_calls, otherwise=self.model.max_calls)
 
     @property
     def apis(self) -> tuple[str, ...]:
-        """The APIs that the server speaks, the one for clients of any other first; none for that of the client."""
+        """The APIs that the server speaks, the default first; empty for the client's own."""
         apis = first_set(self.learned_api, self.settings.upstream_api, self.model.api, self.server.api, otherwise=())
         return () if "same" in apis else (apis,) if isinstance(apis, str) else tuple(apis)
 
     @property
     def recalls(self) -> bool:
-        """True if what the model thought is to be given back to it where it is plain text."""
+        """True if the model's plain-text reasoning is restored."""
         return self.model.recalls and (self.known_model is not None or self.server.recalls)
-
-    # What a server takes: its own profile, then that of the model.
 
     @property
     def as_is(self) -> bool:
-        """True if the server takes requests as they come, and its errors are those that clients know."""
+        """True if the server accepts requests as they arrive, and returns errors that clients know."""
         return self.server.ready == "as-is" or not self.server.templates
 
     @property
     def steps(self) -> Mapping[str, Any]:
-        """The steps that make requests ready for the server, by name and value."""
+        """The steps that prepare requests for the server, by name and value."""
         return {**({} if self.as_is else self.model.ready.steps()), **self.server.steps}
 
     @property
     def ids(self) -> Literal["short", "alphanumeric9", "kimi"] | None:
-        """The form of ids that are made."""
+        """The form of generated ids."""
         ready = self.server.ready
         return first_set(None if isinstance(ready, str) else ready.ids, otherwise=self.model.ready.ids)
-
-    # Changes to requests and replies: all of them, in this order.
 
     @property
     def _changes(self) -> tuple[Exchanged, ...]:
@@ -185,17 +181,17 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def response_drop(self) -> frozenset[str]:
-        """Names of fields of the reply that the client is not sent."""
+        """Names of reply fields that the client does not receive."""
         return frozenset(name for profile in self._changes for name in profile.response.drop)
 
     @property
     def response_thoughts(self) -> tuple[str, ...]:
-        """The fields in which the client is told what the model thinks, if its API has several; none: the server's."""
+        """The fields that carry reasoning to the client, if its API has more than one; empty for the server's."""
         return first_set(*(profile.response.thoughts for profile in reversed(self._changes)), otherwise=())
 
     @property
     def retry(self) -> Retry | None:
-        """Return how the model is asked again about a faulty reply; None if it is not."""
+        """How to retry after a faulty reply; None for no retry."""
         if self.settings.retry == "off":
             return None
         usual = Retry() if self.settings.retry == "on" else None
@@ -203,17 +199,17 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unstreamed(self) -> bool:
-        """True if a streaming request that offers tools is asked without streaming."""
+        """True if a streaming request that offers tools is sent without streaming."""
         stream = first_set(*(profile.upstream_stream for profile in reversed(self._changes)), otherwise="keep")
         return stream == "never" or (self.retry is not None and self.retry.needs_whole)
 
     @property
     def silences(self) -> frozenset[Silence]:
-        """The ways to end a turn without a word about which the model is asked again."""
+        """The kinds of silence that cause a retry."""
         return self.retry.silences if self.retry else frozenset()
 
     @property
     def guards(self) -> tuple[Guards, ...]:
-        """The rules, in the order in which they act: those of the model, of the client, of policies."""
+        """The rules, in the order in which they act: those of the model, the client, and the policies."""
         guards = (self.model.guards, self.client.guards, *(policy.guards for policy in self.policies))
         return tuple(rules for rules in guards if rules != NO_GUARDS)
