@@ -79,7 +79,10 @@ def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("body", "path", "said"),
-    [("x", "/v1/chat/completions", "no chat completion request"), ("{}", "/v1/nothing", "no API that VTC knows")],
+    [
+        ("x", "/v1/chat/completions", "not a valid chat completion request"),
+        ("{}", "/v1/nothing", "no API that VTC knows"),
+    ],
 )
 def test_explain_of_what_is_no_request(body: str, path: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "request.json"
@@ -145,7 +148,7 @@ def test_explain_with_options(tmp_path: Path) -> None:
 def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
     result = run("explain", "--flow", str(saved(tmp_path, "Hello", messages=5)))
     assert result.exit_code == 0
-    assert "no chat completion request" in result.output
+    assert "not a valid chat completion request" in result.output
 
 
 def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:

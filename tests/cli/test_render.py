@@ -108,4 +108,4 @@ def test_request_of_no_api_is_refused(path: str) -> None:
 def test_what_is_no_request_is_said() -> None:
     done = CliRunner().invoke(main, ["render"], input="no json")
     assert done.exit_code == 1
-    assert "no chat completion request" in done.output
+    assert "not a valid chat completion request" in done.output

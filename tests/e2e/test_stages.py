@@ -81,11 +81,14 @@ REPLY = [
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
-    *(Stage(frames.FrameWriter, name, call) for name in ("leave", "whole", "encode_events") for call in (0, 1)),
-    *(Stage(EventStream, "write", call) for call in (0, 1)),
+    *(Stage(frames.FrameWriter, name, call) for name in ("send", "send_whole", "encode_events") for call in (0, 1)),
+    *(Stage(EventStream, "encode", call) for call in (0, 1)),
     Stage(relay.Relay, "_begin"),
-    *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (fast_path, "plain_frame"))),
-    *(Stage(choice, name) for name in ("finish", "_decide_calls")),
+    *(
+        Stage(owner, name)
+        for owner, name in ((relay, "read_frame"), (relay, "settle"), (fast_path, "describe_last_frame"))
+    ),
+    *(Stage(choice, name) for name in ("finish_choice", "_decide_calls")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compile"),
@@ -198,12 +201,12 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"))),
-    *(Stage(choice, name) for name in ("finish", "told_reason", "_decide_calls", "_without_calls")),
+    *(Stage(owner, name) for owner, name in ((relay, "read_frame"), (relay, "settle"))),
+    *(Stage(choice, name) for name in ("finish_choice", "adapt_reason", "_decide_calls", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
-    Stage(upstream_calls.NativeCalls, "meant"),
+    Stage(upstream_calls.NativeCalls, "read_calls"),
     Stage(Encoder, "write"),
     Stage(conversation, "write_for_client"),
 ]
@@ -276,7 +279,7 @@ async def test_no_fault_of_ours_opens_a_policy(
 REQUEST = [
     Stage(chat_request, "_call"),
     Stage(chat_request, "_message"),
-    Stage(fields, "raws"),
+    Stage(fields, "split_items"),
     Stage(chat_request.Request, "apply_changes"),
     Stage(chat_request, "_render_message"),
     Stage(Planner, "plan"),
@@ -386,7 +389,7 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
 HOOKS = [
     Stage(exchange.Session, "open"),
     Stage(exchange.Session, "stream"),
-    Stage(addon, "rewriting"),
+    Stage(addon, "make_rewriter"),
     Stage(addon.VirtualToolCalling, "close"),
 ]
 

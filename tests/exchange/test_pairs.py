@@ -398,7 +398,7 @@ def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: st
     of_file = "file_id" in json.dumps(part)
     assert "See this." in said_
     assert f"[{part['type']}{' file-1' * of_file}: left out, as this server cannot be given it]" in said_
-    (line,) = [one for one in exchange.report.request if "left out, as the server" in one]
+    (line,) = [one for one in exchange.report.request if "left out, because the server" in one]
     assert line.endswith(f": {part['type']}{' by file_id' * of_file}")
 
 

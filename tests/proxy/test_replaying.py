@@ -62,7 +62,7 @@ def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -
     ("fields", "reason"),
     [
         ({"vtc_keep_bodies": "off"}, "the reply was changed and its original not stored"),
-        ({"messages": 5}, "no chat completion request"),
+        ({"messages": 5}, "not a valid chat completion request"),
     ],
 )
 def test_what_cannot_be_replayed_is_told(fields: dict[str, Any], reason: str) -> None:

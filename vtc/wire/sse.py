@@ -236,6 +236,7 @@ class EventStream:
             lines, kept = lines.replace(kept, b""), b""
         out: list[bytes] = []
         for value in values:
-            name = b"event: %b\n" % str(value[self._named_by]).encode() if self._named_by else b""
+            kind = value.get(self._named_by)
+            name = b"event: %b\n" % str(kind).encode() if kind is not None else b""
             out.append((kept if out or not first else lines) + name + b"data: " + encode_line(value) + b"\n\n")
         return out

@@ -105,19 +105,18 @@ def read_parameters(
 
 
 def read(
-    text: str,
-    keys: Envelope,
-    *,
-    needs_arguments: bool,
-    offered: Callable[[str], Tool | None] = lambda _: None,
+    text: str, keys: Envelope, *, needs_arguments: bool, offered: Callable[[str], Tool | None] = lambda _: None
 ) -> EnvelopeContent:
     """Read a call from an object. Raises `NotACall`.
 
     With `needs_arguments`, an object without the key of the arguments is an answer and not a call. `offered` finds the
     tool for a written name, because its parameters must never be dropped, whatever their keys are.
     """
-    # Step 1: Unwrap the call.
-    call, fields = _unwrap(text, keys)
+    # Step 1: Unwrap the call, which may be in an object, as in the chat API: {"type": "function", "function": {…}}.
+    call, fields = _parse_object(text), split_members(text)
+    around = next((key for key in WRAPPER_KEYS if isinstance(call.get(key), dict)), "")
+    if around and not any(key in call for key in keys.name if key not in WRAPPER_KEYS):
+        call, fields = {**call, **_parse_object(fields[around])}, {**fields, **split_members(fields[around])}
     # Step 2: Find its name.
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
@@ -164,19 +163,6 @@ def read(
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
     return EnvelopeContent(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
-
-
-def _unwrap(text: str, keys: Envelope) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the members of a call as values and as JSON text, including those of an inner object. Raises `NotACall`.
-
-    The inner object is that of the chat API: {"type": "function", "function": {…}}.
-    """
-    call, fields = _parse_object(text), split_members(text)
-    around = [key for key in WRAPPER_KEYS if isinstance(call.get(key), dict)]
-    if around and not any(key in call for key in keys.name if key not in WRAPPER_KEYS):
-        inner = fields[around[0]]
-        call, fields = {**call, **_parse_object(inner)}, {**fields, **split_members(inner)}
-    return call, fields
 
 
 def _find_name(
