@@ -96,7 +96,7 @@ def test_every_property_has_a_description(kind: str) -> None:
 
 
 def test_a_description_is_the_docstring_of_the_field_also_of_one_that_is_inherited() -> None:
-    assert descriptions(ClientProfile)["dialect"] == "How it writes and reads calls in text."
+    assert descriptions(ClientProfile)["dialect"] == "Its dialect for text tool calls."
     assert descriptions(ServerProfile)["upstream_stream"].startswith("`never`: a streaming request")
 
 

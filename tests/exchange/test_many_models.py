@@ -54,7 +54,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         last, count = count, 0
         return last
 
-    monkeypatch.setattr(COMPILED_PATTERNS, "most_bytes", MAX_COMPILED_BYTES)
+    monkeypatch.setattr(COMPILED_PATTERNS, "max_bytes", MAX_COMPILED_BYTES)
     COMPILED_PATTERNS.clear()
     monkeypatch.setattr("re._compiler.compile", counting)
     return since
