@@ -1,8 +1,8 @@
-"""Rules on visible text: what a pattern finds is replaced, or dropped, while the reply streams.
+"""Rules on visible text: matches of a pattern are replaced or dropped while the reply streams.
 
-Text leaves at once unless it may be the beginning of a match. What is held so is bounded: a match is looked for in the
-`most` characters from where it may begin, however the text arrives. An end that goes by what follows (`\b`) is right
-by the character after it.
+Text is sent at once unless it may begin a match. The buffered text is bounded: a match has at most `most` characters
+from its possible beginning, however the text is cut. An end that depends on the next character (`\b`) is decided once
+that character arrives.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ type FilterPattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A regular expression for a part of the text (without look-around), and what stands in its place."""
+    """A regular expression for a part of the text (without look-around), and its replacement."""
 
     pattern: FilterPattern
-    """A regular expression for what is looked for."""
+    """A regular expression for the text to replace."""
     replacement: str = ""
-    """With `\\1` and `\\g<name>` for groups; empty drops what was found."""
+    """With `\\1` and `\\g<name>` for groups; empty drops the match."""
     most: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 200
-    """Characters of the longest match."""
+    """Maximum number of characters of a match."""
 
     def __post_init__(self) -> None:
         with naming("pattern"):
@@ -40,11 +40,11 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 _NEEDS_ALL = regex.compile(r"\\[GK]|\(\?(?:<?[=!]|[R0]\)|[a-zA-Z]*[berw])")
-"""What looks further than the match: around it, for where the search began, or for the best of all matches."""
+"""Constructs that look beyond the match: around it, at the start of the search, or for the best of all matches."""
 
 
 def check(pattern: str) -> None:
-    """Raise ValueError if a stream cannot be searched for this."""
+    """Raise ValueError if the pattern cannot be searched for in a stream."""
     if expression(pattern).search("") is not None:
         raise ValueError(f"{pattern!r} matches nothing at all; write what must be there")
     bare = regex.sub(r"\\[^BZzGK]|\[\^?\]?[^\]]*\]", "", pattern)
@@ -58,18 +58,19 @@ UNDECIDED: Literal["undecided"] = "undecided"
 
 
 class PatternSearch:
-    """Looks for a rule's pattern in a text that may go on.
+    """Searches for a rule's pattern in a text that may continue.
 
-    It is given up for the rest of a reply once it took too long, and finds nothing from then on.
+    After a timeout the search is abandoned for the rest of the reply, and finds nothing more.
     """
 
     def __init__(self, rule: Rule, *, raises: bool) -> None:
-        """Where it is given up, it `raises` TakesTooLongError, once."""
+        """With `raises`, a timeout raises TakesTooLongError, once."""
         self._most = rule.most
         self._pattern = regex.compile(rule.pattern)
         self._longer = regex.compile(f"(?:{rule.pattern})(?s:.)")
         self._by_next = regex.search(r"\\[bmM]|[$^]", rule.pattern) is not None
-        # They match nothing, and partially what reaches the end of the text, given what may follow (for `\b` and `$`).
+        # They match nothing completely; a partial match reaches the end of the text, given a possible continuation (for
+        # `\b`, `$`).
         self._begun = [
             (more, regex.compile(f"(?:{rule.pattern})(?s:.{{{len(more) + 1}}})(?!)"))
             for more in (("", "a", "\n") if self._by_next else ("",))
@@ -78,9 +79,9 @@ class PatternSearch:
         self._gave_up = False
 
     def start(self, text: str, at: int) -> int:
-        """Find the first place from which a match begins or may begin; the end of the text if there is none."""
+        """Find the first place of a match or a possible match; the end of the text if there is none."""
         most = self._most
-        last = max(at, len(text) - most)  # of a match from before this place all is there
+        last = max(at, len(text) - most)  # matches from before this place are complete
         while at < last:
             match = self._run(self._pattern.search, text, at, at + 2 * most + 1)
             if match and match.start() <= min(at + most, last):
@@ -92,7 +93,7 @@ class PatternSearch:
         return min([len(text), *(match.start() for match in matches if match)])
 
     def match(self, text: str, at: int, *, final: bool) -> regex.Match[str] | Literal["undecided"] | None:
-        """Match from a place on; `UNDECIDED` if it depends on what follows the text, which is not `final`."""
+        """Match at a place; `UNDECIDED` if the result depends on later text, because the text is not `final`."""
         end = at + self._most
         if not final and len(text) < end + self._by_next:
             begun = (self._run(pattern.match, text + more, at, partial=True) for more, pattern in self._begun)
@@ -125,12 +126,12 @@ class ContentGuard(Guard):
         self._policy = policy
         self._rule = rule
         self._search = PatternSearch(rule, raises=True)
-        self._before = ""  # the character before what is held, for `^` and `\b`
+        self._before = ""  # the character before the buffered text, for `^` and `\b`
 
     def feed(self, event: Event) -> list[Event]:
         if isinstance(event, Text):
             return self._read(event.raw, final=False)
-        if isinstance(event, Refusal | Intervention):  # they stand for no characters, so no text ends there
+        if isinstance(event, Refusal | Intervention):  # they have no characters, so the text continues
             return [event]
         out = [*self._read("", final=True), event]
         self._before = ""
@@ -165,7 +166,7 @@ class ContentGuard(Guard):
 
 
 def _join_texts(events: Sequence[Event]) -> list[Event]:
-    """Join neighbouring texts of some events."""
+    """Join adjacent text events."""
     out: list[Event] = []
     for event in events:
         if isinstance(event, Text) and out and isinstance(out[-1], Text):

@@ -1,8 +1,8 @@
-"""The base of all policies: a class that must say of which tools it may refuse calls before it can be made.
+"""The base class of all policies. A guard must declare the tools whose calls it may deny.
 
-All that depends on it follows from that: whether anything may leave unseen, which openers are parted for a text client,
-and what becomes of a call on which the policy fails. A guard that refuses another call is wrong: `Chain` tells so, and
-refuses the call.
+Everything else follows from this declaration: whether anything may pass unread, which openers are broken up for a text
+client, and the handling of a call on which the policy fails. A guard that denies any other call is faulty: `GuardChain`
+reports the fault, and the call stays denied.
 """
 
 from __future__ import annotations
@@ -15,44 +15,45 @@ from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
 from vtc.guards.patterns import Patterns, any_match
 
 type Refuses = Callable[[str], bool] | None
-"""Tells by the name of a tool if its calls may be refused, or must not leave unchanged; None: no call ever."""
+"""Predicate on the tool name: can this guard deny or change its calls? None if never."""
 
 
 class Guard(ABC):
-    """A policy on one choice of a reply; the `raw` of what it returns, joined, is that of what it was fed."""
+    """A policy on one choice of a reply; the joined `raw` of its output equals that of its input."""
 
     held = ""
-    """Text that it has not returned yet."""
+    """Buffered text."""
     reads_text = False
-    """False if it passes all text at once, as it came."""
+    """False if text passes through unchanged and at once."""
 
     def __init__(self, *, refuses: Refuses, on_failure: OnFailure) -> None:
         self.refuses = refuses
         self.on_failure: OnFailure = on_failure if refuses else "pass"
-        """What becomes of a call on which it raises. With `refuse`, nothing may leave that it has not seen."""
+        """Handling of a call on which the guard raises. With `refuse`, nothing that it has not seen may be
+        forwarded."""
 
     def may_refuse(self, name: str) -> bool:
-        """True if a call of this tool may be one that is not to be carried out."""
+        """Return True if a call of this tool may be denied or changed."""
         return self.refuses is not None and self.refuses(name)
 
     @abstractmethod
     def feed(self, event: Event) -> list[Event]: ...
 
     def finish(self) -> list[Event]:
-        """Return what is held."""
+        """Return the buffered text."""
         return []
 
 
 class UndeclaredRefusalError(Exception):
-    """A guard refused a call that its `refuses` does not name."""
+    """A guard denied a call that its `refuses` does not name."""
 
 
 def always(_: str) -> bool:
-    """Name all tools."""
+    """Match all tools."""
     return True
 
 
-# Names of tools: those that one may have, and those by which a policy may mean it.
+# Names of tools: valid names, and the names by which a policy may refer to a tool.
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
@@ -60,36 +61,36 @@ MESSAGE = "A call was not carried out, as its name is none that a tool can have.
 
 
 def is_name(text: str) -> bool:
-    """True for what servers take for the name of a tool."""
+    """Return True if servers accept the text as the name of a tool."""
     return _NAME.fullmatch(text) is not None
 
 
 class ToolNames:
-    """The tools that a request declares, and the names by which the patterns of a policy mean them.
+    """The tools that a request declares, and the names by which patterns of a policy refer to them.
 
-    fs.read     its own: the tool `read` in the namespace `fs`
-    fs__read    its own for servers that know no namespaces
-    read        without the namespace; other tools may have it, too
+    fs.read     its own name: the tool `read` in the namespace `fs`
+    fs__read    its own name for servers without namespaces
+    read        without the namespace; other tools may share it
     """
 
     def __init__(self, declared: Iterable[str] = ()) -> None:
         self._declared = frozenset(declared)
         self._tools: dict[str, set[str]] = {}
-        """By each name, the tools that have it."""
+        """The tools by each of their names."""
         for tool in self._declared:
             for name in _names(tool):
                 self._tools.setdefault(name, set()).add(tool)
 
     def match(self, patterns: Patterns, name: str) -> bool:
-        """True if a pattern means a tool by any of its names: for rules, and for what denies."""
+        """Return True if a pattern matches any name of a tool: for rules and denials."""
         return any(any_match(patterns, alias) for tool in self._meant(name) for alias in _names(tool))
 
     def match_alone(self, patterns: Patterns, name: str) -> bool:
-        """True if a pattern means a tool by a name that no other tool has: for what allows or spares it."""
+        """Return True if a pattern matches a name that no other tool has: for permissions and exceptions."""
         return all(any(any_match(patterns, alias) for alias in self._alone(tool)) for tool in self._meant(name))
 
     def _meant(self, name: str) -> Iterable[str]:
-        """Find the tools that are called by a name; mostly it is the own one of a tool."""
+        """Find the tools of a name, usually the tool's own one."""
         return {name} if name in self._declared else self._tools.get(name, {name})
 
     def _alone(self, tool: str) -> Iterable[str]:
@@ -102,7 +103,7 @@ def _names(tool: str) -> tuple[str, ...]:
 
 
 class NameGuard(Guard):
-    """Refuses calls by names that no one declared and that are none: markup, several lines, letters that look alike."""
+    """Denies calls of undeclared tools whose names are invalid: markup, multiple lines, look-alike letters."""
 
     def __init__(self, tools: Container[str]) -> None:
         super().__init__(refuses=lambda name: name not in tools and not is_name(name), on_failure="refuse")
@@ -114,7 +115,7 @@ class NameGuard(Guard):
         return [refusal, Denied(event.raw, event.call, "steer", MESSAGE)]
 
 
-# Which tools may be used: offered in the request, and called in the reply.
+# Access: which tools may be offered in the request and called in the reply.
 
 
 INSTEAD: Mapping[Manner, str] = {
@@ -133,7 +134,7 @@ def _fault(names: ToolNames, allowed: Patterns, denied: Patterns, name: str) -> 
 
 
 class Access(Guard):
-    """Refuses calls of tools that are not allowed, or denied."""
+    """Denies calls of tools that are not allowed, or denied."""
 
     def __init__(
         self,
@@ -153,7 +154,7 @@ class Access(Guard):
         self._message = message
 
     def fault(self, name: str) -> tuple[str, str] | None:
-        """Name the policy that forbids a tool, and say why; None for one that may be used."""
+        """Return the policy that forbids a tool, and the reason; None if the tool may be used."""
         return _fault(self._names, self._allowed, self._denied, name)
 
     def feed(self, event: Event) -> list[Event]:

@@ -1,6 +1,6 @@
-"""Find out whether an agent goes round in circles, from the conversation that it sends.
+"""Detect from a conversation that an agent repeats itself.
 
-An agent resends everything with every request, so nothing is remembered here, and any process may answer.
+An agent resends the whole conversation with every request, so this needs no memory, and any process may answer.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ type Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much is too much; null is no limit."""
+    """The limits; null is no limit."""
 
     max_tool_messages: Count | None = None
-    """Results of calls since the user last spoke; 20 where no limit is given at all."""
+    """Maximum number of tool results since the user's last message; 20 if no limit is given at all."""
     repeated_calls: Count | None = None
-    """The same call with the same arguments and the same result, so many times in a row. One whose result changes (a
-    job that is waited for) is none."""
+    """Maximum number of consecutive calls with the same arguments and the same result. A call whose result changes
+    (polling a job) does not count."""
     malformed_calls: Count | None = None
-    """Replies in a row that held a call which could not be read, and none that could."""
+    """Maximum number of consecutive replies with a call that could not be parsed, and none that could."""
     action: Literal["stop", "steer", "tell"] = "stop"
-    """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so. `tell`: the report
-    says so, and nothing changes. Where no profile says anything of loops, three equal calls are told so."""
+    """`stop`: the request is not forwarded, and the client receives the reason. `steer`: the model receives it. `tell`:
+    it is only reported. If no profile sets limits, three identical calls are reported."""
 
     @property
     def results(self) -> int | None:
@@ -40,16 +40,16 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 USUAL = Loop(repeated_calls=3, action="tell")
-"""What holds where no profile says anything of loops."""
+"""The limits if no profile sets any."""
 
 
 def fault(
     loop: Loop, messages: Sequence[Message], is_turn: Callable[[Message], bool], is_malformed: Callable[[Message], bool]
 ) -> str:
-    """Say what there is too much of, in words for user and model; empty if nothing is.
+    """Describe the exceeded limit, in words for user and model; empty if there is none.
 
-    `messages` hold calls and results as such. `is_turn` tells what the user said from what a client adds to results,
-    `is_malformed` an assistant's message with a call that could not be read.
+    `messages` contain calls and results in canonical form. `is_turn` distinguishes user turns from text that a client
+    adds to results, `is_malformed` finds an assistant's message with a call that could not be parsed.
     """
     last = next((i for i in reversed(range(len(messages))) if is_turn(messages[i])), -1)
     recent = messages[last + 1 :]
@@ -70,14 +70,14 @@ def fault(
 
 
 class AnsweredCall(NamedTuple):
-    """A call, and what its result says: texts, and other parts as the API has them."""
+    """A call and the content of its result: texts, and other parts in the API's form."""
 
     call: ToolCall
     result: tuple[Any, ...]
 
 
 def _pair_results(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
-    """Pair calls with their results, the last one first: by their ids, and else by their order."""
+    """Pair calls with their results, the last one first: by id, or else by order."""
     results: list[Message] = []
     for message in reversed(messages):
         if message.role == "tool":
@@ -92,7 +92,7 @@ def _pair_results(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
 
 
 def _is_same(answered: AnsweredCall, last: AnsweredCall) -> bool:
-    """True if a call is another one again: name, result, and arguments, however they are laid out."""
+    """Return True if two calls have the same name, result and arguments, regardless of their layout."""
     written, again = last.call.arguments, answered.call.arguments
     if (answered.call.name, answered.result) != (last.call.name, last.result):
         return False
@@ -100,7 +100,7 @@ def _is_same(answered: AnsweredCall, last: AnsweredCall) -> bool:
 
 
 def _in_order(arguments: str) -> str:
-    """Write arguments with their keys in order; as they came if they are no JSON."""
+    """Sort the keys of arguments; unchanged if they are no JSON."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Patterns of policies (globs, or a regular expression between slashes), and a bound on the work that they cause."""
+"""Patterns of policies (globs, or a regular expression between slashes), and a budget for the work that they cause."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from typing import Annotated, Any
 import msgspec
 import regex
 
-# A bound on the work that a reply may cause by its arguments: what is beyond it cannot be looked at and does not pass.
+# A budget for the work on the arguments of a reply: a call beyond the budget cannot be checked and does not pass.
 #
-# A schema or an expression of a few bytes can take years for a value of a few bytes, and all clients share one
-# process. Steps are counted, so that what ends is the same on every machine; only expressions, of which no one knows
-# how long they take, have a time.
+# A schema or an expression of a few bytes can take years for a value of a few bytes, and all clients share one process.
+# Steps are counted, so that results are the same on every machine; only regular expressions, whose work cannot be
+# counted, have a time limit.
 
 
 MOST_STEPS = 40_000
-"""About 0.1 s: a step is the check of one keyword of a schema, or a look at one value."""
+"""About 0.1 s: a step is the check of one keyword of a schema, or the visit of one value."""
 MOST_SECONDS = 0.05
-"""For all expressions together."""
+"""Seconds for all expressions together."""
 MOST_PATTERN = 2_000
-"""Characters of an expression in a schema: to compile it takes time, too."""
+"""Characters of an expression in a schema, because compiling takes time, too."""
 
 
 class TakesTooLongError(Exception):
-    """The work was given up."""
+    """The work was abandoned."""
 
     def __init__(self, what: str = "looking through its arguments") -> None:
         super().__init__(f"{what} takes too long")
 
 
 _NAMED_ARGUMENTS: dict[object, object] = getattr(sys.modules[regex.compile.__module__], "_named_args", {})
-"""What `regex.purge` forgets to clear."""
+"""A cache that `regex.purge` does not clear."""
 
 
 class Budget:
-    """The steps and the time that are left."""
+    """The remaining steps and time."""
 
     def __init__(self, steps: int = MOST_STEPS, seconds: float = MOST_SECONDS) -> None:
         self._steps = steps
         self._seconds = seconds
-        self._compiled: dict[str, regex.Pattern[str]] = {}  # the module must keep none: they are a client's text
+        self._compiled: dict[str, regex.Pattern[str]] = {}  # not in the module: a client's text
 
     def spend(self, steps: int = 1) -> None:
-        """Take steps; raises TakesTooLongError if no more are left."""
+        """Use steps; raises TakesTooLongError if none remain."""
         self._steps -= steps
         if self._steps < 0:
             raise TakesTooLongError
 
     def search(self, pattern: str, text: str) -> bool:
-        """Tell if an expression finds anything in a text."""
+        """Return True if an expression matches anywhere in a text."""
         if pattern not in self._compiled:
             self._compiled[pattern] = regex.compile(pattern)
             regex.purge()
@@ -63,7 +63,7 @@ class Budget:
         return self.run(self._compiled[pattern].search, text) is not None
 
     def run[Found](self, method: Callable[..., Found], *arguments: Any) -> Found:
-        """Call a method of a compiled expression within the time."""
+        """Call a method of a compiled expression with the remaining time."""
         self.spend()
         if self._seconds <= 0:
             raise TakesTooLongError
@@ -77,27 +77,27 @@ class Budget:
 
 
 type Expression = Annotated[str, msgspec.Meta(extra_json_schema={"format": "regular expression"})]
-"""A regular expression of Python's."""
+"""A Python regular expression."""
 type Pattern = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob or /regular expression/"})]
 type Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1)] | Pattern
-"""One pattern or several: a glob for the whole name (`read_*`) or a regular expression for a part of it (`/^get_/`);
-upper and lower case alike."""
+"""One pattern or a list: a glob for the whole name (`read_*`) or a regular expression for a part of it (`/^get_/`);
+case-insensitive."""
 
 
 def any_match(patterns: Patterns, name: str) -> bool:
-    """True if any of the patterns holds for a tool's name."""
+    """Return True if any of the patterns matches a tool's name."""
     return any(_compile(pattern).search(name) for pattern in each(patterns))
 
 
 def check(patterns: Patterns, key: str) -> None:
-    """Raise ValueError, naming `key`, if one of them is no regular expression."""
+    """Raise ValueError, naming `key`, if one of the patterns is an invalid regular expression."""
     for pattern in each(patterns):
         with naming(key):
             check_one(pattern)
 
 
 def check_one(pattern: str) -> None:
-    """Raise ValueError if a pattern is meant as a regular expression and is none."""
+    """Raise ValueError if a pattern between slashes is an invalid regular expression."""
     if _is_expression(pattern):
         expression(pattern[1:-1], pattern)
 
@@ -110,13 +110,13 @@ _EXPRESSION = re.compile(  # used with match
 
 
 def check_glob(pattern: str) -> None:
-    """Raise ValueError if what can only be a glob is written as a regular expression: it would never match."""
+    """Raise ValueError if a glob is written as a regular expression, which would never match."""
     if _EXPRESSION.fullmatch(pattern):
         raise ValueError(f"{pattern} is a regular expression, and only globs are taken here, like *qwen3*")
 
 
 def check_host(pattern: str) -> None:
-    """Raise ValueError if a pattern of a host holds more than a host and a port, and would never match."""
+    """Raise ValueError if a host pattern has more than a host and a port, and would never match."""
     check_glob(pattern)
     if "/" in pattern:
         host = pattern.rpartition("://")[2].partition("/")[0]
@@ -124,7 +124,7 @@ def check_host(pattern: str) -> None:
 
 
 def expression(text: str, shown: str = "") -> regex.Pattern[str]:
-    """Compile a regular expression of a profile; raises ValueError, with the text as it is `shown` to people."""
+    """Compile a regular expression of a profile; raises ValueError, which quotes the text as `shown` to people."""
     try:
         return regex.compile(text)
     except (regex.error, OverflowError, RecursionError) as error:
@@ -133,7 +133,7 @@ def expression(text: str, shown: str = "") -> regex.Pattern[str]:
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """Put the key before what a ValueError says."""
+    """Prefix the message of a ValueError with a key."""
     try:
         yield
     except ValueError as error:
@@ -151,5 +151,5 @@ def _is_expression(pattern: str) -> bool:
 
 
 def each(patterns: Patterns) -> tuple[str, ...]:
-    """List patterns, where one may stand for a list of one."""
+    """Return patterns as a tuple; a single one may be given alone."""
     return (patterns,) if isinstance(patterns, str) else patterns
