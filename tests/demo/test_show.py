@@ -62,7 +62,7 @@ def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
     script = (
         "import sys, threading; from pathlib import Path; from vtc.demo import show, server\n"
         "show.end_with_its_parent()\n"
-        "with server.running() as model, show.proxy(model.url, Path(sys.argv[1]), web=False) as (url, _):\n"
+        "with server.run_server() as model, show.run_proxy(model.url, Path(sys.argv[1]), web=False) as (url, _):\n"
         "    print(url, flush=True); threading.Event().wait()\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

@@ -89,7 +89,7 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
     lab = await start(
         by_turn(chat.streamed("Hi"), *[lambda _: Reply(pieces())] * STREAMS), vtc_profiles=[str(tmp_path)]
     )
-    look = lab.proxy.addon.addons[1].look
+    look = lab.proxy.addon.addons[1].check_files
     await lab.post(ASK)  # until it has begun to serve, mitmproxy ends with the first error that is logged
     at_once, texts = asyncio.Semaphore(10), []
 
