@@ -101,7 +101,7 @@ class CommandGroup(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # what a model wrote may hold half a character
+            if isinstance(stream, io.TextIOWrapper):  # because a model's text may contain half a character
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)

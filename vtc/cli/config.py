@@ -75,7 +75,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return Trust.from_settings([*launch.list_settings(self.arguments()), *sets])
 
     def confdir(self, sets: Sequence[str]) -> str:
-        """Name the folder of mitmproxy's certificates; what is typed wins."""
+        """Name the folder of mitmproxy's certificates; the command line has precedence."""
         return launch.choose_confdir([*launch.list_settings(self.arguments()), *sets])
 
     def specs(self) -> dict[KeyPath, list[str]]:

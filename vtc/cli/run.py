@@ -121,7 +121,7 @@ def run(
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _said_in(file, () if upstream else ("upstream",)):
         server = server_url(upstream or settings.upstream)
-    # The key of a server that nobody named is lent to none that happens to answer.
+    # A key must never go to a server that only happens to answer on a usual port.
     if not (server or proxy or options["key_env"] or _has_mode([*settings.arguments(), *more])):
         server = _nearby(quiet=dry_run)
     address = host or settings.host or "127.0.0.1"

@@ -34,7 +34,7 @@ class LoggedExchange:
     @classmethod
     def of(cls, line: bytes) -> LoggedExchange:
         """Read a line; raises one of FAULTS if it is none of a log."""
-        entry = escape_invisible(decode(line))  # a name may hold what a terminal would obey
+        entry = escape_invisible(decode(line))  # because a name may contain control sequences of a terminal
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
         return cls(entry, at, outcome, summed_up(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING)

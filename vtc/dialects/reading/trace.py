@@ -86,21 +86,21 @@ class TracedReader(Reader):
     def _record_text(self) -> None:
         """Record text that was consumed without a step."""
         step = self._row.text or self._row.otherwise
-        if step and self._unconsumed() != self._unread:
+        if step and self._get_remaining_text() != self._unread:
             text = self._record_step(self._state, step, None)
             if isinstance(self._handler, InCode):
                 self._code.append(text)
 
     def _record_step(self, state: State, step: Step, verdict: Verdict | None) -> str:
         """Record a step to the current state; return the text that it consumed."""
-        unread = self._unconsumed()
+        unread = self._get_remaining_text()
         consumed = len(self._unread) - len(unread)
         text = self._unread[: max(0, consumed)]
         self.trace.append(TracedStep(state, step, verdict, self._state, text, max(0, -consumed)))
         self._unread = unread
         return text
 
-    def _unconsumed(self) -> str:
+    def _get_remaining_text(self) -> str:
         return self._cursor.text[self._cursor.at :]
 
     def _look_through_code(self) -> None:
