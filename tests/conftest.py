@@ -173,7 +173,7 @@ def no_log_handlers_of_tests_before() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def no_servers_of_this_machine() -> Iterator[None]:
     """Tests name the ports that servers usually have, and what a machine has there must not matter to them."""
-    connect, usual = socket.create_connection, {*local_servers.PORTS, launch.PORT}
+    connect, usual = socket.create_connection, {*local_servers.USUAL_PORTS, launch.PORT}
 
     def connected(address: tuple[str, int], *arguments: Any, **more: Any) -> socket.socket:
         if address[1] in usual:

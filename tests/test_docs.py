@@ -33,7 +33,7 @@ from tests.proxy.captures import CALL, saved
 from vtc.apis import APIS
 from vtc.cli import MODULES, main
 from vtc.cli.config import Config
-from vtc.cli.schema import table as table_of
+from vtc.cli.schema import render_table
 from vtc.profiles import builtin_directory, load
 from vtc.profiles.agents import Value, text
 from vtc.proxy import launch, options
@@ -143,7 +143,7 @@ def generated(name: str) -> str:
         return limit_table()
     if name == "agents":
         return agent_table()
-    return table_of(Config) + "\n"
+    return render_table(Config) + "\n"
 
 
 def option_table() -> str:

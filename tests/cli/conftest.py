@@ -17,5 +17,5 @@ type UsualPorts = Callable[..., None]
 @pytest.fixture(autouse=True)
 def usual_ports(monkeypatch: pytest.MonkeyPatch) -> UsualPorts:
     """Say at which ports of this machine model servers are looked for; at none, unless a test says so."""
-    monkeypatch.setattr(local_servers, "PORTS", ())
-    return lambda *ports: monkeypatch.setattr(local_servers, "PORTS", ports)
+    monkeypatch.setattr(local_servers, "USUAL_PORTS", ())
+    return lambda *ports: monkeypatch.setattr(local_servers, "USUAL_PORTS", ports)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.profiles.test_validation import VALUES
 from vtc.cli import config, main
 from vtc.cli.config import Config
-from vtc.cli.schema import descriptions
+from vtc.cli.schema import read_descriptions
 from vtc.profiles import ProfileError
 
 WHOLE = """
@@ -126,13 +126,13 @@ def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Pa
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    assert {*descriptions(Config)} == {*Config.__struct_fields__}
+    assert {*read_descriptions(Config)} == {*Config.__struct_fields__}
 
 
 def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:
     (here / "vtc.yaml").write_text("a: 1\nb: 2\n")
     with pytest.raises(ProfileError) as refused:
-        config.read(here / "vtc.yaml")
+        config.read_config(here / "vtc.yaml")
     assert len(refused.value.problems) == 2
 
 
@@ -144,7 +144,7 @@ def test_any_value_of_any_key_is_taken_or_told(key: msgspec.structs.FieldInfo, t
         for written in (value, f"{{a: {value}}}", f"[{value}]"):
             file.write_text(f"{key.name}: {written}\n")
             try:
-                config.read(file).arguments()
+                config.read_config(file).build_arguments()
             except ProfileError as error:
                 told += map(str, error.problems)
     assert len(told) > len(VALUES)

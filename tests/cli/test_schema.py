@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from vtc.cli import main
-from vtc.cli.schema import as_markdown, descriptions, json_schema
+from vtc.cli.schema import build_schema, read_descriptions, render_markdown
 from vtc.profiles import ClientProfile, ServerProfile, loader
 
 PROFILES = loader.builtin_directory()
@@ -90,21 +90,21 @@ def properties(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_property_has_a_description(kind: str) -> None:
-    found = dict(properties(json_schema(kind)))
+    found = dict(properties(build_schema(kind)))
     assert len(found) > 5
     assert [path for path, one in found.items() if not one.get("description", "").strip()] == []
 
 
 def test_a_description_is_the_docstring_of_the_field_also_of_one_that_is_inherited() -> None:
-    assert descriptions(ClientProfile)["dialect"] == "Its dialect for text tool calls."
-    assert descriptions(ServerProfile)["upstream_stream"].startswith("`never`: a streaming request")
+    assert read_descriptions(ClientProfile)["dialect"] == "Its dialect for text tool calls."
+    assert read_descriptions(ServerProfile)["upstream_stream"].startswith("`never`: a streaming request")
 
 
 def test_the_tables_have_every_key_and_every_link_leads_somewhere() -> None:
-    text = as_markdown()
+    text = render_markdown()
     for kind, model in loader.KINDS.items():
         table = text.partition(f"## kind: {kind}\n")[2].partition("\n## kind")[0]
-        for key in descriptions(model):
+        for key in read_descriptions(model):
             assert f"| `{key}`" in table, (kind, key)
     titles = {title.lower() for title in re.findall(r"^###? (\w+)$", text, re.M)}
     assert set(re.findall(r"\]\(#(\w+)\)", text)) <= titles

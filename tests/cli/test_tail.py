@@ -73,7 +73,7 @@ def chosen(pilot: Pilot[None]) -> int | None:
 
 async def settled(pilot: Pilot[None]) -> list[str]:
     """Return the screen once what is new in the log is on it."""
-    pilot.app.look()  # type: ignore[attr-defined]
+    pilot.app.poll_log()  # type: ignore[attr-defined]
     await pilot.pause()
     return lines(pilot)
 

@@ -26,10 +26,10 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
     """
     try:
         profiles = loader.load([loader.builtin_directory(), *paths])
-        warnings = _of_dialects(profiles)
+        warnings = _check_dialects(profiles)
     except ProfileError as error:
         if as_json:
-            show_json({"ok": False, "problems": [*map(_entry, error.problems)]})
+            show_json({"ok": False, "problems": [*map(_build_entry, error.problems)]})
         else:
             click.echo(str(error), err=True)
         sys.exit(1)
@@ -37,7 +37,9 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
         if not any(path == source.path or path in source.path.parents for source in profiles.sources.values()):
             raise click.ClickException(f"{path}: no profile in it (files that end in .yaml or .yml)")
     if as_json:
-        show_json({"ok": True, **profiles.counts(), **({"warnings": [*map(_entry, warnings)]} if warnings else {})})
+        show_json(
+            {"ok": True, **profiles.counts(), **({"warnings": [*map(_build_entry, warnings)]} if warnings else {})}
+        )
         return
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -48,7 +50,7 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
     )
 
 
-def _of_dialects(profiles: loader.Profiles) -> list[Problem]:
+def _check_dialects(profiles: loader.Profiles) -> list[Problem]:
     """Find what the user's own dialects do not read back; raise `ProfileError` if one reads no call that it writes."""
     mistakes: list[Problem] = []
     warnings: list[Problem] = []
@@ -63,5 +65,5 @@ def _of_dialects(profiles: loader.Profiles) -> list[Problem]:
     return sorted(warnings)
 
 
-def _entry(problem: Problem) -> dict[str, str | int]:
+def _build_entry(problem: Problem) -> dict[str, str | int]:
     return {"file": problem.file, "line": problem.line, "key": problem.key, "message": problem.message}

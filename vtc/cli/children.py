@@ -16,9 +16,9 @@ from typing import IO
 
 from vtc.proxy import parent
 
-LEAVE = 10.0
+STOP_SECONDS = 10.0
 """Seconds for VTC to end by itself."""
-ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+TERMINATING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """The signals that end a program, and do not come from keys of its terminal."""
 
 
@@ -38,26 +38,26 @@ def start_vtc(command: Sequence[str], output: IO[bytes], folder: Path | None = N
     )
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def stop_vtc(process: subprocess.Popen[bytes]) -> None:
     """End a VTC that was started, by force if it does not end by itself."""
     if process.stdin and not process.stdin.closed:
         with suppress(OSError), process.stdin as pipe:
             pipe.write(parent.ENDED_IN_ORDER)
     try:
-        process.wait(LEAVE)
+        process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Have a signal that ends this program end what it started, too."""
 
     def raise_exit(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, raise_exit) for number in ENDING}
+    before = {number: signal.signal(number, raise_exit) for number in TERMINATING_SIGNALS}
     try:
         yield
     finally:

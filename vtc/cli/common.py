@@ -115,7 +115,7 @@ class CommandGroup(click.Group):
             raise click.ClickException(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 
 
-def nearest_option(error: click.NoSuchOption) -> str:
+def format_nearest_option(error: click.NoSuchOption) -> str:
     """Suggest the option that is meant; empty if none is close."""
     near = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.8)
     return "".join(f" (did you mean {name}?)" for name in near)
@@ -124,7 +124,7 @@ def nearest_option(error: click.NoSuchOption) -> str:
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Shell completion by the names of `models`, `dialects`, `clients` or `servers`."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -151,7 +151,7 @@ def load_profiles(directories: tuple[Path, ...]) -> Profiles:
         sys.exit(1)
 
 
-def planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
+def build_planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
     """Make the planner that the addon would have; end the program with an error if the profiles are wrong."""
     try:
         return Planner(load_profiles(directories), settings)
@@ -163,9 +163,11 @@ def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
     """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
     for option in (
         click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
-        click.option("--dialect", help="The dialect for the model's prompt.", shell_complete=completing("dialects")),
-        click.option("--client", help="The client profile.", shell_complete=completing("clients")),
-        click.option("--server", help="The server profile.", shell_complete=completing("servers")),
+        click.option(
+            "--dialect", help="The dialect for the model's prompt.", shell_complete=complete_names("dialects")
+        ),
+        click.option("--client", help="The client profile.", shell_complete=complete_names("clients")),
+        click.option("--server", help="The server profile.", shell_complete=complete_names("servers")),
         click.option(
             "--constrain", type=click.Choice(["off", "required", "auto"]), help="When servers decode by a grammar."
         ),
@@ -175,7 +177,7 @@ def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
     return command
 
 
-def url(text: str, hint: str) -> SplitResult:
+def parse_url(text: str, hint: str) -> SplitResult:
     """The parts of a URL, of a host and port, or of a port of this machine, that a user typed."""
     if re.fullmatch(r"\d+", text, re.ASCII):
         text = f"127.0.0.1:{text}"
@@ -190,20 +192,20 @@ def url(text: str, hint: str) -> SplitResult:
     raise click.BadParameter(f"{text}: no URL such as http://127.0.0.1:8000", param_hint=hint)
 
 
-def base_url(text: str, hint: str) -> str:
+def normalize_url(text: str, hint: str) -> str:
     """Return the URL of a model server as people type it: `/v1` at its end belongs to the paths of its API."""
-    parts = url(text, hint)
+    parts = parse_url(text, hint)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
 
 
-def server_and_path(upstream: str) -> tuple[str, str]:
+def split_upstream(upstream: str) -> tuple[str, str]:
     """Part the URL of a model server into what mitmproxy wants, and the path that its APIs stand below."""
     if not upstream:
         return "", ""
     if "@" in upstream:
         problem = "leave out user and password; what the client sends as its key is passed on"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
-    parts = url(base_url(upstream, "UPSTREAM"), "UPSTREAM")
+    parts = parse_url(normalize_url(upstream, "UPSTREAM"), "UPSTREAM")
     return f"{parts.scheme}://{parts.netloc}", parts.path
 
 
@@ -215,7 +217,7 @@ def read_text(file: Path) -> str:
         raise click.ClickException(f"{file}: not UTF-8; save the file as UTF-8") from None
 
 
-def settings(**options: Any) -> Settings:
+def build_settings(**options: Any) -> Settings:
     """The settings that were given on the command line; those that were not (None) are the default."""
     return Settings(**{key: value for key, value in options.items() if value is not None})
 

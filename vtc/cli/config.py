@@ -23,7 +23,7 @@ from vtc.profiles.document import KeyPath, Problem, ProfileError
 from vtc.proxy import launch
 from vtc.proxy.trust import Trust
 
-NAME = "vtc.yaml"
+CONFIG_FILE_NAME = "vtc.yaml"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -66,28 +66,28 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     mitmproxy: tuple[str, ...] = ()
     """Arguments for mitmproxy, as after `--`."""
 
-    def arguments(self) -> list[str]:
+    def build_arguments(self) -> list[str]:
         """Make the arguments for mitmproxy that the command has no options for."""
-        return [*launch.format_sets(_settings(self.options)), *self.mitmproxy]
+        return [*launch.format_sets(_format_settings(self.options)), *self.mitmproxy]
 
-    def trust(self, sets: Sequence[str]) -> Trust:
+    def build_trust(self, sets: Sequence[str]) -> Trust:
         """Say whose certificates are trusted; what is typed wins."""
-        return Trust.from_settings([*launch.list_settings(self.arguments()), *sets])
+        return Trust.from_settings([*launch.list_settings(self.build_arguments()), *sets])
 
-    def confdir(self, sets: Sequence[str]) -> str:
+    def choose_confdir(self, sets: Sequence[str]) -> str:
         """Name the folder of mitmproxy's certificates; the command line has precedence."""
-        return launch.choose_confdir([*launch.list_settings(self.arguments()), *sets])
+        return launch.choose_confdir([*launch.list_settings(self.build_arguments()), *sets])
 
-    def specs(self) -> dict[KeyPath, list[str]]:
+    def list_specs(self) -> dict[KeyPath, list[str]]:
         """List by its key what each setting makes of mitmproxy's options, as `NAME=VALUE`."""
-        own: dict[KeyPath, list[str]] = {(key,): as_options({key: getattr(self, key)}) for key in OPTIONS}
+        own: dict[KeyPath, list[str]] = {(key,): format_options({key: getattr(self, key)}) for key in ADDON_OPTIONS}
         of_addon: dict[KeyPath, list[str]] = {
-            ("options", name): [*_settings({name: value})] for name, value in self.options.items()
+            ("options", name): [*_format_settings({name: value})] for name, value in self.options.items()
         }
         return {**own, **of_addon, ("mitmproxy",): launch.list_settings(self.mitmproxy)}
 
 
-OPTIONS = {
+ADDON_OPTIONS = {
     "tools": "vtc_tools=",
     "dialect": "vtc_dialect=",
     "blocks": "vtc_blocks=",
@@ -103,34 +103,34 @@ OPTIONS = {
 """The options of the addon that have keys and options of the command; a value stands behind `=`."""
 
 
-def as_options(values: Mapping[str, object]) -> list[str]:
+def format_options(values: Mapping[str, object]) -> list[str]:
     """Write the values of keys that are given as `NAME=VALUE`."""
-    given = [(OPTIONS[key], value) for key, value in values.items() if value]
+    given = [(ADDON_OPTIONS[key], value) for key, value in values.items() if value]
     return [f"{option}{value}" if option.endswith("=") else option for option, value in given]
 
 
 def find_config(named: Path | None) -> Path | None:
     """The file that holds: the one that is named, one in the current folder, one in the user's folder."""
-    places = [Path(NAME), Path(click.get_app_dir("vtc"), NAME)]
+    places = [Path(CONFIG_FILE_NAME), Path(click.get_app_dir("vtc"), CONFIG_FILE_NAME)]
     return named or next((place for place in places if place.is_file()), None)
 
 
-NOWHERE = Path()
+NO_CONFIG_FILE = Path()
 
 
 def load_config(named: Path | None) -> tuple[Path, Config]:
     """Return the file that holds, `NOWHERE` if there is none, and its settings; ends the program with what is wrong."""
     file = find_config(named)
     if file is None:
-        return NOWHERE, Config()
+        return NO_CONFIG_FILE, Config()
     try:
-        return file, read(file)
+        return file, read_config(file)
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
 
 
-def read(file: Path) -> Config:
+def read_config(file: Path) -> Config:
     """Read the settings; raises `ProfileError` with each mistake, by line and key."""
     documents, problems = document.read(file)
     if not documents and not problems:
@@ -139,7 +139,7 @@ def read(file: Path) -> Config:
         problems += document.problems(parsed, Config)
         problems += [
             parsed.problem(path, "holds the character NUL, which no argument of a program can; remove it")
-            for path, text in _texts(parsed.value, ())
+            for path, text in _iter_texts(parsed.value, ())
             if "\0" in text
         ]
     if problems:
@@ -147,46 +147,46 @@ def read(file: Path) -> Config:
     return msgspec.convert(documents[0].value, Config)
 
 
-def problem(file: Path, key: KeyPath, message: str) -> Problem:
+def build_problem(file: Path, key: KeyPath, message: str) -> Problem:
     """Make a problem of what a key of the file says."""
     (parsed,), _ = document.read(file)
     name = str(key[-1])
-    for prefix in (OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
+    for prefix in (ADDON_OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
         message = message.removeprefix(f"{prefix}: ")
     return parsed.problem(key, message)
 
 
-def directories(file: Path, settings: Config) -> tuple[Path, ...]:
+def list_directories(file: Path, settings: Config) -> tuple[Path, ...]:
     """List the directories of profiles; ends the program if one is not there."""
-    paths = [beside(file, path) for path in settings.profiles]
+    paths = [resolve_path(file, path) for path in settings.profiles]
     missing = [index for index, path in enumerate(paths) if not path.exists()]
     for index in missing:
         message = f"{paths[index]}: no such directory; create it or correct the path"
-        click.echo(str(problem(file, ("profiles", index), message)), err=True)
+        click.echo(str(build_problem(file, ("profiles", index), message)), err=True)
     if missing:
         sys.exit(1)
     return tuple(paths)
 
 
-def _texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _iter_texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Each text of a document, names of keys too, and where it stands."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield (*path, key), key
-            yield from _texts(inner, (*path, key))
+            yield from _iter_texts(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _texts(inner, (*path, index))
+            yield from _iter_texts(inner, (*path, index))
 
 
-def beside(file: Path, path: str) -> Path:
+def resolve_path(file: Path, path: str) -> Path:
     """A path that is written in the file."""
     return file.parent / Path(path).expanduser()
 
 
-def _settings(options: Mapping[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
+def _format_settings(options: Mapping[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
     """Write options by name as `NAME=VALUE`."""
     for name, value in options.items():
         for item in value if isinstance(value, tuple) else (value,):

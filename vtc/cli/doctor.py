@@ -31,9 +31,9 @@ from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
 from vtc.scrub import escape_invisible, scrub
 
-SECONDS = 120
+CALL_SECONDS = 120
 """For the reply to the test call: a model may have to be loaded first."""
-TOOL = {
+TEST_TOOL = {
     "type": "function",
     "function": {
         "name": "report_word",
@@ -41,8 +41,12 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
     },
 }
-QUESTION = "Call the tool report_word with the word: fine"
-MARKS: dict[CheckOutcome, tuple[str, str]] = {"ok": ("ok", "green"), "note": ("--", "cyan"), "wrong": ("!!", "red")}
+TEST_QUESTION = "Call the tool report_word with the word: fine"
+OUTCOME_MARKS: dict[CheckOutcome, tuple[str, str]] = {
+    "ok": ("ok", "green"),
+    "note": ("--", "cyan"),
+    "wrong": ("!!", "red"),
+}
 
 type CheckOutcome = Literal["ok", "note", "wrong"]
 
@@ -51,7 +55,7 @@ class CheckLine(NamedTuple):
     """One line."""
 
     outcome: CheckOutcome
-    said: str
+    message: str
 
 
 @click.command(short_help="See what is installed, set and running, and whether a call gets through.")
@@ -69,14 +73,14 @@ def doctor(
     the lines can be pasted into a report of an issue.
     """
     wrong = False
-    for line in _findings(upstream, port, sets, directories, call=not no_call):
+    for line in _run_checks(upstream, port, sets, directories, call=not no_call):
         wrong |= line.outcome == "wrong"
-        mark, colour = MARKS[line.outcome]
-        click.echo(f"{click.style(mark, fg=colour)}  {_bare(line.said)}")
+        mark, colour = OUTCOME_MARKS[line.outcome]
+        click.echo(f"{click.style(mark, fg=colour)}  {_redact(line.message)}")
     sys.exit(wrong)
 
 
-def _findings(
+def _run_checks(
     upstream: str, port: int | None, sets: Sequence[str], directories: tuple[Path, ...], *, call: bool
 ) -> Iterator[CheckLine]:
     yield CheckLine("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
@@ -84,25 +88,27 @@ def _findings(
     settings = Config()
     if file := config.find_config(None):
         try:
-            settings = config.read(file)
+            settings = config.read_config(file)
             yield CheckLine("ok", f"settings from {file}")
         except ProfileError as error:
             yield CheckLine("wrong", str(error))
     else:
-        yield CheckLine("note", f"no {config.NAME}, here or in {click.get_app_dir('vtc')}")
-    directories = directories or tuple(config.beside(file or Path(), directory) for directory in settings.profiles)
+        yield CheckLine("note", f"no {config.CONFIG_FILE_NAME}, here or in {click.get_app_dir('vtc')}")
+    directories = directories or tuple(
+        config.resolve_path(file or Path(), directory) for directory in settings.profiles
+    )
     try:
         profiles = loader.load([loader.builtin_directory(), *directories])
         yield CheckLine("ok", f"profiles: {profiles.format_counts()}")
     except ProfileError as error:
         yield CheckLine("wrong", f"profiles: {error}")
         profiles = loader.load([loader.builtin_directory()])
-    yield _certificate()
+    yield _check_certificate()
     server, models, url = upstream or settings.upstream, list[str](), ""
     if server:
         try:
-            url = common.base_url(server, "UPSTREAM")
-            yield from map(_escape_line, _server(Asker(url, trust=settings.trust(sets)), profiles, models))
+            url = common.normalize_url(server, "UPSTREAM")
+            yield from map(_escape_line, _check_server(Asker(url, trust=settings.build_trust(sets)), profiles, models))
         except click.BadParameter as error:
             yield _escape_line(CheckLine("wrong", error.message))
         except TrustError as error:
@@ -110,18 +116,18 @@ def _findings(
     else:
         yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
     at = port or settings.port or launch.PORT
-    yield from map(_escape_line, _proxy(at, url, models if call else [], settings.confdir(())))
+    yield from map(_escape_line, _check_proxy(at, url, models if call else [], settings.choose_confdir(())))
 
 
-def _proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Iterator[CheckLine]:
+def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Iterator[CheckLine]:
     """Look at what listens where VTC does, and have the first of these models of its server make a call through it."""
     at = f"127.0.0.1:{port}"
-    if not _listens(port):
+    if not _is_listening(port):
         yield CheckLine("note", f"nothing listens at {at}: VTC does not run there")
         return
     status, answer = request_status(Asker(f"http://{at}"), confdir)
     if status is None:
-        yield CheckLine("wrong", _stranger(at, answer))
+        yield CheckLine("wrong", _describe_stranger(at, answer))
         return
     yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, before {status.upstream}")
     if status.version != __version__:
@@ -135,12 +141,12 @@ def _proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Itera
     elif status.mode != "rewrite":
         yield CheckLine("note", f"in mode {status.mode} nothing is changed; no call was tried")
     elif models:
-        yield _call(f"http://{at}", models[0])
+        yield _try_call(f"http://{at}", models[0])
     else:
         yield CheckLine("note", "no call was tried")
 
 
-def _stranger(at: str, answer: ServerAnswer) -> str:
+def _describe_stranger(at: str, answer: ServerAnswer) -> str:
     """Say what listens in the place of VTC before a server."""
     if answer.headers.get("server", "").startswith("mitmproxy"):
         return f"at {at} a mitmproxy listens that stands before no model server: is it an ordinary proxy?"
@@ -151,7 +157,7 @@ def _stranger(at: str, answer: ServerAnswer) -> str:
     )
 
 
-def _certificate() -> CheckLine:
+def _check_certificate() -> CheckLine:
     """Look at what clients must trust where VTC is a proxy for HTTPS."""
     file = launch.certificate_path()
     try:
@@ -167,7 +173,7 @@ def _certificate() -> CheckLine:
     return CheckLine("ok", f"certificate {file}, good until {until:%Y-%m-%d}")
 
 
-def _server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
+def _check_server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Ask a model server which it is, and for its `models`."""
     found = collect_findings(asker, Planner(profiles, Settings()))
     lost = not (found.server or found.is_sound)
@@ -179,7 +185,7 @@ def _server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[Che
         yield CheckLine("note", "it lists no models")
 
 
-def _listens(port: int) -> bool:
+def _is_listening(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=2).close()
     except OSError:
@@ -187,12 +193,17 @@ def _listens(port: int) -> bool:
     return True
 
 
-def _call(base: str, model: str) -> CheckLine:
+def _try_call(base: str, model: str) -> CheckLine:
     """Have the model make one call through a running proxy."""
-    body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "tools": [TOOL], "max_tokens": 500}
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": TEST_QUESTION}],
+        "tools": [TEST_TOOL],
+        "max_tokens": 500,
+    }
     question = f"asked {model} for a call through {base}"
     headers = {"user-agent": f"vtc-doctor/{__version__}"}
-    answer = Asker(base, seconds=SECONDS).ask("/v1/chat/completions", json.dumps(body).encode(), headers)
+    answer = Asker(base, seconds=CALL_SECONDS).ask("/v1/chat/completions", json.dumps(body).encode(), headers)
     if answer.error:
         return CheckLine("wrong", f"{question}: no reply ({answer.why})")
     if not answer.ok:
@@ -210,9 +221,9 @@ def _call(base: str, model: str) -> CheckLine:
 
 def _escape_line(line: CheckLine) -> CheckLine:
     """Keep what a server says in one line, and a terminal from doing what it says."""
-    return line._replace(said=escape_invisible(line.said))
+    return line._replace(message=escape_invisible(line.message))
 
 
-def _bare(text: str) -> str:
+def _redact(text: str) -> str:
     """Take out what others need not know: keys, and the name of the user."""
     return scrub(text.replace(str(Path.home()), "~"))

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from vtc.cli import common, config
-from vtc.cli.common import completing, profile_directories, server_and_path
+from vtc.cli.common import complete_names, profile_directories, split_upstream
 from vtc.profiles.agents import AgentProfile, Phrase, Value, Variable
 from vtc.profiles.document import nearest
 from vtc.profiles.loader import Profiles
@@ -24,10 +24,10 @@ from vtc.proxy.address import Address
 from vtc.proxy.asker import Asker
 from vtc.proxy.status import format_ownership_fault, request_status
 
-KEY = "any"
+PLACEHOLDER_KEY = "any"
 """What an agent sends as its key where the server wants none: most do not start without one."""
-MODEL = "my-model"
-FOLDER = Variable("VTC_AGENT")
+PLACEHOLDER_MODEL = "my-model"
+FOLDER_VARIABLE = Variable("VTC_AGENT")
 """The variable that names the folder of an agent's files."""
 
 
@@ -37,7 +37,7 @@ class AgentName(click.ParamType[str]):
     name = "AGENT"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return completing("agents")(ctx, param, incomplete)
+        return complete_names("agents")(ctx, param, incomplete)
 
 
 class VariableName(click.ParamType[str]):
@@ -68,95 +68,95 @@ def find_agent(profiles: Profiles, name: str) -> AgentProfile:
 class Shell:
     """The way in which a shell writes texts and variables. `parts` joins those of one text."""
 
-    literal: Callable[[str], str]
+    quote: Callable[[str], str]
     variable: str
     export: str
     unset: str
-    folder: str
-    inside: str
+    new_folder: str
+    subfolder: str
     file: str
     start: str = "{command}"
-    between: str = ""
-    around: str = "{text}"
+    joiner: str = ""
+    group: str = "{text}"
 
-    def text(self, words: Phrase) -> str:
+    def format_text(self, words: Phrase) -> str:
         """Write a text, with the values of variables in it."""
-        parts = [self._part(part) for part in words] or [self.literal("")]
-        return parts[0] if len(parts) == 1 else self.around.format(text=self.between.join(parts))
+        parts = [self._format_part(part) for part in words] or [self.quote("")]
+        return parts[0] if len(parts) == 1 else self.group.format(text=self.joiner.join(parts))
 
-    def _part(self, part: Value) -> str:
-        return self.variable.format(name=part.name) if isinstance(part, Variable) else self.literal(part)
+    def _format_part(self, part: Value) -> str:
+        return self.variable.format(name=part.name) if isinstance(part, Variable) else self.quote(part)
 
 
-def _fish(text: str) -> str:
+def _quote_for_fish(text: str) -> str:
     plain = shlex.quote(text) == text
     return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _powershell(text: str) -> str:
+def _quote_for_powershell(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
 SHELLS = {
     "sh": Shell(
-        literal=shlex.quote,
+        quote=shlex.quote,
         variable='"${name}"',
         export="export {name}={value}",
         unset="unset {name}",
-        folder="export {name}=$(mktemp -d)",
-        inside='mkdir -p "${folder}"/{path}',
+        new_folder="export {name}=$(mktemp -d)",
+        subfolder='mkdir -p "${folder}"/{path}',
         file='printf %s {text} > "${folder}"/{path}',
     ),
     "fish": Shell(
-        literal=_fish,
+        quote=_quote_for_fish,
         variable='"${name}"',
         export="set -gx {name} {value}",
         unset="set -e {name}",
-        folder="set -gx {name} (mktemp -d)",
-        inside='mkdir -p "${folder}"/{path}',
+        new_folder="set -gx {name} (mktemp -d)",
+        subfolder='mkdir -p "${folder}"/{path}',
         file='printf %s {text} > "${folder}"/{path}',
     ),
     "powershell": Shell(
-        literal=_powershell,
+        quote=_quote_for_powershell,
         variable="$env:{name}",
         export="$env:{name} = {value}",
         unset="Remove-Item Env:{name} -ErrorAction Ignore",
-        folder="$env:{name} = Join-Path ([IO.Path]::GetTempPath()) ([Guid]::NewGuid())\n"
+        new_folder="$env:{name} = Join-Path ([IO.Path]::GetTempPath()) ([Guid]::NewGuid())\n"
         "New-Item -ItemType Directory $env:{name} | Out-Null",
-        inside="New-Item -ItemType Directory (Join-Path $env:{folder} {path}) | Out-Null",
+        subfolder="New-Item -ItemType Directory (Join-Path $env:{folder} {path}) | Out-Null",
         file="[IO.File]::WriteAllText((Join-Path $env:{folder} {path}), {text})",
         start="& {command}",
-        between=" + ",
-        around="({text})",
+        joiner=" + ",
+        group="({text})",
     ),
 }
 
 
-def _shell() -> str:
+def _detect_shell() -> str:
     """Name the shell that the user has, as far as the environment shows it."""
     if os.name == "nt":
         return "powershell"
     return "fish" if Path(os.environ.get("SHELL", "")).name == "fish" else "sh"
 
 
-def lines(agent: AgentProfile, shell: Shell, address: str, model: str, key: Value) -> Iterator[str]:
+def format_lines(agent: AgentProfile, shell: Shell, address: str, model: str, key: Value) -> Iterator[str]:
     """Write what starts an agent, line by line; the last one starts it."""
-    setup = agent.setup({"address": address, "model": model, "key": key, "folder": FOLDER})
+    setup = agent.setup({"address": address, "model": model, "key": key, "folder": FOLDER_VARIABLE})
     if setup.files:
-        yield shell.folder.format(name=FOLDER.name)
-    for path in _folders([*setup.files]):
-        yield shell.inside.format(folder=FOLDER.name, path=shell.literal(path))
+        yield shell.new_folder.format(name=FOLDER_VARIABLE.name)
+    for path in _list_folders([*setup.files]):
+        yield shell.subfolder.format(folder=FOLDER_VARIABLE.name, path=shell.quote(path))
     for path, content in setup.files.items():
-        yield shell.file.format(folder=FOLDER.name, path=shell.literal(path), text=shell.text(content))
+        yield shell.file.format(folder=FOLDER_VARIABLE.name, path=shell.quote(path), text=shell.format_text(content))
     for name, value in setup.variables.items():
-        yield shell.export.format(name=name, value=shell.text(value))
+        yield shell.export.format(name=name, value=shell.format_text(value))
     for name in setup.unset:
         yield shell.unset.format(name=name)
-    words = [shell.literal(agent.commands[0]), *map(shell.text, setup.arguments)]
+    words = [shell.quote(agent.commands[0]), *map(shell.format_text, setup.arguments)]
     yield shell.start.format(command=" ".join(words))
 
 
-def _folders(paths: Sequence[str]) -> list[str]:
+def _list_folders(paths: Sequence[str]) -> list[str]:
     """List the folders that files lie in, within that of the agent."""
     folders = [str(PurePosixPath(path).parent) for path in paths]
     return [folder for folder in dict.fromkeys(folders) if folder != "."]
@@ -165,10 +165,12 @@ def _folders(paths: Sequence[str]) -> list[str]:
 @click.command(short_help="Print what points a coding agent at VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
-@click.option("--model", default=MODEL, help=f"The name that your server has. [{MODEL}]")
+@click.option("--model", default=PLACEHOLDER_MODEL, help=f"The name that your server has. [{PLACEHOLDER_MODEL}]")
 @click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
 @click.option("--host", help="The address at which the agent reaches VTC. [127.0.0.1]")
-@click.option("--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {KEY}]")
+@click.option(
+    "--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {PLACEHOLDER_KEY}]"
+)
 @click.option("--shell", type=click.Choice([*SHELLS]), help="The shell that reads the lines. [yours]")
 @profile_directories
 def env(
@@ -187,31 +189,31 @@ def env(
     the agent, or of the VTC that runs. Nothing is written, and no file of yours is changed.
     """
     file, settings = config.load_config(None)
-    profile = find_agent(common.load_profiles(directories or config.directories(file, settings)), agent)
-    server, path = server_and_path(upstream)
+    profile = find_agent(common.load_profiles(directories or config.list_directories(file, settings)), agent)
+    server, path = split_upstream(upstream)
     at = host or "127.0.0.1"
     address = f"http://{f'[{at}]' if ':' in at else at}:{port or settings.port or launch.PORT}"
-    if _is_vtc(server) and not (host or port):
+    if _is_local_vtc(server) and not (host or port):
         address = server
-    _warn_of_strangers(address, settings.confdir(()))
-    key: Value = Variable(key_env) if key_env else KEY
-    for line in lines(profile, SHELLS[shell or _shell()], f"{address}{path}", model, key):
+    _warn_of_strangers(address, settings.choose_confdir(()))
+    key: Value = Variable(key_env) if key_env else PLACEHOLDER_KEY
+    for line in format_lines(profile, SHELLS[shell or _detect_shell()], f"{address}{path}", model, key):
         click.echo(line)
 
 
-def _is_vtc(server: str) -> bool:
+def _is_local_vtc(server: str) -> bool:
     """True if a VTC of this machine answers at a URL; servers elsewhere are not asked."""
-    return _is_near(server) and request_status(Asker(server, seconds=1))[0] is not None
+    return _is_local(server) and request_status(Asker(server, seconds=1))[0] is not None
 
 
 def _warn_of_strangers(address: str, confdir: str) -> None:
     """Warn of a listener of this machine that the agent would ask and that may be another user's."""
-    if _is_near(address):
+    if _is_local(address):
         status, answer = request_status(Asker(address, seconds=1), confdir)
         if not (answer.error or (status and status.is_own)):
             click.echo(f"vtc: something listens at {address}, but {format_ownership_fault(confdir)}", err=True)
 
 
-def _is_near(server: str) -> bool:
+def _is_local(server: str) -> bool:
     url = urlsplit(server)
     return url.scheme == "http" and Address(url.hostname or "", 0).is_loopback

@@ -15,13 +15,13 @@ from vtc import apis
 from vtc.apis import Api, BadRequest
 from vtc.cli.common import (
     add_forcing_options,
-    completing,
+    build_planner,
+    build_settings,
+    complete_names,
     json_output,
-    planner,
+    parse_url,
     profile_directories,
-    settings,
     show_json,
-    url,
 )
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, chain_of
@@ -87,7 +87,7 @@ def lines(outcome: dict[str, Any]) -> list[str]:
 @click.command(short_help="Say what a request gets, and why.")
 @profile_directories
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
-@click.option("--model", default="", help="The model's name in the request.", shell_complete=completing("models"))
+@click.option("--model", default="", help="The model's name in the request.", shell_complete=complete_names("models"))
 @click.option("--host", default="", help="The model server's host, with or without its port.")
 @click.option("--path", default="/v1/chat/completions", show_default=True)
 @add_forcing_options
@@ -120,8 +120,8 @@ def explain(
     against are the tools of the request. Ends with 1 if the call is refused, or FILE holds no exchange with a model.
     """
     call = call_of(written) if written else None
-    plans = planner(directories, settings(**options))
-    at = url(host, "--host") if host else None
+    plans = build_planner(directories, build_settings(**options))
+    at = parse_url(host, "--host") if host else None
     name, port = (at.hostname or "", at.port or 0) if at else ("", 0)
     facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)
     if flow_file:

@@ -24,8 +24,8 @@ from typing import Any
 import click
 
 from vtc.cli import children, common, config, local_servers
-from vtc.cli.common import profile_directories, server_and_path
-from vtc.cli.env import KEY, AgentName, VariableName, find_agent
+from vtc.cli.common import profile_directories, split_upstream
+from vtc.cli.env import PLACEHOLDER_KEY, AgentName, VariableName, find_agent
 from vtc.cli.run import run
 from vtc.profiles.agents import AgentProfile, AgentSetup, text
 from vtc.profiles.document import join_words
@@ -38,14 +38,14 @@ from vtc.proxy.findings import list_models as models_of
 from vtc.proxy.stats import Figures
 from vtc.proxy.status import format_ownership_fault, request_status
 
-STARTUP = 60.0
+STARTUP_SECONDS = 60.0
 """Seconds after which a VTC that does not answer is given up."""
-PAUSE = 0.05
-OF_RUN = ("tools", "dialect", "blocks", "server", "api", "retry", "observe", "sets")
+STARTUP_POLL_SECONDS = 0.05
+RUN_OPTIONS = ("tools", "dialect", "blocks", "server", "api", "retry", "observe", "sets")
 """The options that are those of `vtc run`."""
 
 
-class CannotLaunch(click.ClickException):
+class LaunchError(click.ClickException):
     """A call that cannot be carried out as it was typed, told in one line."""
 
     exit_code = 2
@@ -61,24 +61,26 @@ class LaunchCommand(click.Command):
             return super().parse_args(context, arguments[:at])
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"there is no option {error.option_name}{common.nearest_option(error)}; the agent's own go after `--`: "
-                f"vtc launch AGENT URL -- {error.option_name}",
+                f"there is no option {error.option_name}{common.format_nearest_option(error)}; "
+                f"the agent's own go after `--`: vtc launch AGENT URL -- {error.option_name}",
                 context,
             ) from None
 
 
-def options_of_run[F: click.Command](command: F) -> F:
+def add_run_options[F: click.Command](command: F) -> F:
     """Give a command the options of `vtc run` that say how VTC works."""
-    command.params += [option for option in run.params if option.name in OF_RUN]
+    command.params += [option for option in run.params if option.name in RUN_OPTIONS]
     return command
 
 
-@options_of_run
+@add_run_options
 @click.command(cls=LaunchCommand, short_help="Start a coding agent that asks your server by way of VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
 @click.option("--model", help="The name that the server has. [the only one, or the one that you choose]")
-@click.option("--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {KEY}]")
+@click.option(
+    "--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {PLACEHOLDER_KEY}]"
+)
 @profile_directories
 def launch(
     agent: str,
@@ -95,26 +97,27 @@ def launch(
     that server is used, if no option asks for another. No file of yours is changed.
     """
     file, settings = config.load_config(None)
-    profiles = common.load_profiles(directories or config.directories(file, settings))
+    profiles = common.load_profiles(directories or config.list_directories(file, settings))
     profile = find_agent(profiles, agent)
     program = next(filter(None, map(shutil.which, profile.commands)), None)
     if program is None:
         how = f": {profile.install}" if profile.install else ""
-        raise CannotLaunch(f"{profile.title} is not installed; {join_words(profile.commands)} is not on PATH{how}")
-    key = os.environ.get(key_env, "") if key_env else KEY
+        raise LaunchError(f"{profile.title} is not installed; {join_words(profile.commands)} is not on PATH{how}")
+    key = os.environ.get(key_env, "") if key_env else PLACEHOLDER_KEY
     if not key:
-        raise CannotLaunch(f"--key-env: the variable {key_env} is not set, or empty")
-    server, path = server_and_path(upstream or settings.upstream)
+        raise LaunchError(f"--key-env: the variable {key_env} is not set, or empty")
+    server, path = split_upstream(upstream or settings.upstream)
     if key_env and not server:
-        raise CannotLaunch(f"--key-env: name the server whose key it is: vtc launch {profile.name} URL")
+        raise LaunchError(f"--key-env: name the server whose key it is: vtc launch {profile.name} URL")
     server = server or local_servers.choose_server(f"vtc launch {profile.name}")
     if not server:
-        raise CannotLaunch(
-            f"no model server answers on ports {local_servers.ports()} of this machine: vtc launch {profile.name} URL"
+        raise LaunchError(
+            f"no model server answers on ports {local_servers.format_ports()} of this machine: "
+            f"vtc launch {profile.name} URL"
         )
-    asker = Asker(server + path, key=key if key_env else "", trust=settings.trust(options["sets"]))
-    names = _models(asker, profiles)
-    chosen = model or _model(names, profile, server + path)
+    asker = Asker(server + path, key=key if key_env else "", trust=settings.build_trust(options["sets"]))
+    names = _list_models(asker, profiles)
+    chosen = model or _choose_model(names, profile, server + path)
     if path and not options["api"]:  # VTC itself asks servers at their roots
         options = {**options, "api": ",".join(detect_apis(asker))}
     asked = [
@@ -123,20 +126,18 @@ def launch(
     ]
     given = [*asked, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
     with ExitStack() as stack:
-        stack.enter_context(children.ended_by_signals())
+        stack.enter_context(children.exit_on_signals())
         folder = Path(tempfile.mkdtemp(prefix="vtc-launch-"))
-        stack.callback(_remove, folder)
-        confdir = settings.confdir(options["sets"])
+        stack.callback(_remove_folder, folder)
+        confdir = settings.choose_confdir(options["sets"])
         address = None if asked else _find_running(settings.port or programs.PORT, server, confdir)
         proxy = None if address else stack.enter_context(OwnProxy.start(server, given, folder, settings.log, confdir))
         at = (address or (proxy.address if proxy else "")) + path
         setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
-        _write(setup, folder / "agent")
-        code = _carried_out(
-            [program, *map(text, setup.arguments), *click.get_current_context().meta["arguments"]], setup
-        )
+        _write_files(setup, folder / "agent")
+        code = _run_agent([program, *map(text, setup.arguments), *click.get_current_context().meta["arguments"]], setup)
         if proxy:
-            proxy.end(code)
+            proxy.stop(code)
     sys.exit(code)
 
 
@@ -153,7 +154,7 @@ def _render_typed_options(options: Mapping[str, Any]) -> Iterator[str]:
 # The model server.
 
 
-def _models(asker: Asker, profiles: Profiles) -> list[str]:
+def _list_models(asker: Asker, profiles: Profiles) -> list[str]:
     """List the models of a server; ends the program if it does not answer."""
     identity = identify_server(asker, profiles)
     if not identity.is_there:
@@ -161,16 +162,16 @@ def _models(asker: Asker, profiles: Profiles) -> list[str]:
     return [*(identity.models or models_of(asker, API_NAMES))]
 
 
-def _model(names: Sequence[str], agent: AgentProfile, server: str) -> str:
+def _choose_model(names: Sequence[str], agent: AgentProfile, server: str) -> str:
     """Choose a model of a server, or have the user choose."""
     if len(names) == 1:
         return names[0]
     call = f"vtc launch {agent.name} {server} --model"
     if not names:
-        raise CannotLaunch(f"{server} lists no models: {call} NAME")
+        raise LaunchError(f"{server} lists no models: {call} NAME")
     if not sys.stdin.isatty():
-        raise CannotLaunch(f"{server} has several models, {', '.join(names[:9])}: {call} {names[0]}")
-    return names[local_servers.choice(f"{server} has several models:", names)]
+        raise LaunchError(f"{server} has several models, {', '.join(names[:9])}: {call} {names[0]}")
+    return names[local_servers.prompt_choice(f"{server} has several models:", names)]
 
 
 # VTC.
@@ -217,26 +218,26 @@ class OwnProxy:
             process = children.start_vtc(command, log, folder)
         proxy = cls(process, f"http://127.0.0.1:{port}", folder, confdir)
         try:
-            proxy._wait(server)
+            proxy._wait_until_ready(server)
             yield proxy
         finally:
-            children.end(process)
+            children.stop_vtc(process)
 
-    def _wait(self, server: str) -> None:
+    def _wait_until_ready(self, server: str) -> None:
         begun = time.monotonic()
-        while self._process.poll() is None and time.monotonic() - begun < STARTUP:
+        while self._process.poll() is None and time.monotonic() - begun < STARTUP_SECONDS:
             status, _ = request_status(Asker(self.address, seconds=1), self._confdir)
             if status and status.is_before(server) and status.is_own:  # another program may have taken the port
                 return
-            time.sleep(PAUSE)
+            time.sleep(STARTUP_POLL_SECONDS)
         lines = self._log.read_text("utf-8", "replace").strip()
         raise click.ClickException(f"VTC did not start:\n{lines}" if lines else "VTC did not start")
 
-    def end(self, code: int) -> None:
+    def stop(self, code: int) -> None:
         """End it after its agent; where anything went wrong, keep its lines and say where they are."""
         early = self._process.poll() is not None
-        children.end(self._process)
-        faults = ["VTC ended before the agent"] * early + [*self._faults()]
+        children.stop_vtc(self._process)
+        faults = ["VTC ended before the agent"] * early + [*self._list_faults()]
         faults += [f"the agent ended with {code}"] * (0 < code < 128)  # beyond, a signal ended it
         if faults:
             handle, name = tempfile.mkstemp(prefix="vtc-launch-", suffix=".log")
@@ -244,7 +245,7 @@ class OwnProxy:
             shutil.copyfile(self._log, name)
             click.echo(f"vtc: {', '.join(faults)}: what VTC did stands in {name}", err=True)
 
-    def _faults(self) -> Iterator[str]:
+    def _list_faults(self) -> Iterator[str]:
         """Tell what VTC noted of the exchanges."""
         figures = Figures()
         with suppress(OSError, ValueError):
@@ -259,14 +260,14 @@ class OwnProxy:
                 yield f"{words}: {count}"
 
 
-def _remove(folder: Path) -> None:
+def _remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
 # The agent.
 
 
-def _write(setup: AgentSetup, folder: Path) -> None:
+def _write_files(setup: AgentSetup, folder: Path) -> None:
     """Write the files of an agent, which hold its key, for this user alone."""
     folder.mkdir(mode=0o700)
     for name, content in setup.files.items():
@@ -275,7 +276,7 @@ def _write(setup: AgentSetup, folder: Path) -> None:
         path.write_text(text(content), "utf-8")
 
 
-def _environment(setup: AgentSetup) -> dict[str, str]:
+def _build_environment(setup: AgentSetup) -> dict[str, str]:
     """Make the environment of an agent: the user's, with what its profile sets and takes out."""
     variables = {name: value for name, value in os.environ.items() if name not in setup.unset}
     variables |= {name: text(words) for name, words in setup.variables.items()}
@@ -285,17 +286,17 @@ def _environment(setup: AgentSetup) -> dict[str, str]:
     return variables
 
 
-def _carried_out(command: Sequence[str], setup: AgentSetup) -> int:
+def _run_agent(command: Sequence[str], setup: AgentSetup) -> int:
     """Run an agent in the foreground; returns its exit code, as shells write those of signals."""
-    process = subprocess.Popen(command, env=_environment(setup))
+    process = subprocess.Popen(command, env=_build_environment(setup))
 
     def passed_on(number: int, _: FrameType | None) -> None:
         with suppress(ProcessLookupError):
             process.send_signal(number)
 
     # The terminal sends Ctrl-C to the agent, too: it alone decides what that means.
-    before = {number: signal.signal(number, _nothing) for number in FROM_TERMINAL}
-    before |= {number: signal.signal(number, passed_on) for number in children.ENDING}
+    before = {number: signal.signal(number, _ignore_signal) for number in TERMINAL_SIGNALS}
+    before |= {number: signal.signal(number, passed_on) for number in children.TERMINATING_SIGNALS}
     try:
         code = process.wait()
     finally:
@@ -304,8 +305,8 @@ def _carried_out(command: Sequence[str], setup: AgentSetup) -> int:
     return code if code >= 0 else 128 - code
 
 
-FROM_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGBREAK") if hasattr(signal, name)]
+TERMINAL_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGBREAK") if hasattr(signal, name)]
 
 
-def _nothing(_: int, __: FrameType | None) -> None:
+def _ignore_signal(_: int, __: FrameType | None) -> None:
     """Do nothing; to ignore a signal instead would have the agent ignore it."""

@@ -13,9 +13,9 @@ from vtc.proxy.asker import Asker
 from vtc.proxy.findings import list_models
 from vtc.proxy.status import request_status
 
-PORTS = (11434, 1234, 8000, 8080, 30000)
+USUAL_PORTS = (11434, 1234, 8000, 8080, 30000)
 """Those of Ollama, LM Studio, vLLM, llama.cpp and SGLang."""
-SECONDS = 1.0
+PROBE_SECONDS = 1.0
 
 
 class LocalServer(NamedTuple):
@@ -27,12 +27,14 @@ class LocalServer(NamedTuple):
 
 def find_servers() -> list[LocalServer]:
     """Ask all ports at once which of them are a model server's; VTC itself is none."""
-    with ThreadPoolExecutor(len(PORTS) or 1) as pool:
-        return [server for server in pool.map(_ask_server, (f"http://127.0.0.1:{port}" for port in PORTS)) if server]
+    with ThreadPoolExecutor(len(USUAL_PORTS) or 1) as pool:
+        return [
+            server for server in pool.map(_ask_server, (f"http://127.0.0.1:{port}" for port in USUAL_PORTS)) if server
+        ]
 
 
 def _ask_server(url: str) -> LocalServer | None:
-    asker = Asker(url, seconds=SECONDS)
+    asker = Asker(url, seconds=PROBE_SECONDS)
     models = list_models(asker, ("ollama-chat",))
     return LocalServer(url, models) if models and not request_status(asker)[0] else None
 
@@ -46,10 +48,10 @@ def choose_server(command: str) -> str:
     if not sys.stdin.isatty():
         urls = ", ".join(server.url for server in servers)
         raise click.UsageError(f"several model servers answer, {urls}: name one, {command} {servers[0].url}")
-    return servers[choice("Several model servers answer:", rows)].url
+    return servers[prompt_choice("Several model servers answer:", rows)].url
 
 
-def choice(title: str, rows: Sequence[str]) -> int:
+def prompt_choice(title: str, rows: Sequence[str]) -> int:
     """Have the user choose one of several; returns its index."""
     click.echo(title, err=True)
     for number, row in enumerate(rows, 1):
@@ -58,6 +60,6 @@ def choice(title: str, rows: Sequence[str]) -> int:
     return answer - 1
 
 
-def ports() -> str:
+def format_ports() -> str:
     """Write the ports that were asked."""
-    return ", ".join(map(str, PORTS))
+    return ", ".join(map(str, USUAL_PORTS))

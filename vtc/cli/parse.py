@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
-from vtc.cli.common import completing, load_profiles, profile_directories, read_text
+from vtc.cli.common import complete_names, load_profiles, profile_directories, read_text
 from vtc.cli.replies import GivenReply, load_replies, name_of, of_lines, reply_options
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReasoningTarget, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
@@ -44,10 +44,13 @@ from vtc.reporting.report import as_entry, fate
     "names",
     multiple=True,
     help="A dialect to read; may be given several times.",
-    shell_complete=completing("dialects"),
+    shell_complete=complete_names("dialects"),
 )
 @click.option(
-    "--model", default="", help="A model's name, for the dialects of its profile.", shell_complete=completing("models")
+    "--model",
+    default="",
+    help="A model's name, for the dialects of its profile.",
+    shell_complete=complete_names("models"),
 )
 @click.option(
     "--tools",

@@ -20,15 +20,15 @@ def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> No
     """List all profiles with what they match."""
     profiles = load_profiles(directories)
     if as_json:
-        show_json(_plain(profiles))
+        show_json(_build_json(profiles))
         return
     if markdown:
-        click.echo(_markdown(profiles))
+        click.echo(_render_markdown(profiles))
         return
     for kind in ("clients", "models", "servers", "policies"):
         some: Mapping[str, Profile] = getattr(profiles, kind)
         rows = [
-            (profile.name, _tests(getattr(profile, "match", None)), _format_accepted(profile))
+            (profile.name, _format_match(getattr(profile, "match", None)), _format_accepted(profile))
             for profile in some.values()
         ]
         show_table(("name", "matches", "reads"), rows, title=kind)
@@ -44,7 +44,7 @@ def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> No
     )
 
 
-def _plain(profiles: Profiles) -> dict[str, list[dict[str, Any]]]:
+def _build_json(profiles: Profiles) -> dict[str, list[dict[str, Any]]]:
     kinds: dict[str, Mapping[str, Profile]] = {kind: getattr(profiles, kind) for kind in profiles.counts()}
     return {
         kind: [
@@ -59,7 +59,7 @@ def _plain(profiles: Profiles) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _markdown(profiles: Profiles) -> str:
+def _render_markdown(profiles: Profiles) -> str:
     lines = ["| model | names that match | dialects read |", "|---|---|---|"]
     for model in profiles.models.values():
         globs = (model.match.model,) if isinstance(model.match.model, str) else model.match.model
@@ -81,7 +81,7 @@ def _format_accepted(profile: Any) -> str:
     return accept if isinstance(accept, str) else ", ".join(accept)
 
 
-def _tests(match: Any) -> str:
+def _format_match(match: Any) -> str:
     tests = {key: getattr(match, key) for key in ("user_agent", "model", "host", "path", "header", "body")}
     return "; ".join(
         f"{key}: {globs if isinstance(globs, str) else ', '.join(globs)}" for key, globs in tests.items() if globs

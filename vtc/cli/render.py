@@ -10,7 +10,7 @@ import click
 
 from vtc import apis
 from vtc.apis import BadRequest
-from vtc.cli.common import completing, planner, profile_directories
+from vtc.cli.common import build_planner, complete_names, profile_directories
 from vtc.dialects.constrain.constraint import Inexpressible
 from vtc.exchange import Session
 from vtc.json_text import encode
@@ -28,7 +28,7 @@ from vtc.reporting import transcript
     "--dialect",
     default="",
     help="The dialect to write (default: the model profile's).",
-    shell_complete=completing("dialects"),
+    shell_complete=complete_names("dialects"),
 )
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
@@ -53,7 +53,7 @@ def render(
     api = apis.match_request("POST", path)
     if api is None:
         raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
-    plans = planner(directories, Settings(tools=tools, dialect=dialect))
+    plans = build_planner(directories, Settings(tools=tools, dialect=dialect))
     try:
         exchange = Session.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
         body = json.loads(exchange.request())

@@ -12,7 +12,14 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from vtc.cli.common import add_forcing_options, completing, planner, profile_directories, read_text, settings
+from vtc.cli.common import (
+    add_forcing_options,
+    build_planner,
+    build_settings,
+    complete_names,
+    profile_directories,
+    read_text,
+)
 from vtc.profiles.planner import Planner
 from vtc.reporting import read_cases
 
@@ -20,7 +27,7 @@ from vtc.reporting import read_cases
 @click.command(short_help="Show what changes in captured exchanges.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @profile_directories
-@click.option("--model", help="The model profile.", shell_complete=completing("models"))
+@click.option("--model", help="The model profile.", shell_complete=complete_names("models"))
 @add_forcing_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an exchange or case.")
 def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: Any) -> None:
@@ -30,7 +37,7 @@ def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: 
     `vtc.save` wrote (.yaml). Each flow is replayed with the options that it was captured with, but for those given
     here, and with your profiles only if --profiles names them. Ends with 1 if anything changes, or nothing is found.
     """
-    plans = planner(directories, settings(**options))
+    plans = build_planner(directories, build_settings(**options))
     try:
         results = _cases(file, plans) if file.suffix in (".yaml", ".yml") else _flows(file, plans)
         counts = dict.fromkeys(("same", "changed", "skipped"), 0)

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import click
 
 from vtc.cli import common, config, local_servers
-from vtc.cli.common import completing, profile_directories
+from vtc.cli.common import complete_names, profile_directories
 from vtc.cli.config import Config
-from vtc.cli.tail import watch_own
+from vtc.cli.tail import run_with_page
 from vtc.profiles.document import KeyPath, ProfileError, nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
@@ -33,7 +33,7 @@ from vtc.proxy.trust import Trust
 from vtc.scrub import escape_invisible
 
 
-class Apis(click.ParamType[str]):
+class ApiNames(click.ParamType[str]):
     """Names of APIs, parted by commas."""
 
     name = "APIS"
@@ -58,8 +58,8 @@ class RunCommand(click.Command):
             at = next(index for index, argument in enumerate(given) if argument.startswith(name))
             value = [word for word in given[at + 1 : at + 2] if given[at] == name and not re.match(r"-|\w+://", word)]
             raise click.UsageError(
-                f"there is no option {name}{common.nearest_option(error)}; arguments of mitmproxy go after `--`: "
-                f"vtc run URL -- {shlex.join([given[at], *value])}",
+                f"there is no option {name}{common.format_nearest_option(error)}; "
+                f"arguments of mitmproxy go after `--`: vtc run URL -- {shlex.join([given[at], *value])}",
                 context,
             ) from None
 
@@ -74,11 +74,15 @@ class RunCommand(click.Command):
 @click.option("--host", help="0.0.0.0 for clients on other machines. [127.0.0.1]")
 @profile_directories
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
-@click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
+@click.option(
+    "--dialect", help="The dialect in which the model is prompted.", shell_complete=complete_names("dialects")
+)
 @click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="What JSON in the last code block is.")
 @click.option("--model", help="The model to ask for in the place of each that the server does not list.")
-@click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
-@click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
+@click.option("--server", help="The server profile, if it is not recognised.", shell_complete=complete_names("servers"))
+@click.option(
+    "--api", type=ApiNames(), help="The APIs that the server speaks, parted by commas, if not those it shows."
+)
 @click.option("--key-env", help="The variable with UPSTREAM's key, for clients that send none. It goes nowhere else.")
 @click.option("--share-keys", is_flag=True, help="Clients of other machines may spend your keys (key_env), too.")
 @click.option("--retry", is_flag=True, help="Ask the model once more about faulty replies and silent turns.")
@@ -115,43 +119,43 @@ def run(
     upstream, more = _split_arguments(upstream, more)
     more = [*launch.format_sets(sets), *more]
     file, settings = config.load_config(named)
-    directories = options.pop("directories") or config.directories(file, settings)
-    log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
+    directories = options.pop("directories") or config.list_directories(file, settings)
+    log = options.pop("log") or (config.resolve_path(file, settings.log) if settings.log else None)
     options = {key: value or getattr(settings, key) for key, value in options.items()}
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
-    with _said_in(file, () if upstream else ("upstream",)):
-        server = server_url(upstream or settings.upstream)
+    with _report_in_file(file, () if upstream else ("upstream",)):
+        server = build_server_url(upstream or settings.upstream)
     # A key must never go to a server that only happens to answer on a usual port.
-    if not (server or proxy or options["key_env"] or _has_mode([*settings.arguments(), *more])):
-        server = _nearby(quiet=dry_run)
+    if not (server or proxy or options["key_env"] or _has_mode([*settings.build_arguments(), *more])):
+        server = _find_local_server(quiet=dry_run)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
-    if _is_at(server, address, at):
+    if _is_listening_address(server, address, at):
         problem = f"{server} is where VTC itself would listen; choose another --port"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
     # Of an option of one value the last counts: what is written in the file, then what is typed.
-    own = config.as_options({**options, "log": log})
-    arguments = [*settings.arguments(), *launch.format_sets(own), *more]
+    own = config.format_options({**options, "log": log})
+    arguments = [*settings.build_arguments(), *launch.format_sets(own), *more]
     values = launch.list_settings(arguments)
     profiles = [f"vtc_profiles={directory}" for directory in directories]
-    planner = _check_options(profiles, values, file, settings)
-    with _said_in(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
-        _tell_of_keys(planner, server, Address(address, at), values)
+    planner = _build_planner(profiles, values, file, settings)
+    with _report_in_file(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
+        _check_keys(planner, server, Address(address, at), values)
     arguments = [*launch.format_sets(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.build_command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
         click.echo(shlex.join(command))
-        _tell_of_server(server, planner, launch.list_settings(command))
+        _print_findings(server, planner, launch.list_settings(command))
         return
-    if file != config.NOWHERE:
+    if file != config.NO_CONFIG_FILE:
         click.echo(f"vtc: settings from {file}", err=True)
-    if not (settings.arguments() or more):  # those may have it listen elsewhere, or not at all
+    if not (settings.build_arguments() or more):  # those may have it listen elsewhere, or not at all
         _check_free(address, at)
     if program == "mitmweb" and not any(argument.startswith("--web-") for argument in arguments):
-        _check_web(values)
+        _check_web_port(values)
     if ui:
-        sys.exit(watch_own(command, log, directories))
-    _become(command)
+        sys.exit(run_with_page(command, log, directories))
+    _replace_process(command)
 
 
 def _split_arguments(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -163,14 +167,14 @@ def _split_arguments(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[
     return upstream, more
 
 
-def _become(command: list[str]) -> NoReturn:
+def _replace_process(command: list[str]) -> NoReturn:
     """Have a program take the place of this one."""
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
 
 
-def _check_web(values: Sequence[str]) -> None:
+def _check_web_port(values: Sequence[str]) -> None:
     """End the program if mitmweb could not listen, given these `NAME=VALUE`s."""
     typed = dict(value.partition("=")[::2] for value in values)
     host, at = typed.get("web_host", WEB_HOST), int(typed.get("web_port", WEB_PORT))
@@ -182,23 +186,23 @@ def _has_mode(arguments: Sequence[str]) -> bool:
     return any(argument in ("-m", "--mode") or argument.startswith(("--mode=", "mode=")) for argument in arguments)
 
 
-def _nearby(*, quiet: bool) -> str:
+def _find_local_server(*, quiet: bool) -> str:
     """Find a model server of this machine, and say so; empty if none answers."""
     server = local_servers.choose_server("vtc run")
-    ports = local_servers.ports()
+    ports = local_servers.format_ports()
     found = f"{server} answers, so VTC stands before it (--proxy: before none)" if server else ""
     if not quiet:
         click.echo(f"vtc: {found or f'no model server answers on ports {ports}: VTC is an ordinary proxy'}", err=True)
     return server
 
 
-HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 
 
-def _is_at(server: str, host: str, port: int) -> bool:
+def _is_listening_address(server: str, host: str, port: int) -> bool:
     """True if a server's URL leads to where the proxy listens."""
     url = urlsplit(server)
-    return bool(server) and url.port == port and (url.hostname == host or {url.hostname, host} <= {*HERE})
+    return bool(server) and url.port == port and (url.hostname == host or {url.hostname, host} <= {*LOCAL_HOSTS})
 
 
 WEB_HOST, WEB_PORT = "127.0.0.1", 8081
@@ -218,7 +222,7 @@ def _check_free(host: str, port: int, program: str = "VTC", options: str = "--po
         ) from None
 
 
-def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> None:
+def _print_findings(server: str, planner: Planner, settings: Sequence[str]) -> None:
     """Say what a server shows that is there now, as it is asked when VTC starts (`vtc_discover`)."""
     values = dict(setting.partition("=")[::2] for setting in settings)
     if not server or values.get("vtc_discover") != "on":
@@ -228,9 +232,9 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
         click.echo(f"# found now, asked when it starts: {escape_invisible(line)}", err=True)
 
 
-def server_url(upstream: str) -> str:
+def build_server_url(upstream: str) -> str:
     """The model server as mitmproxy wants it: scheme, host and port."""
-    server, path = common.server_and_path(upstream)
+    server, path = common.split_upstream(upstream)
     if path:
         raise click.BadParameter(
             f"{upstream}: leave out {path}; it belongs in the client's base URL", param_hint="UPSTREAM"
@@ -238,7 +242,7 @@ def server_url(upstream: str) -> str:
     return server
 
 
-def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
+def _build_planner(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
     """Make the planner; end the program if the addon would refuse these `NAME=VALUE`s."""
     try:
         return options.build_planner_from_specs([*profiles, *values])
@@ -246,14 +250,14 @@ def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, s
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
-        for key, specs in settings.specs().items():  # the key that is refused by itself is the one to blame
-            with _said_in(file, key), suppress(ProfileError):
+        for key, specs in settings.list_specs().items():  # the key that is refused by itself is the one to blame
+            with _report_in_file(file, key), suppress(ProfileError):
                 options.build_planner_from_specs([*profiles, *specs])
         raise click.UsageError(str(error)) from None
 
 
 @contextmanager
-def _said_in(file: Path, key: KeyPath) -> Iterator[None]:
+def _report_in_file(file: Path, key: KeyPath) -> Iterator[None]:
     """Tell what is refused with its place in the file of settings, if its key there is known."""
     try:
         yield
@@ -261,11 +265,11 @@ def _said_in(file: Path, key: KeyPath) -> Iterator[None]:
         if not key:
             raise
         message = error.message if isinstance(error, click.ClickException) else str(error)
-        click.echo(str(config.problem(file, key, message)), err=True)
+        click.echo(str(config.build_problem(file, key, message)), err=True)
         sys.exit(1)
 
 
-def _tell_of_keys(planner: Planner, server: str, address: Address, settings: Sequence[str]) -> None:
+def _check_keys(planner: Planner, server: str, address: Address, settings: Sequence[str]) -> None:
     """Say whose keys clients are lent; end the program where one is not there, or others could spend it unasked."""
     values = dict(setting.partition("=")[::2] for setting in settings)
     variable, upstream = values.get(keys.OPTION, ""), address_of(server)

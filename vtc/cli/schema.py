@@ -21,8 +21,8 @@ import msgspec
 
 from vtc.profiles.loader import KINDS
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-ID = "urn:virtual-tool-calling:profiles:"
+JSON_SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_ID_PREFIX = "urn:virtual-tool-calling:profiles:"
 """What the schemas are called, each with its kind. No place on the network: `vtc schema --write` puts them beside
 the profiles."""
 
@@ -43,34 +43,34 @@ def schema(kind: str, directory: Path | None, markdown: bool) -> None:
     `# yaml-language-server: $schema=schema/profile.json`, a path from the file to the schema.
     """
     if markdown:
-        click.echo(as_markdown(), nl=False)
+        click.echo(render_markdown(), nl=False)
         return
     if directory is None:
-        click.echo(_text(kind), nl=False)
+        click.echo(_format_schema(kind), nl=False)
         return
     directory.mkdir(parents=True, exist_ok=True)
     for name in (*KINDS, "profile"):
-        (directory / f"{name}.json").write_text(_text(name), "utf-8")
+        (directory / f"{name}.json").write_text(_format_schema(name), "utf-8")
     click.echo(f"{len(KINDS) + 1} schemas written to {directory}")
 
 
-def _text(kind: str) -> str:
-    return json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n"
+def _format_schema(kind: str) -> str:
+    return json.dumps(build_schema(kind), indent=2, ensure_ascii=False) + "\n"
 
 
-def json_schema(kind: str) -> dict[str, Any]:
+def build_schema(kind: str) -> dict[str, Any]:
     """Make the JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
     if kind in KINDS:
         return {
-            "$schema": DRAFT,
-            "$id": f"{ID}{kind}",
+            "$schema": JSON_SCHEMA_DRAFT,
+            "$id": f"{SCHEMA_ID_PREFIX}{kind}",
             **_add_descriptions(msgspec.json.schema(KINDS[kind]), KINDS[kind]),
         }
     refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
     described = _add_descriptions({"$defs": components}, *KINDS.values())
     return {
-        "$schema": DRAFT,
-        "$id": f"{ID}{kind}",
+        "$schema": JSON_SCHEMA_DRAFT,
+        "$id": f"{SCHEMA_ID_PREFIX}{kind}",
         "type": "object",
         "required": ["kind"],
         "properties": {"kind": {"enum": [*KINDS], "description": "What the profile is about."}},
@@ -82,61 +82,63 @@ def json_schema(kind: str) -> dict[str, Any]:
     }
 
 
-def as_markdown() -> str:
+def render_markdown() -> str:
     """Write all keys as Markdown: a table for each kind of profile, and one for each mapping inside of them."""
     parts: list[str] = []
     for kind, model in KINDS.items():
-        for name, text in _tables(json_schema(kind), model.__name__):
+        for name, text in _iter_tables(build_schema(kind), model.__name__):
             title = f"## kind: {kind}" if name == model.__name__ else f"### {name}"
             if title not in parts:  # several kinds share some
                 parts += [title, text]
     return "\n\n".join(parts) + "\n"
 
 
-def table(model: type[msgspec.Struct]) -> str:
+def render_table(model: type[msgspec.Struct]) -> str:
     """Write the keys of one class as a Markdown table."""
-    return _table(_add_descriptions(msgspec.json.schema(model), model)["$defs"][model.__name__])
+    return _render_mapping(_add_descriptions(msgspec.json.schema(model), model)["$defs"][model.__name__])
 
 
-def _tables(schema: Mapping[str, Any], top: str) -> Iterator[tuple[str, str]]:
+def _iter_tables(schema: Mapping[str, Any], top: str) -> Iterator[tuple[str, str]]:
     """Yield the names of a schema's mappings, the profile itself first, and their keys as tables."""
     definitions = schema["$defs"]
     for name in sorted(definitions, key=lambda name: (name != top, name)):
         mapping = definitions[name]
-        description = f"{_flat(mapping['description'])}\n\n" if "description" in mapping else ""
-        yield name, description + _table(mapping)
+        description = f"{_join_lines(mapping['description'])}\n\n" if "description" in mapping else ""
+        yield name, description + _render_mapping(mapping)
 
 
-def _table(mapping: Mapping[str, Any]) -> str:
+def _render_mapping(mapping: Mapping[str, Any]) -> str:
     lines = ["| key | value | |", "|---|---|---|"]
     for key, value in mapping["properties"].items():
         needed = " (needed)" if key in mapping.get("required", ()) else ""
-        lines.append(f"| `{key}`{needed} | {_cell(_type(value))} | {_cell(_flat(value['description']))} |")
+        lines.append(
+            f"| `{key}`{needed} | {_cell(_format_value(value))} | {_cell(_join_lines(value['description']))} |"
+        )
     return "\n".join(lines)
 
 
-def _type(value: Mapping[str, Any]) -> str:
+def _format_value(value: Mapping[str, Any]) -> str:
     """Write what may stand there, and what holds if nothing does."""
     default = value.get("default")
     if default in (None, "", [], (), {}) or isinstance(default, dict) or len(value.get("enum", "--")) == 1:
-        return _kinds(value)
+        return _format_type(value)
     shown = default if isinstance(default, str) else msgspec.json.encode(default).decode()
-    return f"{_kinds(value)} (default: `{shown}`)"
+    return f"{_format_type(value)} (default: `{shown}`)"
 
 
-def _kinds(value: Mapping[str, Any]) -> str:
+def _format_type(value: Mapping[str, Any]) -> str:
     if "$ref" in value:
         name = str(value["$ref"]).rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "enum" in value:
         return ", ".join(f"`{word}`" for word in value["enum"])
     if "anyOf" in value:
-        kinds = [_kinds(branch) for branch in value["anyOf"]]
+        kinds = [_format_type(branch) for branch in value["anyOf"]]
         return " or ".join(kind for kind in dict.fromkeys(kinds) if kind != "null")
     if value.get("type") == "array":
-        return f"list of {_kinds(value.get('items', {}))}"
+        return f"list of {_format_type(value.get('items', {}))}"
     if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
-        return f"mapping to {_kinds(value['additionalProperties'])}"
+        return f"mapping to {_format_type(value['additionalProperties'])}"
     names = {"string": "text", "boolean": "true, false", "integer": "number", "object": "mapping"}
     kind = str(value.get("type", "anything"))
     return names.get(kind, kind)
@@ -146,21 +148,21 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _flat(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
 def _add_descriptions(schema: dict[str, Any], *models: type[msgspec.Struct]) -> dict[str, Any]:
     """Put the descriptions into a schema that msgspec made."""
-    classes = {part.__name__: part for model in models for part in _inside(model)}
+    classes = {part.__name__: part for model in models for part in _iter_structs(model)}
     for name, mapping in schema["$defs"].items():
         for key, value in mapping["properties"].items():
-            value["description"] = descriptions(classes[name])[key]
+            value["description"] = read_descriptions(classes[name])[key]
     return schema
 
 
 @cache
-def descriptions(model: type[msgspec.Struct]) -> Mapping[str, str]:
+def read_descriptions(model: type[msgspec.Struct]) -> Mapping[str, str]:
     """Return the docstring of each field of a class, by the field's name."""
     docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__):
@@ -176,17 +178,17 @@ def descriptions(model: type[msgspec.Struct]) -> Mapping[str, str]:
     return docstrings
 
 
-def _inside(model: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+def _iter_structs(model: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     """Yield a class and those of its fields, at any depth."""
     yield model
     for field in msgspec.structs.fields(model):
-        for part in _classes(field.type):
-            yield from _inside(part)
+        for part in _find_structs(field.type):
+            yield from _iter_structs(part)
 
 
-def _classes(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+def _find_structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         yield annotation
     for part in (*get_args(annotation), getattr(annotation, "__value__", None)):
         if part is not None:
-            yield from _classes(part)
+            yield from _find_structs(part)

@@ -50,13 +50,13 @@ def _show_exchanges(kind: str, figures: Mapping[str, Figures]) -> None:
                 *map(str, counts),
                 f"{figure.traffic / 1000:.1f}",
                 f"{figure.seconds * 1e3:.0f}",
-                _share(figure.prompt_kept),
+                _format_share(figure.prompt_kept),
             )
         )
     show_table(heads, rows, figures=True)
 
 
-def _share(of: float | None) -> str:
+def _format_share(of: float | None) -> str:
     return "" if of is None else f"{of:.0%}"
 
 

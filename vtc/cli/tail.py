@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from vtc.cli import children, config
-from vtc.cli.common import base_url, profile_directories
+from vtc.cli.common import normalize_url, profile_directories
 from vtc.cli.replies import load_replies
 from vtc.profiles import loader
 from vtc.proxy import launch
@@ -37,19 +37,19 @@ def tail(source: str, directories: tuple[Path, ...]) -> None:
     """
     file = Path(source)
     if not file.exists() and re.search(r"://|:\d+/*\Z|\A\d+\Z", source):
-        file = _log_of(base_url(source, "URL"))
-    folders = directories or config.directories(*config.load_config(None))
+        file = _find_log(normalize_url(source, "URL"))
+    folders = directories or config.list_directories(*config.load_config(None))
     if not file.is_file():
         raise click.UsageError(f"{file}: no such file; `vtc run --log {file}` writes one")
     check_terminal(f"for programs each line of {file} is JSON (`vtc stats` counts)")
-    watch(file, folders)
+    watch_log(file, folders)
 
 
-def watch(file: Path, folders: Sequence[Path], is_over: Callable[[], bool] = lambda: False) -> None:
+def watch_log(file: Path, folders: Sequence[Path], is_over: Callable[[], bool] = lambda: False) -> None:
     """Show a log until the user ends it, or it `is_over`."""
     from vtc.cli.terminal import LogTail, TerminalPage  # it takes a while, and is an extra
 
-    TerminalPage(LogTail(file), lambda flow, port: _draft(flow, port, folders), is_over).run()
+    TerminalPage(LogTail(file), lambda flow, port: _draft_dialect(flow, port, folders), is_over).run()
 
 
 def check_terminal(otherwise: str) -> None:
@@ -60,7 +60,7 @@ def check_terminal(otherwise: str) -> None:
         raise click.UsageError(f"this needs a terminal; {otherwise}")
 
 
-def watch_own(command: Sequence[str], log: Path | None, folders: Sequence[Path]) -> int:
+def run_with_page(command: Sequence[str], log: Path | None, folders: Sequence[Path]) -> int:
     """Run a VTC behind the page of its exchanges, end both together, and return the exit code.
 
     Its lines are shown at the end if it did not run until then. Without a log it writes one that is not kept.
@@ -72,10 +72,10 @@ def watch_own(command: Sequence[str], log: Path | None, folders: Sequence[Path])
             command = [*command, "--set", f"vtc_log={log}"]
         log.touch(mode=0o600)
         lines = stack.enter_context(tempfile.TemporaryFile())
-        stack.enter_context(children.ended_by_signals())
+        stack.enter_context(children.exit_on_signals())
         process = children.start_vtc(command, lines)
-        stack.callback(children.end, process)
-        watch(log, folders, lambda: process.poll() is not None)
+        stack.callback(children.stop_vtc, process)
+        watch_log(log, folders, lambda: process.poll() is not None)
         if process.poll() is None:
             return 0
         lines.seek(0)
@@ -83,7 +83,7 @@ def watch_own(command: Sequence[str], log: Path | None, folders: Sequence[Path])
         return process.returncode or 1
 
 
-def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
+def _draft_dialect(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
     """Draft the dialect of a reply that a VTC of this machine keeps; raises ValueError."""
     try:
         profiles = loader.load([loader.builtin_directory(), *folders])
@@ -95,9 +95,9 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
     return DraftFile.of(case, folders, profiles.dialects)
 
 
-def _log_of(url: str) -> Path:
+def _find_log(url: str) -> Path:
     """Ask a VTC of this machine where it writes its log."""
-    confdir = config.load_config(None)[1].confdir(())
+    confdir = config.load_config(None)[1].choose_confdir(())
     status, answer = request_status(Asker(url), confdir)
     if answer.error:
         raise click.ClickException(f"nothing answers at {url} ({answer.why}): name its URL, or the file of its log")

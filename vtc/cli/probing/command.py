@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from vtc.cli.common import (
-    base_url,
-    completing,
+    complete_names,
     json_output,
     load_profiles,
+    normalize_url,
     profile_directories,
     show_json,
     trust_settings,
@@ -41,7 +41,10 @@ IN_ALL = 10
 @click.option("--model", default="", help="The model to ask for; else the first that the server lists.")
 @click.option("--api", type=click.Choice(API_NAMES), help="The API to ask in; else the first that the server speaks.")
 @click.option(
-    "--server", default="", help="The server profile, if it is not recognised.", shell_complete=completing("servers")
+    "--server",
+    default="",
+    help="The server profile, if it is not recognised.",
+    shell_complete=complete_names("servers"),
 )
 @click.option("--key-env", default="", metavar="NAME", help="The environment variable that holds the server's key.")
 @click.option("--write", "directory", type=click.Path(file_okay=False, path_type=Path), help="Write profiles to DIR.")
@@ -102,7 +105,7 @@ def probe(
 def _address(text: str) -> str:
     if "@" in text:
         raise click.BadParameter("leave out user and password; a key is taken from --key-env", param_hint="URL")
-    return base_url(text, "URL")
+    return normalize_url(text, "URL")
 
 
 def _key(name: str) -> str:

@@ -23,16 +23,16 @@ from vtc.proxy.launch import PORT
 from vtc.proxy.stats import CallCounts
 from vtc.reporting import OUTCOMES, UNDER_WAY, sections
 
-MOST = 1000
+MAX_LISTED_EXCHANGES = 1000
 """Exchanges that are listed: the latest."""
-INTERVAL = 0.5
+LOG_POLL_SECONDS = 0.5
 """Seconds between two looks at the log."""
-TONES = {"bad": "bold $text-error", "warn": "$text-warning", "mended": "$text-primary", "good": "$text-success"}
+TONE_STYLES = {"bad": "bold $text-error", "warn": "$text-warning", "mended": "$text-primary", "good": "$text-success"}
 """Styles by the tone of an outcome; quiet ones are dim."""
-TIME, OUTCOME, MODEL = len("01:02:03"), max(len(look.word) for look in OUTCOMES.values()) + 2, 16
+TIME_WIDTH, OUTCOME_WIDTH, MODEL_WIDTH = len("01:02:03"), max(len(look.word) for look in OUTCOMES.values()) + 2, 16
 """Columns of the terminal that a time, an outcome and a model's name have; what happened has the others."""
 
-KEYS = """\
+KEY_HELP = """\
 j k  arrows     down, up
 g G  Home End   the first, the last
 Space  PgDn     a page down
@@ -45,21 +45,21 @@ The latest exchange is the last; while it is chosen, the list follows.
 """
 
 
-def columns(*texts: str) -> str:
+def format_columns(*texts: str) -> str:
     """Lay out what stands before what happened."""
-    widths = TIME, OUTCOME, MODEL
+    widths = TIME_WIDTH, OUTCOME_WIDTH, MODEL_WIDTH
     return "".join(f"{set_cell_size(text, width)}  " for text, width in zip(texts, widths, strict=True))
 
 
-def badge(exchange: LoggedExchange) -> str:
+def format_outcome(exchange: LoggedExchange) -> str:
     """Write an outcome: its sign and its word."""
     return f"{exchange.look.sign} {exchange.look.word}"
 
 
-def line(exchange: LoggedExchange) -> Content:
+def format_row(exchange: LoggedExchange) -> Content:
     """Write an exchange as a line of the list."""
-    before = columns(f"{exchange.at:%H:%M:%S}", badge(exchange), exchange.text("asked"))
-    return Content.styled(f"{before}{exchange.happened}", TONES.get(exchange.look.tone, "dim"))
+    before = format_columns(f"{exchange.at:%H:%M:%S}", format_outcome(exchange), exchange.get_text("asked"))
+    return Content.styled(f"{before}{exchange.happened}", TONE_STYLES.get(exchange.look.tone, "dim"))
 
 
 class ExchangeList(OptionList):
@@ -82,13 +82,13 @@ class ExchangeList(OptionList):
         """Add exchanges at the end; those before the last thousand leave."""
         chosen, follows = self.highlighted, self.highlighted in (None, len(self.exchanges) - 1)
         self.exchanges += exchanges
-        left = max(0, len(self.exchanges) - MOST)
+        left = max(0, len(self.exchanges) - MAX_LISTED_EXCHANGES)
         for _ in range(left):
             self.exchanges.popleft()
         if left:
-            self.set_options([Option(line(exchange)) for exchange in self.exchanges])
+            self.set_options([Option(format_row(exchange)) for exchange in self.exchanges])
         else:
-            self.add_options([Option(line(exchange)) for exchange in exchanges])
+            self.add_options([Option(format_row(exchange)) for exchange in exchanges])
         self.highlighted = len(self.exchanges) - 1 if follows or chosen is None else max(0, chosen - left)
 
 
@@ -124,11 +124,20 @@ class ExchangeScreen(PagerScreen):
 
     def __init__(self, exchange: LoggedExchange) -> None:
         entry = exchange.entry
-        where = f"{exchange.text('host')}{exchange.text('path')}"
-        status = exchange.text("status")
-        facts = [f"{exchange.at:%Y-%m-%d %H:%M:%S}", exchange.text("asked"), exchange.text("client"), where, status]
-        head = f"{badge(exchange)}  {exchange.happened}"
-        parts = [Content.styled(head, TONES.get(exchange.look.tone, "bold")), Content(" · ".join(filter(None, facts)))]
+        where = f"{exchange.get_text('host')}{exchange.get_text('path')}"
+        status = exchange.get_text("status")
+        facts = [
+            f"{exchange.at:%Y-%m-%d %H:%M:%S}",
+            exchange.get_text("asked"),
+            exchange.get_text("client"),
+            where,
+            status,
+        ]
+        head = f"{format_outcome(exchange)}  {exchange.happened}"
+        parts = [
+            Content.styled(head, TONE_STYLES.get(exchange.look.tone, "bold")),
+            Content(" · ".join(filter(None, facts))),
+        ]
         for title, lines in sections(entry):
             parts += [Content(), Content.styled(title, "bold"), *(Content(f"  {entry_line}") for entry_line in lines)]
         super().__init__(Content("\n").join(parts))
@@ -143,7 +152,9 @@ class ExchangeScreen(PagerScreen):
         assert isinstance(page, TerminalPage)
         try:
             port = self._exchange.entry.get("port")
-            draft = await asyncio.to_thread(page.draft, self._exchange.text("id"), port if type(port) is int else PORT)
+            draft = await asyncio.to_thread(
+                page.draft_dialect, self._exchange.get_text("id"), port if type(port) is int else PORT
+            )
         except (ValueError, OSError) as error:
             await page.push_screen(PagerScreen(Content(f"No dialect can be drafted: {error}")))
         else:
@@ -199,24 +210,24 @@ class TerminalPage(App[None]):
         super().__init__()
         self._tail = log
         self._is_over = is_over
-        self.draft = draft
+        self.draft_dialect = draft
         """Drafts the dialect of a reply, by the id of its flow and the port of its VTC; raises ValueError."""
         self._problem = ""
 
     def compose(self) -> ComposeResult:
         yield Static(id="total", markup=False)
-        yield Static(columns("time", "outcome", "model") + "what happened", id="heads", markup=False)
+        yield Static(format_columns("time", "outcome", "model") + "what happened", id="heads", markup=False)
         yield ExchangeList()
         yield Footer()
 
     def on_mount(self) -> None:
-        self.look()
-        self.set_interval(INTERVAL, self.look)
+        self.poll_log()
+        self.set_interval(LOG_POLL_SECONDS, self.poll_log)
 
     def on_unmount(self) -> None:
         self._tail.close()
 
-    def look(self) -> None:
+    def poll_log(self) -> None:
         """Show what is new in the log."""
         if not (self.screen_stack and self.screen_stack[0].query("#total")):  # a last look while the page is closed
             return
@@ -228,9 +239,9 @@ class TerminalPage(App[None]):
             exchanges, problem = [], f"{error.strerror}: {self._tail.path}"
         if exchanges:
             self.screen_stack[0].query_one(ExchangeList).extend(exchanges)
-        self.screen_stack[0].query_one("#total", Static).update(problem or self._total())
+        self.screen_stack[0].query_one("#total", Static).update(problem or self._format_total())
 
-    def _total(self) -> str:
+    def _format_total(self) -> str:
         figures, left, faulty = self._tail.stats.total, self._tail.left_alone, self._tail.faulty
         parts = [
             f"{format_count(faulty, 'line')} that {'are' if faulty > 1 else 'is'} none of a log" if faulty else "",
@@ -253,8 +264,8 @@ class HelpScreen(PagerScreen):
 
     def __init__(self) -> None:
         outcomes = [
-            Content.styled(f"{look.sign} {look.word}", TONES.get(look.tone, "dim"))
+            Content.styled(f"{look.sign} {look.word}", TONE_STYLES.get(look.tone, "dim"))
             for outcome, look in OUTCOMES.items()
             if outcome != UNDER_WAY  # a log has those that are over
         ]
-        super().__init__(Content("\n").join([Content(KEYS), *outcomes]))
+        super().__init__(Content("\n").join([Content(KEY_HELP), *outcomes]))

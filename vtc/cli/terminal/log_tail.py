@@ -14,11 +14,11 @@ from vtc.proxy.stats import Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summed_up
 from vtc.scrub import escape_invisible
 
-MOST_READ = 4 << 20
+MAX_READ_BYTES = 4 << 20
 """Bytes at the end of a log that are read at once: a log of months is not."""
-FAULTS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """The errors that reading any JSON as a line of a log may raise."""
-NOTHING = "nothing was changed"
+NOTHING_CHANGED = "nothing was changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class LoggedExchange:
     happened: str
 
     @classmethod
-    def of(cls, line: bytes) -> LoggedExchange:
+    def parse(cls, line: bytes) -> LoggedExchange:
         """Read a line; raises one of FAULTS if it is none of a log."""
         entry = escape_invisible(decode(line))  # because a name may contain control sequences of a terminal
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
-        return cls(entry, at, outcome, summed_up(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING)
+        return cls(entry, at, outcome, summed_up(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING_CHANGED)
 
-    def text(self, key: str) -> str:
+    def get_text(self, key: str) -> str:
         """Return a text of the entry; empty if it has none."""
         return str(self.entry.get(key) or "")
 
@@ -66,11 +66,11 @@ class LogTail:
 
         Where more was written than is read at once, those at its end.
         """
-        exchanges = [*self._read_on()]
-        if self._is_another():
+        exchanges = [*self._read_lines()]
+        if self._has_new_file():
             self.close()
             self._file = self.path.open("rb")
-            exchanges += self._read_on()
+            exchanges += self._read_lines()
         return exchanges
 
     def _count_exchange(self, exchange: LoggedExchange) -> LoggedExchange:
@@ -85,7 +85,7 @@ class LogTail:
             self._file.close()
         self._file, self._rest = None, b""
 
-    def _is_another(self) -> bool:
+    def _has_new_file(self) -> bool:
         """True if the file of this name is not the one that is read."""
         try:
             there = self.path.stat()
@@ -96,21 +96,21 @@ class LogTail:
         here = os.fstat(self._file.fileno())
         return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) or there.st_size < self._file.tell()
 
-    def _read_on(self) -> Iterator[LoggedExchange]:
+    def _read_lines(self) -> Iterator[LoggedExchange]:
         if self._file is None:
             return
         size, at = os.fstat(self._file.fileno()).st_size, self._file.tell()
-        skipped = size - at > MOST_READ
+        skipped = size - at > MAX_READ_BYTES
         if skipped:
-            self._file.seek(size - MOST_READ)
+            self._file.seek(size - MAX_READ_BYTES)
             self._rest = b""
-        *lines, self._rest = (self._rest + self._file.read(MOST_READ)).split(b"\n")
+        *lines, self._rest = (self._rest + self._file.read(MAX_READ_BYTES)).split(b"\n")
         for line in lines[skipped:]:  # it begins in the middle of one
             if not line.strip():
                 continue
             try:
-                yield self._count_exchange(LoggedExchange.of(line))
-            except FAULTS:
+                yield self._count_exchange(LoggedExchange.parse(line))
+            except PARSE_ERRORS:
                 self.faulty += 1
-        if len(self._rest) > MOST_READ:
+        if len(self._rest) > MAX_READ_BYTES:
             self.faulty, self._rest = self.faulty + 1, b""
