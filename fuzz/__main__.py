@@ -117,7 +117,7 @@ def seeds(target: str) -> Iterator[bytes]:
         from tests.attacks.seeds import SEEDS
 
         for number, (body, whole) in enumerate(SEEDS):
-            for client in range(5):
+            for client in range(6):  # as `fuzz.policies.opened` numbers them
                 yield bytes([number % 4 + 16 * client, (number + client) % 6 + 8 * whole]) + body
     if target == "request":
         prompts = [file.read_bytes() for file in sorted((CASES / "prompts").glob("*.md"))]

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
+from tests.apis.shapes import SHAPES
 from tests.attacks.clients import called, cline, named, told
 from vtc.apis import APIS
 from vtc.exchange import Session
@@ -50,16 +51,18 @@ def opened(choice: int, client: int) -> Session:
     """An exchange of a client: 0 is Cline, the others are native ones of each API."""
     if client == 0:
         said = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
-        body, api = chat.request(messages=said, tools=None, stream=True), APIS[0]
+        body, api, facts = chat.request(messages=said, tools=None, stream=True), APIS[0], TEXT
     else:
         api = APIS[(client - 1) % len(APIS)]
+        facts = dataclasses.replace(NATIVE, path=SHAPES[api.name].at(stream=True))
         body = {
             "openai-chat": lambda: chat.request(stream=True, tools=[BASH, chat.READ]),
             "anthropic-messages": lambda: messages.request(stream=True),
             "openai-responses": lambda: responses.request(stream=True),
             "ollama-chat": lambda: ollama.request(stream=True),
+            "gemini-generate": lambda: gemini.request(stream=True),
         }[api.name]()
-    return Session.open(api, chat.encoded(body), NATIVE if client else TEXT, planner(choice), "seed")
+    return Session.open(api, chat.encoded(body), facts, planner(choice), "seed")
 
 
 def policies(data: bytes) -> None:

@@ -139,7 +139,7 @@ def told(body: bytes) -> str:
 
 
 def named(body: bytes) -> set[str]:
-    """The names of all calls in a reply of Anthropic Messages, OpenAI Responses or Ollama, in any of its JSON."""
+    """The names of all calls in a reply of Anthropic Messages, OpenAI Responses, Ollama or Gemini, in all its JSON."""
     text = body.decode("utf-8", "replace")
     lines = re.split(r"\r\n|\r|\n", text)
     if any(line.startswith("data:") for line in lines):
@@ -152,8 +152,8 @@ def named(body: bytes) -> set[str]:
             kind, name = value.get("type"), value.get("name")
             if kind in ("tool_use", "function_call", "custom_tool_call") and isinstance(name, str):
                 found.add(name)
-            for entry in _each(value.get("tool_calls")):
-                function = entry.get("function")
+            functions = [entry.get("function") for entry in _each(value.get("tool_calls"))]
+            for function in (*functions, value.get("functionCall"), value.get("function_call")):
                 if isinstance(function, dict) and isinstance(function.get("name"), str):
                     found.add(function["name"])
             found |= {*value["names"]} if isinstance(value.get("names"), list) and {*value} == {"names"} else set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.attacks.lab import said
 from tests.attacks.test_model import JOINED
 from tests.attacks.test_server import ODD, WHOLE
@@ -71,6 +71,16 @@ CALLS: dict[str, tuple[bytes, bool]] = {
     ),
     "ollama": (b"".join(ollama.streamed(ollama.piece("", ollama.call("bash")))), False),
     "ollama, whole": (ollama.piece("", ollama.call("bash")), True),
+    "gemini": (b"".join(gemini.streamed(gemini.frame(gemini.event(gemini.call("bash"))))), False),
+    "gemini, whole": (chat.encoded(gemini.reply(gemini.call("bash"))), True),
+    "gemini, in snake case": (
+        b"".join(gemini.streamed(gemini.frame(gemini.event({"function_call": {"name": "bash", "args": {}}})))),
+        False,
+    ),
+    "gemini, in snake case, whole": (
+        chat.encoded(gemini.reply({"function_call": {"name": "bash", "args": {}}})),
+        True,
+    ),
 }
 """By API, replies with a call of a forbidden tool, and whether they are whole."""
 _ALL = [

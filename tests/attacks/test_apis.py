@@ -23,7 +23,7 @@ from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
 pytestmark = pytest.mark.every
 
-CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4}
+CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4, "gemini": 5}
 
 
 @pytest.mark.parametrize("choice", range(len(POLICIES)))

@@ -41,6 +41,7 @@ def test_one_pattern_or_several() -> None:
         ("string_token: quote", "string_token", "'quote' must begin with '<'"),
         ("param: '<p>{value}</p>'", "param", "{key} is missing"),
         ("section: '<s></s>'", "section", "{calls} is missing"),
+        ("section_required: true", "section_required", "a required section needs a pattern in `section`"),
         ("result: 'none'", "result", "{result} is missing"),
         ("prompt: '{% if %}'", "prompt", "line 1 of the template"),
         ("result_start: '['", "result_start", "not a regular expression"),

@@ -357,6 +357,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             raise pattern.PatternError("string_token", f"{self.string_token!r} must begin with '<'")
         if not self.params and any(pattern.Slot("params") in parts for parts in bodies):
             raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
+        if self.section_required and not self.sections:
+            raise pattern.PatternError("section_required", "a required section needs a pattern in `section`")
 
     def _check_result_start(self) -> None:
         try:
