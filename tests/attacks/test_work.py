@@ -106,16 +106,16 @@ def test_what_is_told_of_thousands_of_calls_is_short() -> None:
     exchange = under({"arguments": {"misfit": "drop"}})
     text = "".join(f'<tool_call>{{"name": "bash", "arguments": [{i}]}}</tool_call>\n' for i in range(3_000))
     streamed(exchange, chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500))))
-    assert len(exchange.report.summary()) < 3_000
+    assert len(exchange.report.summarize()) < 3_000
     assert len(json.dumps(exchange.report.as_dict())) < 60_000
 
 
 @pytest.mark.parametrize("begun", ["read_file", "```\nread_file <", "Tool: read_file\n```\n{"])
 def test_a_hint_at_a_call_takes_no_time_that_grows_with_the_square(begun: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sixteen times the text, which would take minutes. What is looked at is bounded, but by seconds it was not."""
-    monkeypatch.setattr(hints, "MOST", 1 << 18)
+    monkeypatch.setattr(hints, "MAX_MESSAGE_CHARS", 1 << 18)
     for unit in (" ", "\n", " \n", "`", "` ", "|", "tool ", "> "):
         text = begun + unit * ((1 << 18) // len(unit) - len(begun)) + "\n```"
-        hints.possible_call(text, ["read_file"])
-        found = hints.possible_call(f"{text[: 1 << 17]}\nread_file(path='a.py')", ["read_file"])
+        hints.find_possible_call(text, ["read_file"])
+        found = hints.find_possible_call(f"{text[: 1 << 17]}\nread_file(path='a.py')", ["read_file"])
         assert (found is not None and "read_file" in str(found)) or "`" in begun + unit

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.apis.shapes import SHAPES
 from tests.proxy.captures import CALL, saved
 from vtc.cli import main
-from vtc.reporting import Case, write_case
+from vtc.reporting import Case, serialize_case
 
 CASE = Case(
     name="it",
@@ -79,9 +79,9 @@ def test_what_cannot_be_replayed_is_skipped(tmp_path: Path) -> None:
 
 def test_cases(tmp_path: Path) -> None:
     path = tmp_path / "cases.yaml"
-    path.write_text(write_case(CASE))
+    path.write_text(serialize_case(CASE))
     assert run(path).output.splitlines() == ["same    it", "1 same, 0 changed, 0 skipped"]
-    path.write_text(write_case(CASE).replace("filePath: /a", "filePath: /b"))
+    path.write_text(serialize_case(CASE).replace("filePath: /a", "filePath: /b"))
     result = run(path)
     assert result.exit_code == 1
     assert '    calls: [{"read": {"filePath": "/a"}}], not [{"read": {"filePath": "/b"}}]' in result.output.splitlines()

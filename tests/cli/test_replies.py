@@ -13,7 +13,7 @@ from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
 from tests.proxy.captures import CALL, saved
 from vtc.cli import main
-from vtc.reporting import Case, write_case
+from vtc.reporting import Case, serialize_case
 
 UNREAD = "I look.\n<<CALL read>>\n<<filePath>>/a<</filePath>>\n<<END>>\n"
 CASE = Case(
@@ -103,7 +103,9 @@ def test_an_id_chooses_a_flow_or_a_case(tmp_path: Path) -> None:
     result = run("parse", "--flow", "fffffffff", flows)
     assert result.exit_code == 1
     assert f"no flow fffffffff in it; there are: {ids[0]}, {ids[1]}" in result.output.replace("\n", " ")
-    (tmp_path / "cases.yaml").write_text(write_case(CASE) + write_case(Case(name="x 00000000", text="no", tools={})))
+    (tmp_path / "cases.yaml").write_text(
+        serialize_case(CASE) + serialize_case(Case(name="x 00000000", text="no", tools={}))
+    )
     assert [reply["content"] for reply in parsed("--flow", "5f0c1ab2", tmp_path / "cases.yaml")] == [UNREAD]
 
 
@@ -120,7 +122,9 @@ def test_a_dialect_is_drafted_of_every_form(form: str, tmp_path: Path, tools: Pa
         case "flows":
             path = saved(tmp_path, "Hello", CALL, UNREAD)
         case "cases":
-            path.write_text(f"# mine\n{write_case(Case(name='x 1', text='Hello', tools={}))}\n{write_case(CASE)}")
+            path.write_text(
+                f"# mine\n{serialize_case(Case(name='x 1', text='Hello', tools={}))}\n{serialize_case(CASE)}"
+            )
         case "reply":
             path.write_bytes(pairs.streamed("anthropic-messages", [UNREAD]))
     result = run("new-dialect", path, *(["--tools", tools] if form == "reply" else []))

@@ -77,7 +77,7 @@ class Case(Recorded, forbid_unknown_fields=True, kw_only=True):
     """A recorded case, read with the built-in dialects."""
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
-        return self.events(chunks, self.descriptions(profiles()), self.toolset(TOOLS))
+        return self.read_events(chunks, self.resolve_dialects(profiles()), self.resolve_tools(TOOLS))
 
 
 def cases(name: str) -> list[Case]:

@@ -25,7 +25,7 @@ from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory
-from vtc.reporting import sections
+from vtc.reporting import list_sections
 
 FAMILIES = {
     "qwen3-coder": "parameters between tags",
@@ -234,8 +234,8 @@ def test_a_required_parameter_that_is_missing_is_told(api: str, dialect: str) ->
     said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert said.calls == [("read", {"offset": 5})]
     assert [call.get("lacks") for call in exchange.report.calls] == [["filePath"]]
-    assert "read lacks what its tool requires" in exchange.report.summary()
-    assert "  lacks: filePath, which the tool requires" in dict(sections(asdict(exchange.report)))["What VTC did"]
+    assert "read lacks what its tool requires" in exchange.report.summarize()
+    assert "  lacks: filePath, which the tool requires" in dict(list_sections(asdict(exchange.report)))["What VTC did"]
 
 
 # Text that is no call

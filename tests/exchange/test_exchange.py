@@ -148,7 +148,7 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
 )
 def test_the_report_in_one_line(report: Report, summary: str) -> None:
     """VTC's actions for the list of flows; empty if there are none."""
-    assert report.summary() == summary
+    assert report.summarize() == summary
 
 
 def test_a_refusal_says_what_was_refused_and_why() -> None:

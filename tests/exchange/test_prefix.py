@@ -15,7 +15,7 @@ from tests.apis.shapes import SHAPES
 from tests.exchange.talks import Talk
 from vtc.exchange.remembering.past import first_difference
 from vtc.profiles import Facts
-from vtc.reporting import broken_prefix
+from vtc.reporting import describe_broken_prefix
 
 APIS = pytest.mark.parametrize("client", [*SHAPES])
 SYSTEM = "You are an agent. cch=65abc; Be brief, and do as you are told."
@@ -40,7 +40,7 @@ def begun(turns: int = 3, **options: Any) -> Talk:
 
 
 def told(talk: Talk) -> str:
-    return broken_prefix(talk.exchange.report.prefix)
+    return describe_broken_prefix(talk.exchange.report.prefix)
 
 
 @APIS
@@ -65,7 +65,7 @@ def test_the_place_and_the_cause_of_a_break_are_told() -> None:
     assert "cch=65abc" in prefix["before"]
     assert "cch=12def" in prefix["now"]
     assert prefix["chars"] < prefix["chars_of"]
-    assert "prompt cache usable to message 0 of 10" in talk.exchange.report.summary()
+    assert "prompt cache usable to message 0 of 10" in talk.exchange.report.summarize()
     talk.ask(*result(10))
     assert told(talk) == ""
 

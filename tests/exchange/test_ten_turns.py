@@ -22,7 +22,7 @@ from tests.apis.pairs import PAIRS
 from tests.exchange.talks import Talk, one_id
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
-from vtc.reporting import broken_prefix
+from vtc.reporting import describe_broken_prefix
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 WROTE = '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_call>'
@@ -94,7 +94,7 @@ def sent(client: str, server: str, **settings: Any) -> Iterator[dict[str, Any]]:
     talk.entries = asks(client, "Read it")
     for number in range(10):
         yield talk.ask()
-        assert broken_prefix(talk.exchange.report.prefix) == ""
+        assert describe_broken_prefix(talk.exchange.report.prefix) == ""
         talk.reply(reply(server, number, in_text="tools" in settings), f"found {number}")
         went_on(client, talk, number)
 
@@ -174,7 +174,7 @@ def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
     bodies = []
     for number in range(10):
         bodies.append(talk.ask(tools=None))
-        assert broken_prefix(talk.exchange.report.prefix) == ""
+        assert describe_broken_prefix(talk.exchange.report.prefix) == ""
         talk.reply(b"".join(chat.streamed(f"I look {number}.\n\n", wrote)))
         result = [
             f"[read_file for '/a'] Result:\nfound {number}",
@@ -194,7 +194,7 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
         body = chat.encoded(chat.request(messages=entries, model="made-up-model", stream=True))
         exchange = Session.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
         bodies.append(json.loads(exchange.request()))
-        assert broken_prefix(exchange.report.prefix) == ""
+        assert describe_broken_prefix(exchange.report.prefix) == ""
         good = chat.encoded(chat.completion(WROTE))
         bad = chat.encoded(
             chat.completion('<tool_call>\n{"name": "read", "arguments": {"filePath": /a}}\n</tool_call>')

@@ -19,7 +19,7 @@ from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import PROFILES
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.page import Page
-from vtc.reporting import read_cases
+from vtc.reporting import parse_cases
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 
@@ -144,11 +144,13 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
     session.exchange(CALL.removesuffix("</tool_call>"), api=api)
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 2 cases added to {path}"
-    cases = read_cases(path.read_text("utf-8"))
+    cases = parse_cases(path.read_text("utf-8"))
     assert [one.repairs for one in cases] == [(), (), ("missing-closer",)]
     for one in cases:
         assert one.calls == ({"read": {"filePath": "/a"}},)
-        assert one.differences(one.events([one.text], one.descriptions(PROFILES), one.toolset())) == []
+        assert (
+            one.list_differences(one.read_events([one.text], one.resolve_dialects(PROFILES), one.resolve_tools())) == []
+        )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_save_says_what_the_reply_is_read_with_and_no_more(
     flow = session.exchange(text, model=model)
     session.call(f"vtc.save @all '{tmp_path / 'cases.yaml'}'")
     written = (tmp_path / "cases.yaml").read_text("utf-8")
-    (case,) = read_cases(written)
+    (case,) = parse_cases(written)
     assert case.name == f"{model.partition(':')[0]} {flow.id[:8]}"
     assert case.dialects == dialects
     assert ("tags:" in written, "think:" in written) == ("tags" in facts, "think" in facts)
@@ -188,7 +190,7 @@ def test_save_takes_a_reply_whose_reasoning_the_server_parted_off(
     session.exchange("", api=api, reply=THOUGHT[api], model=model)
     path = tmp_path / "cases.yaml"
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
-    (one,) = read_cases(path.read_text("utf-8"))
+    (one,) = parse_cases(path.read_text("utf-8"))
     assert (one.calls, one.reasoning, one.tags) == (({"read": {"filePath": "/a"}},), "", ())
 
 
@@ -199,7 +201,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "cases.yaml"
     said = session.call(f"vtc.save @all '{path}'")
     assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is not a reply")
-    assert len(read_cases(path.read_text("utf-8"))) == 1
+    assert len(parse_cases(path.read_text("utf-8"))) == 1
     session.view.clear()
     session.view.add([broken])
     with pytest.raises(exceptions.CommandError, match="nothing to save, 1 skipped"):

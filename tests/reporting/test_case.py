@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.dialects.material import DIALECTS
 from vtc.events import Tool
 from vtc.profiles import ReadingPlan, Thinking
-from vtc.reporting import Case, read_cases, write_case
+from vtc.reporting import Case, parse_cases, serialize_case
 
 READ = Tool("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
 PLAN = ReadingPlan(dialects=(DIALECTS["hermes"], DIALECTS["tag"]), tools={"read": READ})
@@ -20,13 +20,13 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 def recorded(text: str, plan: ReadingPlan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
     """A case that was written to a file and read again."""
-    (found,) = read_cases(write_case(Case.record("it", text, plan, complete=complete, secrets=secrets)))
+    (found,) = parse_cases(serialize_case(Case.record("it", text, plan, complete=complete, secrets=secrets)))
     return found
 
 
 def differences(one: Case) -> list[str]:
     dialects = [DIALECTS[name] for name in one.dialects]
-    return one.differences(one.events([one.text], dialects, one.toolset()))
+    return one.list_differences(one.read_events([one.text], dialects, one.resolve_tools()))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_recorded_case_reads_as_it_says(text: str, plan: ReadingPlan, complete
 
 def test_secrets_are_in_no_case() -> None:
     text = CALL.replace('"a"', "\"curl -H 'Authorization: Bearer abcdefgh12' open-sesame\"")
-    written = write_case(Case.record("it", text, PLAN, complete=True, secrets=["open-sesame"]))
+    written = serialize_case(Case.record("it", text, PLAN, complete=True, secrets=["open-sesame"]))
     assert "abcdefgh" not in written
     assert "open-sesame" not in written
     assert differences(recorded(text, secrets=["open-sesame"])) == []
@@ -108,9 +108,9 @@ def test_part_of_a_refusal_will_do() -> None:
 )
 def test_what_is_no_file_of_cases(text: str) -> None:
     with pytest.raises(ValueError, match="no list of cases"):
-        read_cases(text)
+        parse_cases(text)
 
 
 def test_a_set_of_tools_that_nobody_shares() -> None:
     with pytest.raises(ValueError, match="there is no set of tools 'agent'"):
-        Case(name="x", text="y").toolset()
+        Case(name="x", text="y").resolve_tools()

@@ -62,4 +62,4 @@ def test_any_body_gives_one_line(body: bytes) -> None:
 
 def test_a_long_message_is_cut() -> None:
     found = hints.explain_error(500, json.dumps({"error": "x" * 5000}).encode())
-    assert len(found) < hints.MOST + 60
+    assert len(found) < hints.MAX_MESSAGE_CHARS + 60

@@ -5,25 +5,25 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.reporting import ExchangeSample, charts
-from vtc.reporting.picture import BINS, HEIGHT, WIDTH, Chart
+from vtc.reporting import ExchangeSample, draw_charts
+from vtc.reporting.picture import CHART_HEIGHT, CHART_WIDTH, SPAN_COUNT, Chart
 
 OUTCOMES = {"unchanged": "quiet", "rewritten": "good", "denied": "warn", "left as text": "warn", "error": "bad"}
 
 
 def drawn(*samples: ExchangeSample) -> dict[str, Chart]:
-    return {chart.name: chart for chart in charts(samples, OUTCOMES)}
+    return {chart.name: chart for chart in draw_charts(samples, OUTCOMES)}
 
 
 def test_without_exchanges_there_is_nothing() -> None:
-    assert charts([], OUTCOMES) == []
+    assert draw_charts([], OUTCOMES) == []
 
 
 def test_one_exchange_is_one_bar() -> None:
     found = drawn(ExchangeSample(100.0, "rewritten", made=2, seconds=0.004))
     assert [*found] == ["exchanges", "calls", "time in VTC"]  # no prompt before it, of which something might be kept
     (bar,) = found["exchanges"].bars
-    assert bar.parts == (("good", 0, HEIGHT),)
+    assert bar.segments == (("good", 0, CHART_HEIGHT),)
     assert (found["calls"].sums["without repair"], found["time in VTC"].sums["median"]) == (2, 4)
 
 
@@ -35,9 +35,9 @@ def test_bars_are_as_high_as_what_they_stand_for() -> None:
         ExchangeSample(48, "unchanged"),
     )
     first, last = found["exchanges"].bars
-    assert [(part.tone, part.height) for part in first.parts] == [("good", 42.67), ("bad", 21.33)]
-    assert [(part.tone, part.height) for part in last.parts] == [("quiet", 21.33)]
-    assert (first.x, last.x) == (0, (BINS - 1) * WIDTH / BINS)
+    assert [(part.tone, part.height) for part in first.segments] == [("good", 42.67), ("bad", 21.33)]
+    assert [(part.tone, part.height) for part in last.segments] == [("quiet", 21.33)]
+    assert (first.x, last.x) == (0, (SPAN_COUNT - 1) * CHART_WIDTH / SPAN_COUNT)
     assert (first.since, first.until, last.until) == (0, 1, 48)
     assert found["exchanges"].top == 3
 
@@ -47,7 +47,7 @@ def test_each_outcome_is_counted_whatever_its_colour() -> None:
         "exchanges"
     ]
     assert chart.sums == {"denied": 1, "left as text": 2}
-    assert [part.tone for part in chart.bars[0].parts] == ["warn", "warn"]
+    assert [part.tone for part in chart.bars[0].segments] == ["warn", "warn"]
 
 
 def test_what_prompts_kept_is_a_share() -> None:
@@ -56,7 +56,7 @@ def test_what_prompts_kept_is_a_share() -> None:
         ExchangeSample(9, "rewritten"),
         ExchangeSample(48, "rewritten", kept=1),
     )["prompt cache"].bars
-    assert [[part.height for part in bar.parts] for bar in bars] == [[48, 16], [64]]
+    assert [[part.height for part in bar.segments] for bar in bars] == [[48, 16], [64]]
 
 
 def test_calls_are_parted_by_what_became_of_them() -> None:
@@ -88,11 +88,11 @@ SAMPLES = st.builds(
 
 @given(st.lists(SAMPLES, max_size=40))
 def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[ExchangeSample]) -> None:
-    for chart in charts(samples, OUTCOMES):
+    for chart in draw_charts(samples, OUTCOMES):
         if chart.name == "exchanges":
             assert sum(sum(bar.figures.values()) for bar in chart.bars) == len(samples)
         for bar in chart.bars:
-            assert 0 <= bar.x < bar.x + bar.width <= WIDTH
-            for part in bar.parts:
-                assert 0 <= part.y <= HEIGHT
-                assert 0 < part.height <= HEIGHT
+            assert 0 <= bar.x < bar.x + bar.width <= CHART_WIDTH
+            for part in bar.segments:
+                assert 0 <= part.y <= CHART_HEIGHT
+                assert 0 < part.height <= CHART_HEIGHT

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from vtc.events import Refusal
-from vtc.reporting import Parties, Report, as_report, count
-from vtc.reporting.report import MOST_ENTRIES
+from vtc.reporting import Parties, Report, count_entries, validate_report
+from vtc.reporting.report import MAX_ENTRIES
 
 
 def test_a_report_is_plain_data() -> None:
@@ -18,7 +18,7 @@ def test_a_report_is_plain_data() -> None:
 
 
 def test_nothing_done_is_nothing_said() -> None:
-    assert Report(Parties(client="c", model="m"), why=["because"]).summary() == ""
+    assert Report(Parties(client="c", model="m"), why=["because"]).summarize() == ""
 
 
 CALL = {"name": "f", "dialect": "tag", "repairs": []}
@@ -52,14 +52,14 @@ def test_the_most_serious_outcome_is_told(fields: dict[str, Any], outcome: str) 
 def test_secrets_are_in_no_report() -> None:
     refusal = {**REFUSAL, "excerpt": '<bash>curl -H "Authorization: Bearer abcdefgh1234"', "reason": "sk-abcdefgh"}
     report = Report(refusals=[refusal], failures=["ValueError: api_key=abcdefgh"])
-    assert "abcdefgh" not in json.dumps(report.as_dict()) + report.summary()
+    assert "abcdefgh" not in json.dumps(report.as_dict()) + report.summarize()
 
 
 def test_what_stayed_text_is_told_from_what_was_left_out() -> None:
     report = Report()
     for refusal in (Refusal("a", "tag"), Refusal("b", "tag", left_out=True), Refusal("c", "tag")):
         report.record_refusal(refusal)
-    assert report.summary() == "vtc: 2 left as text (a), 1 left out (b)"
+    assert report.summarize() == "vtc: 2 left as text (a), 1 left out (b)"
 
 
 def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
@@ -70,11 +70,11 @@ def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
         report.record_refusal(Refusal(f"no tool {number}", "tag", f"t{number}", "x" * 80))
         report.record_intervention("arguments", "refused", "f", f"reason {number}", "detail")
         report.record_intervention("denied_tools", "refused", "bash", "r")
-    assert count(report.calls) == count(report.refusals) == 5_000
+    assert count_entries(report.calls) == count_entries(report.refusals) == 5_000
     assert report.repaired == 5_000
-    assert count(report.policies) == 10_000
-    assert all(len(one) <= MOST_ENTRIES + 5 for one in (report.calls, report.refusals, report.policies))
-    assert len(report.summary()) < 3_000
+    assert count_entries(report.policies) == 10_000
+    assert all(len(one) <= MAX_ENTRIES + 5 for one in (report.calls, report.refusals, report.policies))
+    assert len(report.summarize()) < 3_000
 
 
 def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
@@ -105,7 +105,7 @@ def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
 )
 def test_the_calls_come_first_and_changes_of_the_request_are_counted(fields: dict[str, Any], line: str) -> None:
     report = Report(**{"calls": [CALL], **fields})
-    assert report.summary() == line
+    assert report.summarize() == line
     assert report.as_dict()["request"] == fields.get("request", [])  # whole, for programs
 
 
@@ -115,7 +115,7 @@ FORGED = "x\n[11:00:00.000] vtc: FORGED LINE\x1b[31m\u202e\x85"
 def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
     report = Report(request=[FORGED], failures=[FORGED], refusals=[{**REFUSAL, "reason": FORGED, "name": FORGED}])
     report.record_intervention("denied_tools", "refused", FORGED, FORGED)
-    said = json.dumps(report.as_dict(), ensure_ascii=False) + report.summary()
+    said = json.dumps(report.as_dict(), ensure_ascii=False) + report.summarize()
     assert "FORGED LINE" in said
     assert said.isprintable()
 
@@ -123,13 +123,13 @@ def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
 def test_a_detail_is_in_no_line() -> None:
     report = Report()
     report.record_intervention("arguments", "refused", "f", "reason", "PRIVATE")
-    assert "PRIVATE" not in report.summary()
+    assert "PRIVATE" not in report.summarize()
     assert report.as_dict()["policies"][0]["detail"] == "PRIVATE"
 
 
 def test_what_a_report_writes_has_the_shape_of_one_and_nothing_else_has() -> None:
     report = Report(Parties(client="c", settings={"tools": "prompt"}), why=["w"], errors=["e"], failures=["f"])
-    assert as_report(report.as_dict()) == report.as_dict()
+    assert validate_report(report.as_dict()) == report.as_dict()
     report.record_call("read", None, "hermes", ["json-cut"], ["path"])
     report.record_refusal(Refusal("reason", "hermes", "excerpt"))
     for detail in ("", "what a model wrote"):
@@ -138,7 +138,7 @@ def test_what_a_report_writes_has_the_shape_of_one_and_nothing_else_has() -> Non
     report.unread = {"tool": "read", "begins": "@@read", "text": "@@read(", "advice": ""}
     report.measures.sizes["request_came"] = 1
     plain = report.as_dict()
-    assert as_report(plain) == plain
+    assert validate_report(plain) == plain
     wrong = {key: 5 if not isinstance(value, float) else "x" for key, value in plain.items()}
-    assert [key for key, value in wrong.items() if as_report({**plain, key: value})] == []
-    assert [as_report(value) for value in (None, "x", [plain])] == [None, None, None]
+    assert [key for key, value in wrong.items() if validate_report({**plain, key: value})] == []
+    assert [validate_report(value) for value in (None, "x", [plain])] == [None, None, None]

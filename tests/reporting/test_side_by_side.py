@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.reporting import rows
-from vtc.reporting.picture import LONG, FoldedText, passages
-from vtc.reporting.transcript import TOOLS, TranscriptBlock
+from vtc.reporting import pair_lines
+from vtc.reporting.picture import MAX_EXACT_LINES, FoldedText, pair_passages
+from vtc.reporting.transcript import TOOLS_TITLE, TranscriptBlock
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
 
 
 def test_equal_lines_stand_beside_each_other_and_others_are_marked() -> None:
-    assert rows(["I look.", "<read>", "</read>", "end"], ["I look.", "-> read", "end"]) == [
+    assert pair_lines(["I look.", "<read>", "</read>", "end"], ["I look.", "-> read", "end"]) == [
         ("I look.", "I look.", False),
         ("<read>", "-> read", True),
         ("</read>", None, True),
@@ -23,15 +23,15 @@ def test_equal_lines_stand_beside_each_other_and_others_are_marked() -> None:
 
 @given(LINES, LINES)
 def test_nothing_is_lost_and_only_what_differs_is_marked(left: list[str], right: list[str]) -> None:
-    found = rows(left, right)
+    found = pair_lines(left, right)
     assert [row.left for row in found if row.left] == left
     assert [row.right for row in found if row.right] == right
     assert all(row.left == row.right for row in found if not row.changed)
 
 
 def test_a_long_text_takes_no_seconds_for_its_common_lines() -> None:
-    left = ["same"] * LONG + ["x"]
-    assert [row.left for row in rows(left, left)] == left
+    left = ["same"] * MAX_EXACT_LINES + ["x"]
+    assert [row.left for row in pair_lines(left, left)] == left
 
 
 def block(title: str, lines: int) -> TranscriptBlock:
@@ -45,13 +45,13 @@ def everything(text: FoldedText | None) -> list[str]:
 def test_what_both_sides_have_stands_there_once_and_what_is_long_is_folded() -> None:
     prompt, question = block("system", 300), TranscriptBlock("user", "What does note.txt say?")
     received = [prompt, question, TranscriptBlock("assistant", "<call>")]
-    first, second, title, change = passages(
+    first, second, title, change = pair_passages(
         received, [prompt, question, TranscriptBlock("assistant", "-> call")], 24, 4
     )
     assert first.left is not None
     assert not first.changed
     assert first.left.shown.split("\n") == ["[system]", *(f"  system {number}" for number in range(4))]
-    assert first.left.about == "296 more lines"
+    assert first.left.label == "296 more lines"
     assert everything(first.left) == str(prompt).split("\n")
     assert second == (False, FoldedText("[user]\n  What does note.txt say?"), None)
     assert title == (False, FoldedText("[assistant]"), None)
@@ -60,20 +60,20 @@ def test_what_both_sides_have_stands_there_once_and_what_is_long_is_folded() -> 
 
 def test_of_many_messages_that_stayed_the_same_the_first_and_the_last_are_shown() -> None:
     talk = [TranscriptBlock("user", f"message {number}") for number in range(40)]
-    shown = [passage.left for passage in passages(talk, talk, 24, 4)]
+    shown = [passage.left for passage in pair_passages(talk, talk, 24, 4)]
     assert [text.shown for text in shown if text and text.shown] == [str(one) for one in (*talk[:3], *talk[-3:])]
-    assert [text.about for text in shown if text and text.rest] == ["34 more messages"]
+    assert [text.label for text in shown if text and text.rest] == ["34 more messages"]
 
 
 def test_tools_are_folded_on_whichever_side_they_are() -> None:
-    tools, prompt = block(TOOLS, 16), TranscriptBlock("system", "# Tools")
+    tools, prompt = block(TOOLS_TITLE, 16), TranscriptBlock("system", "# Tools")
     for received, sent in (([tools], [tools]), ([tools], [prompt]), ([prompt], [tools])):
-        texts = [text for passage in passages(received, sent, 24, 4) for text in passage[1:] if text]
-        assert [(text.shown, text.about) for text in texts if text.rest] == [("[tools]", "16 more lines")]
+        texts = [text for passage in pair_passages(received, sent, 24, 4) for text in passage[1:] if text]
+        assert [(text.shown, text.label) for text in texts if text.rest] == [("[tools]", "16 more lines")]
 
 
 BLOCKS = st.lists(
-    st.builds(block, st.sampled_from(["system", "user", TOOLS]), st.sampled_from([0, 1, 3, 40])), max_size=12
+    st.builds(block, st.sampled_from(["system", "user", TOOLS_TITLE]), st.sampled_from([0, 1, 3, 40])), max_size=12
 )
 
 
@@ -81,6 +81,6 @@ BLOCKS = st.lists(
 def test_no_line_of_a_conversation_is_lost(received: list[TranscriptBlock], sent: list[TranscriptBlock]) -> None:
     for side, blocks in enumerate((received, sent)):
         lines: list[str] = []
-        for passage in passages(received, sent, 6, 2):
+        for passage in pair_passages(received, sent, 6, 2):
             lines += everything(passage.left if not passage.changed else passage[1 + side])
         assert sorted(filter(None, lines)) == sorted(line for one in blocks for line in str(one).split("\n"))

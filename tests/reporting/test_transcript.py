@@ -10,10 +10,10 @@ from vtc.apis import BadRequest
 from vtc.reporting.transcript import (
     TranscriptBlock,
     compare_transcripts,
-    difference,
     read_reply,
     read_request,
     render_blocks,
+    render_difference,
 )
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
@@ -102,9 +102,11 @@ def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
 
 
 def test_a_difference() -> None:
-    lines = difference([TranscriptBlock("user", "a\nb")], [TranscriptBlock("user", "a\nc")], "in", "out").splitlines()
+    lines = render_difference(
+        [TranscriptBlock("user", "a\nb")], [TranscriptBlock("user", "a\nc")], "in", "out"
+    ).splitlines()
     assert lines == ["--- in", "+++ out", "@@ -1,3 +1,3 @@", " [user]", "   a", "-  b", "+  c"]
-    assert difference([TranscriptBlock("user", "a")], [TranscriptBlock("user", "a")], "in", "out") == ""
+    assert render_difference([TranscriptBlock("user", "a")], [TranscriptBlock("user", "a")], "in", "out") == ""
 
 
 def test_what_is_none() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.reporting import possible_call
+from vtc.reporting import find_possible_call
 
 TOOLS = ("read_file", "ls")
 
@@ -24,7 +24,7 @@ TOOLS = ("read_file", "ls")
     ],
 )
 def test_a_tools_name_amid_markup_is_told(text: str) -> None:
-    call = possible_call(f"I look. {text}", TOOLS)
+    call = find_possible_call(f"I look. {text}", TOOLS)
     assert call
     assert text.split()[0][:6] in call.text
 
@@ -58,7 +58,7 @@ def test_a_tools_name_amid_markup_is_told(text: str) -> None:
     ],
 )
 def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
-    call = possible_call(text, TOOLS)
+    call = find_possible_call(text, TOOLS)
     assert call
     assert "read_file" in call.text
     assert call.tool == "read_file"
@@ -92,7 +92,7 @@ def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
     ],
 )
 def test_prose_and_code_are_not(text: str) -> None:
-    assert possible_call(text, TOOLS) is None
+    assert find_possible_call(text, TOOLS) is None
 
 
 @pytest.mark.every
@@ -102,17 +102,17 @@ def test_a_call_in_a_code_block_is_told_in_every_framed_dialect(name: str) -> No
     tool = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}})
     text = write_calls([ToolCall("bash", '{"command": "ls"}', id="c1")], DIALECTS[name], {"bash": tool})
     for after in ("", "\n", "\nThen I wait.\n```\nx\n```\n"):
-        call = possible_call(f"I list them:\n````\n{text}\n````{after}", ["bash"])
+        call = find_possible_call(f"I list them:\n````\n{text}\n````{after}", ["bash"])
         assert call
         assert call.tool == "bash"
 
 
 def test_without_tools_there_is_no_call() -> None:
-    assert possible_call("@@read_file()@@", ()) is None
+    assert find_possible_call("@@read_file()@@", ()) is None
 
 
 def test_what_is_shown_is_short_and_on_one_line() -> None:
-    call = possible_call("x" * 500 + "\n@@read_file(\n" + "y" * 500, TOOLS)
+    call = find_possible_call("x" * 500 + "\n@@read_file(\n" + "y" * 500, TOOLS)
     assert call
     shown = call.text
     assert "\n" not in shown
@@ -134,7 +134,7 @@ CALL = '{"name": "read_file", "arguments": {"path": "a.py"}}'
     ],
 )
 def test_how_a_call_in_a_block_that_ends_the_reply_is_read_is_told(text: str, is_told: bool) -> None:
-    call = possible_call(text, TOOLS)
+    call = find_possible_call(text, TOOLS)
     assert bool(call and "vtc_blocks=last" in call.advice) == is_told
 
 
@@ -152,6 +152,6 @@ def test_how_a_call_in_a_block_that_ends_the_reply_is_read_is_told(text: str, is
     ],
 )
 def test_how_a_call_begins_holds_no_words_of_the_model(text: str, begins: str) -> None:
-    call = possible_call(text, TOOLS)
+    call = find_possible_call(text, TOOLS)
     assert call
     assert call.begins == begins

@@ -6,8 +6,8 @@ import pytest
 
 from tests.apis import chat
 from vtc import apis
-from vtc.reporting import Bodies, diff, pane
-from vtc.reporting.view import WIDTH
+from vtc.reporting import Bodies, render_diff, render_pane
+from vtc.reporting.view import MAX_LINE_CHARS
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
@@ -31,7 +31,7 @@ REPORT = {
 
 
 def test_all_that_was_done_is_told_with_its_reason() -> None:
-    assert pane(API, "reply", Bodies(CAME, WENT), REPORT, "vtc: a summary").splitlines() == [
+    assert render_pane(API, "reply", Bodies(CAME, WENT), REPORT, "vtc: a summary").splitlines() == [
         "vtc: a summary",
         "",
         "What VTC did",
@@ -71,38 +71,40 @@ def test_all_that_was_done_is_told_with_its_reason() -> None:
 def test_a_long_summary_is_broken_into_lines() -> None:
     """mitmweb cuts a line at the edge of its pane."""
     said = "vtc: the server answered 400: " + "word " * 60
-    first, *more = pane(API, "reply", Bodies(CAME, WENT), None, said).partition("\n\n")[0].splitlines()
+    first, *more = render_pane(API, "reply", Bodies(CAME, WENT), None, said).partition("\n\n")[0].splitlines()
     assert more
     assert " ".join([first, *map(str.strip, more)]) == said.strip()
-    assert all(len(line) <= WIDTH for line in [first, *more])
+    assert all(len(line) <= MAX_LINE_CHARS for line in [first, *more])
 
 
 def test_without_a_report_the_body_is_read() -> None:
     """A flow from a file that VTC never saw."""
-    assert pane(API, "reply", Bodies(None, WENT), None).startswith("[assistant]\n  I look.\n  -> read  call_1\n")
-    assert pane(API, "request", Bodies(None, chat.encoded(chat.request("hi"))), None).startswith("[user]\n  hi\n")
+    assert render_pane(API, "reply", Bodies(None, WENT), None).startswith("[assistant]\n  I look.\n  -> read  call_1\n")
+    assert render_pane(API, "request", Bodies(None, chat.encoded(chat.request("hi"))), None).startswith(
+        "[user]\n  hi\n"
+    )
 
 
 def test_what_was_not_kept_is_missed() -> None:
     changed = {**REPORT, "sizes": {"reply_came": 2, "reply_went": 1}}
-    shown = pane(API, "reply", Bodies(None, WENT), changed)
+    shown = render_pane(API, "reply", Bodies(None, WENT), changed)
     assert "[assistant, as the model wrote it]" not in shown
     assert "vtc_keep_bodies" in shown
-    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(CAME, WENT), changed)
-    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(None, WENT), REPORT)
+    assert "vtc_keep_bodies" not in render_pane(API, "reply", Bodies(CAME, WENT), changed)
+    assert "vtc_keep_bodies" not in render_pane(API, "reply", Bodies(None, WENT), REPORT)
 
 
 def test_a_diff() -> None:
-    lines = diff(API, "reply", Bodies(CAME, WENT)).splitlines()
+    lines = render_diff(API, "reply", Bodies(CAME, WENT)).splitlines()
     assert lines[:2] == ["--- as the model wrote it", "+++ as the client received it"]
     assert "-  <read>" in lines
     assert "+  -> read  call_1" in lines
-    assert diff(API, "reply", Bodies(WENT, WENT)) == diff(API, "reply", Bodies(None, WENT)) == ""
+    assert render_diff(API, "reply", Bodies(WENT, WENT)) == render_diff(API, "reply", Bodies(None, WENT)) == ""
 
 
 @pytest.mark.parametrize("body", ['{"error": {"message": "no"}}', "<html>", "\ufffd"])
 def test_what_is_no_reply_is_shown_as_it_is(body: str) -> None:
     """An error page of the server is what one wants to see."""
-    shown = pane(API, "reply", Bodies(None, body.encode()), REPORT)
+    shown = render_pane(API, "reply", Bodies(None, body.encode()), REPORT)
     assert "What VTC did" in shown
     assert body in shown.splitlines()

@@ -159,7 +159,7 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
                 about: dict[str, Any] = {
                     "flow": f"{flow.request.pretty_host}{flows.format_path(flow)}{status} {flow.id[:8]}",
                     "comment": flow.comment,
-                    "done": dict(view.sections(flows.get_report(flow) or {})),
+                    "done": dict(view.list_sections(flows.get_report(flow) or {})),
                 }
                 if api is None:
                     yield {**about, "problem": f"left alone: {flows.find_unread(flow)}"}

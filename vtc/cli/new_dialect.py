@@ -17,7 +17,7 @@ from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import BLOCK_DIALECT
-from vtc.reporting import draft_dialect, possible_call
+from vtc.reporting import draft_dialect, find_possible_call
 
 
 @click.command("new-dialect", short_help="Draft a dialect from a reply that none reads.")
@@ -55,7 +55,7 @@ def new_dialect(
     draft = draft_dialect(reply.text, tools, name)
     if draft is None:
         raise click.ClickException(f"the reply has none of the tools with arguments: {', '.join(tools)}")
-    for line in draft.lines(reply.text):
+    for line in draft.render_lines(reply.text):
         click.echo(line)
     for call in draft.calls:
         click.echo(f"vtc: it reads {call.call.name} {call.call.arguments}", err=True)
@@ -70,7 +70,7 @@ def _choose_reply(
     replies: Sequence[GivenReply], tools: Mapping[str, Tool], file: str
 ) -> tuple[GivenReply, Mapping[str, Tool]]:
     """Choose the reply that a dialect is wanted for, with the tools that were offered."""
-    several = [(reply, tools or (reply.case.toolset() if reply.case else {})) for reply in replies]
+    several = [(reply, tools or (reply.case.resolve_tools() if reply.case else {})) for reply in replies]
     if not any(offer for _, offer in several):
         raise click.UsageError("--tools: name the tools that were offered, as a JSON list or in a request")
     if len(several) == 1:
@@ -78,7 +78,7 @@ def _choose_reply(
     unread = [
         (reply, offer, call.begins)
         for reply, offer in several
-        if not (reply.case and reply.case.calls) and (call := possible_call(reply.text, offer))
+        if not (reply.case and reply.case.calls) and (call := find_possible_call(reply.text, offer))
     ]
     if len(unread) == 1:
         return unread[0][:2]

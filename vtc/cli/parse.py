@@ -31,8 +31,8 @@ from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.profiles.planner import own_tokens, read_dialects, thinking
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UNKNOWN_MODEL, UnknownName
-from vtc.reporting.hints import possible_call
-from vtc.reporting.report import as_entry, fate
+from vtc.reporting.hints import find_possible_call
+from vtc.reporting.report import describe_fate, serialize_refusal
 
 
 @click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
@@ -164,11 +164,11 @@ class ReadingSetup:
         setup, case = self, reply.case
         if case and not chosen.tools:
             unknown = case.reader.get("unknown_tools", "text")
-            setup = replace(setup, tools=case.toolset(), unoffered=frozenset(), unknown_tools=unknown)
+            setup = replace(setup, tools=case.resolve_tools(), unoffered=frozenset(), unknown_tools=unknown)
         if case and not chosen.dialects:
             setup = replace(
                 setup,
-                dialects=case.descriptions(profiles),
+                dialects=case.resolve_dialects(profiles),
                 tags=case.tags,
                 think=case.reader.get("think", "reasoning_content"),
                 begins=case.reader.get("begins", "text"),
@@ -215,14 +215,14 @@ def _entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenRep
     calls += [
         {"name": call.name, "arguments": _arguments(call), "dialect": NATIVE, "repairs": []} for call in reply.calls
     ]
-    refusals = [as_entry(event) for event in events if isinstance(event, Refusal)]
+    refusals = [serialize_refusal(event) for event in events if isinstance(event, Refusal)]
     return {
         **({"reply": reply.source} if reply.source else {}),
         "content": content,
         "reasoning_content": reply.reasoning + "".join(event.raw for event in events if isinstance(event, Reasoning)),
         "calls": calls,
         "refusals": refusals,
-        "unread": call.text if not (calls or refusals) and (call := possible_call(content, tools)) else "",
+        "unread": call.text if not (calls or refusals) and (call := find_possible_call(content, tools)) else "",
     }
 
 
@@ -343,7 +343,7 @@ def _show(console: Console, reply: dict[str, Any]) -> None:
             console.print(f"  [yellow]lacks: {escape(name)}, which the tool requires[/yellow]")
     for refusal in reply["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
-        console.print(f"[bold red]{fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")
+        console.print(f"[bold red]{describe_fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")
     if reply["unread"]:
         _print_as_it_is(console, f"a possible call was not read: {reply['unread']}")
 

@@ -21,7 +21,7 @@ from vtc.cli.common import (
     read_text,
 )
 from vtc.profiles.planner import Planner
-from vtc.reporting import read_cases
+from vtc.reporting import parse_cases
 
 
 @click.command(short_help="Show what changes in captured exchanges.")
@@ -67,9 +67,9 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
 
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
-    for kept in read_cases(read_text(file)):
-        events = kept.events([kept.text], kept.descriptions(plans.profiles), kept.toolset())
-        changes = kept.differences(events)
+    for kept in parse_cases(read_text(file)):
+        events = kept.read_events([kept.text], kept.resolve_dialects(plans.profiles), kept.resolve_tools())
+        changes = kept.list_differences(events)
         yield {"name": kept.name, "result": "changed" if changes else "same", "changes": changes}
 
 

@@ -20,7 +20,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy import launch
-from vtc.reporting.case import Case, read_cases
+from vtc.reporting.case import Case, parse_cases
 
 HAR = re.compile(rb'\s*\{\s*"log"\s*:')  # used with match
 FLOWS = re.compile(rb"\d+:")  # used with match
@@ -135,9 +135,9 @@ def _replies(data: bytes, name: str, profiles: Profiles) -> Iterator[GivenReply]
 
 def _of_cases(data: bytes) -> list[GivenReply]:
     """Read cases, each of which has its tools written out; raises ValueError."""
-    cases = read_cases(data.decode())
+    cases = parse_cases(data.decode())
     for case in cases:
-        case.toolset()
+        case.resolve_tools()
     return [GivenReply(case.text, f"case {case.name}", case=case) for case in cases]
 
 

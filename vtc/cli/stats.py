@@ -10,7 +10,7 @@ import click
 from vtc.cli.common import json_output, show_json, show_table
 from vtc.json_text import decode
 from vtc.proxy.stats import CallCounts, Figures, Stats
-from vtc.reporting.plain import as_report
+from vtc.reporting.plain import validate_report
 
 
 @click.command(short_help="Count a log of exchanges.")
@@ -23,7 +23,7 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
         for number, line in enumerate(log, 1):
             try:
                 entry = decode(line.encode())
-                if as_report(entry) is None:
+                if validate_report(entry) is None:
                     raise ValueError
                 if entry["outcome"] != "left alone":
                     stats.add(entry)

@@ -37,7 +37,7 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import REPLANNED, Planner
 from vtc.reporting.case import Case
-from vtc.reporting.report import Parties, Report, model_name
+from vtc.reporting.report import Parties, Report, choose_model_name
 from vtc.scrub import format_exception
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
@@ -324,8 +324,8 @@ class Session:
             return None
         self.report.unread = call._asdict()
         plan, parties, secrets = self.plan, self.report.parties, self.report.secrets
-        name = model_name(parties.model, parties.asked)
-        return lambda id_: Case.of_reply(f"{name} {id_}", reply, plan.reading, secrets)
+        name = choose_model_name(parties.model, parties.asked)
+        return lambda id_: Case.record_reply(f"{name} {id_}", reply, plan.reading, secrets)
 
     def _forget(self) -> None:
         """Discard the conversation once the reply factory has scanned it."""

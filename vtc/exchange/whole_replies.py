@@ -102,7 +102,7 @@ class WholeReplies:
         if not is_error:
             self._encoder.confirm()
         reply = self._rewrite_safely(body)
-        self._report.adopt(reply.report)
+        self._report.add_reply(reply.report)
         return reply.body if is_error else self._convert_to_asked(reply.body)
 
     def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
@@ -131,7 +131,7 @@ class WholeReplies:
         if reply is not first and left:
             self._report.record_intervention("retry", "exhausted", "", left[0])
             reply = first
-        self._report.adopt(reply.report)
+        self._report.add_reply(reply.report)
         return self._convert_to_asked(reply.body)
 
     def _retry_silent_turn(
@@ -166,7 +166,7 @@ class WholeReplies:
         reply = self._rewrite_safely(render_whole_reply(self._server, self._request, text, own.seed, own.created))
         if reply.report.failures:
             return None
-        self._report.adopt(reply.report)
+        self._report.add_reply(reply.report)
         self._report.record_intervention(
             "errors", "read", "", f"the server answered {status} with the reply in its error"
         )
@@ -180,13 +180,13 @@ class WholeReplies:
         """
         failure = self._encoder.translate_full_window(body, status)
         if failure is None and self._is_bridged and status >= 400:
-            failure = Failure(hints.words_of(body) or f"the server answered {status}")
+            failure = Failure(hints.extract_message(body) or f"the server answered {status}")
         return self._fate.own.render_error(failure, status) if failure else None
 
     def replace_unread(self, reason: str) -> LocalReply | None:
         """Return the replacement of a reply that was not read; None if the reply passes unchanged."""
         reply, report = self._fate.replace_body(reason)
-        self._report.adopt(report)
+        self._report.add_reply(report)
         return reply
 
     def media_type(self, body: bytes) -> str:
@@ -219,7 +219,7 @@ class WholeReplies:
         try:
             return self._rewrite_as_stream(body, report, more)
         except NoReply as error:
-            report.errors += hints.instead(body)
+            report.errors += hints.explain_body(body)
             if self._is_bridged:
                 translated = self.translate_error(body, 502)
                 return WholeReply(translated.body if translated else b"", report)

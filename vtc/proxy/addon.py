@@ -56,7 +56,7 @@ from vtc.proxy.stream_callable import (
 )
 from vtc.proxy.unread_calls import UnreadCalls
 from vtc.proxy.whole_reply import is_long, process_reply, run_work
-from vtc.reporting.report import Report, model_name
+from vtc.reporting.report import Report, choose_model_name
 from vtc.scrub import escape_invisible, scrub, scrub_data
 from vtc.wire.compression import UnsupportedEncoding
 
@@ -361,14 +361,14 @@ class VirtualToolCalling:
         seconds = report.measures.seconds
         if seconds > max(SLOW_SECONDS, report.measures.elapsed / 50):
             # Only debug level for the first exchange with a model, which compiles its dialects.
-            model = model_name(report.parties.model, report.parties.asked)
+            model = choose_model_name(report.parties.model, report.parties.asked)
             level = logging.WARNING if self._stats.has(model) else logging.DEBUG
             logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", seconds * 1e3, model)
-        summary = report.summary()
+        summary = report.summarize()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
         plan = live.session.plan
-        report.parties.keep_found(prompted=PROMPT in plan.quirks.list_known(), api=plan.stack.learned_api)
+        report.parties.record_server_facts(prompted=PROMPT in plan.quirks.list_known(), api=plan.stack.learned_api)
         data = report.as_dict()
         self._stats.add(data)
         self._publish(flow, data, summary, report.outcome)

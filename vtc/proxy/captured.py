@@ -12,7 +12,7 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.reporting.case import Case
-from vtc.reporting.report import model_name
+from vtc.reporting.report import choose_model_name
 
 
 def plan_flow(flow: http.HTTPFlow, planner: Planner) -> Plan:
@@ -37,6 +37,8 @@ def read_reply(flow: http.HTTPFlow) -> Reply:
 def make_case(flow: http.HTTPFlow, planner: Planner, reply: Reply | None = None) -> Case:
     """Make a scrubbed case of `reply`, or else of the first choice of a flow, as parsed today; raises ValueError."""
     plan = plan_flow(flow, planner)
-    name = model_name(plan.stack.model.name, (flows.get_report(flow) or {}).get("asked", ""))
-    case = Case.of_reply(f"{name} {flow.id[:8]}", reply or read_reply(flow), plan.reading, flows.collect_secrets(flow))
+    name = choose_model_name(plan.stack.model.name, (flows.get_report(flow) or {}).get("asked", ""))
+    case = Case.record_reply(
+        f"{name} {flow.id[:8]}", reply or read_reply(flow), plan.reading, flows.collect_secrets(flow)
+    )
     return case.shorten(planner.profiles)

@@ -21,7 +21,7 @@ from vtc.proxy.log import append_text
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
-from vtc.reporting import view, write_case
+from vtc.reporting import serialize_case, view
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Commands:
         if not cases:
             raise exceptions.CommandError(f"vtc.save: nothing to save{note}")
         try:
-            append_text(Path(path).expanduser(), "".join(f"{write_case(kept)}\n" for kept in cases))
+            append_text(Path(path).expanduser(), "".join(f"{serialize_case(kept)}\n" for kept in cases))
         except OSError as error:
             raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
         done = f"vtc: {format_count(len(cases), 'case')} added to {path}{note}"
@@ -100,7 +100,7 @@ class Commands:
 
     def _explain_flow(self, exchange: http.HTTPFlow) -> str:
         lines = []
-        for title, text in view.sections(flows.get_report(exchange) or {}):
+        for title, text in view.list_sections(flows.get_report(exchange) or {}):
             lines += [title, *(f"  {line}" for line in text)]
         try:
             lines += [
@@ -137,11 +137,11 @@ def _diff(exchange: http.HTTPFlow) -> str:
     if api is None:
         return f"left alone: {flows.find_unread(exchange)}"
     parts = []
-    for side in view.SIDES:
+    for side in view.SIDE_LABELS:
         bodies = flows.get_bodies(exchange, side)
         try:
             flows.get_original(exchange, side)
-            text = view.diff(api, side, bodies) if bodies else ""
+            text = view.render_diff(api, side, bodies) if bodies else ""
             parts.append(text or f"the {side} left as it came")
         except ValueError as error:
             parts.append(f"{side}: {error}")

@@ -38,11 +38,11 @@ class DraftFile:
         """
         folder = next((folder for folder in folders if folder.is_dir()), None)
         name = _choose_free_name(case.name.rpartition(" ")[0], folder, known)
-        tools = case.toolset()
+        tools = case.resolve_tools()
         draft = draft_dialect(case.text, tools, name)
         if draft is None:
             raise ValueError(f"the reply has none of the tools with arguments: {', '.join(tools)}")
-        text = "".join(f"{line}\n" for line in draft.lines(case.text))
+        text = "".join(f"{line}\n" for line in draft.render_lines(case.text))
         path = folder / f"{name}.yaml" if folder and draft.calls else None
         return cls(text, draft.calls, draft.problem, path)
 

@@ -14,7 +14,7 @@ from vtc import apis
 from vtc.apis.fields import object_of
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
-from vtc.reporting.plain import as_report
+from vtc.reporting.plain import validate_report
 from vtc.reporting.view import Bodies, Side
 from vtc.scrub import escape_invisible, scrub, split_query
 
@@ -134,7 +134,7 @@ def restore_settings(flow: http.HTTPFlow, planner: Planner) -> Planner:
 
 def get_report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
     """Return the report of a flow; None if VTC did not process it or the stored report is invalid."""
-    return as_report(flow.metadata.get(METADATA))
+    return validate_report(flow.metadata.get(METADATA))
 
 
 def format_comment(summary: str, model: str) -> str:
@@ -172,12 +172,12 @@ def get_original(flow: http.HTTPFlow, side: Side) -> bytes:
     pair = get_bodies(flow, side)
     if pair is None:
         raise ValueError(f"the flow has no {side}")
-    if pair.came is not None:
-        return pair.came
+    if pair.received is not None:
+        return pair.received
     sizes = (get_report(flow) or {}).get("sizes", {})
     if sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         raise ValueError(f"the {side} was changed and its original not stored; set vtc_keep_bodies to on")
-    return pair.went
+    return pair.sent
 
 
 def load_flows(file: BinaryIO) -> Iterator[http.HTTPFlow]:

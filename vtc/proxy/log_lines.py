@@ -14,7 +14,7 @@ from typing import Any
 from mitmproxy import http
 
 from vtc.proxy import flows
-from vtc.reporting.report import named_changes
+from vtc.reporting.report import list_changes
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class LogLines:
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], summary: str, outcome: str) -> None:
         """Write the line of an exchange, preceded by any new changes of its request."""
         asked, changes = str(report.get("asked", "")), report.get("request", ())
-        if not named_changes(changes):  # otherwise the line lists them
+        if not list_changes(changes):  # otherwise the line lists them
             self._write_changes(str(report.get("client", "")), asked, changes)
         to = str(report.get("server_model", ""))
         model = f"{asked}{f' -> {to}' if to else ''} at " if asked else ""

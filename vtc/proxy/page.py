@@ -36,7 +36,7 @@ from vtc.proxy.startup import list_base_urls
 from vtc.proxy.stats import CallCounts, Figures, Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look, picture, view
 from vtc.reporting.picture import ExchangeSample
-from vtc.reporting.report import count
+from vtc.reporting.report import count_entries
 
 ROWS_PER_PAGE = 100
 """Number of exchanges on a page, the latest first."""
@@ -82,13 +82,13 @@ class ExchangeRow:
     def sample(self) -> ExchangeSample:
         """The sample of this exchange for the charts."""
         calls, prefix = self.report.get("calls", ()), self.report.get("prefix") or {"chars": 0, "chars_of": 0}
-        repaired = count(call for call in calls if call["repairs"])
+        repaired = count_entries(call for call in calls if call["repairs"])
         return ExchangeSample(
             at=self.at,
             outcome=self.look.word,
-            made=count(calls) - repaired,
+            made=count_entries(calls) - repaired,
             repaired=repaired,
-            refused=count(self.report.get("refusals", ())),
+            refused=count_entries(self.report.get("refusals", ())),
             unread=bool(self.report.get("unread")),
             kept=prefix["chars"],
             lost=max(0, prefix["chars_of"] - prefix["chars"]),
@@ -187,7 +187,7 @@ def _find_model(flow: http.HTTPFlow) -> str:
     """Find the model in the request; empty if there is none."""
     api, bodies = flows.find_server_api(flow), flows.get_bodies(flow, "request")
     try:
-        return api.request(bodies.went, flow.request.path).model if api and bodies else ""
+        return api.request(bodies.sent, flow.request.path).model if api and bodies else ""
     except ValueError:
         return ""
 
@@ -359,7 +359,7 @@ def render_overview(listed: View, query: Mapping[str, str], reading: Listing, ba
             stats.add(row.report)
     start = chosen.start if chosen.start < len(fitting) else 0
     end = start + ROWS_PER_PAGE
-    drawn = picture.charts([row.sample for row in over], BAR_TONES)
+    drawn = picture.draw_charts([row.sample for row in over], BAR_TONES)
     return _load_template().render(
         version=__version__,
         total=_format_total(over, stats.total),
@@ -402,8 +402,8 @@ def _choose_clock_format(rows: Sequence[ExchangeRow]) -> str:
 
 def render_detail(flow: http.HTTPFlow) -> str:
     """Render one exchange: request and reply, each as received next to as sent, and the report."""
-    sections = dict(view.sections(flows.get_report(flow) or {}))
-    done, changes = sections.pop(view.DONE, []), sections.pop(view.CHANGES, [])
+    sections = dict(view.list_sections(flows.get_report(flow) or {}))
+    done, changes = sections.pop(view.ACTIONS_TITLE, []), sections.pop(view.CHANGES_TITLE, [])
     sides = [_describe_side(flow, side) for side in ("reply", "request")]  # the reply first, because people look for it
     where = f"{flow.request.pretty_host}{flows.format_path(flow)}"
     status = flow.response.status_code if flow.response else None
@@ -428,7 +428,7 @@ def render_output(text: str) -> str:
 
 
 def _describe_side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
-    came_in, went_out = view.SIDES[side]
+    came_in, went_out = view.SIDE_LABELS[side]
     context: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
     api, bodies = flows.find_client_api(flow), flows.get_bodies(flow, side)
     if bodies is None:
@@ -436,10 +436,10 @@ def _describe_side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     try:
         if api is None:
             raise ValueError("VTC does not process this")
-        received, sent = view.conversations(api, side, bodies)
+        received, sent = view.read_conversations(api, side, bodies)
     except ValueError as error:
-        return {**context, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
-    return {**context, "passages": picture.passages(received, sent, *SHOWN_LINES[side])}
+        return {**context, "problem": f"({error})\n{bodies.sent.decode(errors='replace')}"}
+    return {**context, "passages": picture.pair_passages(received, sent, *SHOWN_LINES[side])}
 
 
 def _list_figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:

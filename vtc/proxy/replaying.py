@@ -12,7 +12,7 @@ from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.reporting import transcript
 from vtc.reporting.transcript import TranscriptBlock
-from vtc.reporting.view import Bodies, Side, blocks
+from vtc.reporting.view import Bodies, Side, read_blocks
 from vtc.scrub import scrub
 
 THEN, NOW = "captured", "today"
@@ -44,7 +44,7 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     except ValueError as error:
         return {**difference, "result": "skipped", "reason": str(error)}
     changes = [scrub(change, flows.collect_secrets(flow)) for change in changes if change]
-    summary = exchange.report.summary()
+    summary = exchange.report.summarize()
     result = "changed" if changes else "same"
     model = exchange.plan.stack.model.name
     return {**difference, "result": result, "reason": summary, "model": model, "changes": changes}
@@ -52,13 +52,13 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     """Compare the body sent today with the captured one, as conversations; generated ids of calls are ignored."""
-    sent = (flows.get_bodies(flow, side) or Bodies(None, b"")).went
+    sent = (flows.get_bodies(flow, side) or Bodies(None, b"")).sent
     if sent == today:
         return ""
     api = flows.find_client_api(flow) if side == "reply" else flows.find_server_api(flow)
     assert api is not None
-    then, now = ([_mask_ids(block) for block in blocks(api, side, body)] for body in (sent, today))
-    return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
+    then, now = ([_mask_ids(block) for block in read_blocks(api, side, body)] for body in (sent, today))
+    return transcript.render_difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
 
 
 def _mask_ids(block: TranscriptBlock) -> TranscriptBlock:

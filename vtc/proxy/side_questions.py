@@ -169,7 +169,7 @@ def _render_answer(question: ModelQuestion, response: http.Response, time: int) 
             models = [get_model(name) or ListedModel(name=name, created=time) for name in dict.fromkeys(names)]
             return 200, aside.render_answer(models)
         is_unknown = False
-    words = hints.words_of(body) if status != 200 else "the answer is not a list of models"
+    words = hints.extract_message(body) if status != 200 else "the answer is not a list of models"
     why = f"the model server answers {status} to {question.asked}{f': {words}' if words else ''}"
     if is_unknown:
         why = f"the model server has no model {question.model} ({question.asked} lists them)"

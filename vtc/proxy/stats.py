@@ -16,7 +16,7 @@ from mitmproxy import ctx, exceptions
 
 from vtc.profiles.document import format_count
 from vtc.proxy import launch
-from vtc.reporting.report import OTHERS, model_name
+from vtc.reporting.report import OTHERS, choose_model_name
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -189,7 +189,7 @@ class Stats:
 
     def _model(self, profile: str, asked: str) -> str:
         """Return the name under which a model is counted; the number of names that clients may add is limited."""
-        name = model_name(profile, asked)
+        name = choose_model_name(profile, asked)
         if name != profile and name not in self._names:
             if len(self._names) >= MAX_MODEL_NAMES:
                 return OTHERS

@@ -15,7 +15,7 @@ from vtc.json_text import encode
 from vtc.proxy import launch
 from vtc.proxy.address import get_server_url
 from vtc.proxy.local_clients import is_local_program
-from vtc.reporting import Case, write_case
+from vtc.reporting import Case, serialize_case
 
 UNREAD_PATH = "/.vtc/unread/"
 MAX_CASES = 16
@@ -62,7 +62,7 @@ class UnreadCalls:
             flow.response = http.Response.make(404, encode(body), headers)
             return
         headers["content-type"] = "application/yaml; charset=utf-8"
-        flow.response = http.Response.make(200, write_case(make(id_[:8])).encode(), headers)
+        flow.response = http.Response.make(200, serialize_case(make(id_[:8])).encode(), headers)
 
     def _find_case(self, id_: str) -> Callable[[str], Case] | None:
         return next((make for known, make in self._cases.items() if known.startswith(id_)), None)

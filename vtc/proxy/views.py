@@ -41,7 +41,7 @@ class ExchangeView(contentviews.Contentview):
             raise ValueError("this is not an exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
         seen = get_bodies(flow, side, data) or view.Bodies(None, data)
-        shown = view.pane(spoken, side, seen, get_report(flow), flow.comment)
+        shown = view.render_pane(spoken, side, seen, get_report(flow), flow.comment)
         # mitmweb renders empty lines without height.
         return "\n".join(line or " " for line in shown.split("\n"))
 

@@ -33,7 +33,7 @@ from vtc.scrub import scrub, scrub_data
 type ToolSet = dict[str, dict[str, Any]]
 """Tools by name, each the JSON Schema of its parameters; `type: object` is understood."""
 
-OTHERS = "*"
+OTHER_DIALECTS = "*"
 """Among the dialects of a case: all others that are read from every model."""
 
 
@@ -50,7 +50,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     repairs: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     """Part of each refusal's reason."""
-    dialects: tuple[str, ...] = (OTHERS,)
+    dialects: tuple[str, ...] = (OTHER_DIALECTS,)
     """Those that are read, in this order; with `[]` no text is."""
     tools: str | ToolSet = "agent"
     """Those offered, or the name of a set that the tests share."""
@@ -81,7 +81,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         secrets = tuple(secrets)
         think = thinking or plan.thinking
         begins = think.may_begin_inside or think.begins_inside
-        tags = tuple(tag for tag in think.tags if begins or _in(text, tag))
+        tags = tuple(tag for tag in think.tags if begins or _contains_any(text, tag))
         reader: dict[str, Any] = {}
         if not plan.lenient:
             reader["lenient"] = False
@@ -95,19 +95,19 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             name=name,
             text=scrub(text, secrets),
             dialects=tuple(dialect.name for dialect in plan.dialects),
-            tools={name: _entry(tool, secrets) for name, tool in plan.tools.items()},
+            tools={name: _trim_parameters(tool, secrets) for name, tool in plan.tools.items()},
             finish="complete" if complete else "length",
             alone=True,
             tags=tags,
-            markers=tuple(marker for marker in plan.markers if _in(text, (marker,))),
-            answer=plan.answer if any(_in(text, markers) for markers in plan.answer) else ((), ()),
+            markers=tuple(marker for marker in plan.markers if _contains_any(text, (marker,))),
+            answer=plan.answer if any(_contains_any(text, markers) for markers in plan.answer) else ((), ()),
             reader=reader,
         )
-        reading = case.as_fields(case.events([case.text], plan.dialects, case.toolset()))
+        reading = case.summarize_events(case.read_events([case.text], plan.dialects, case.resolve_tools()))
         return msgspec.structs.replace(case, **reading)
 
     @classmethod
-    def of_reply(cls, name: str, reply: Reply, plan: ReadingPlan, secrets: Iterable[str] = ()) -> Self:
+    def record_reply(cls, name: str, reply: Reply, plan: ReadingPlan, secrets: Iterable[str] = ()) -> Self:
         """Record a reply as the server sent it; where that parted the reasoning off, none is looked for in the text."""
         thinking = Thinking(()) if reply.message.reasoning else None
         text, complete = reply.message.text, reply.complete
@@ -119,19 +119,19 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         for count in range(len(self.dialects)):
             expected, others = self.dialects[:count], self.dialects[count:]
             if [*others] == [name for name in every if name not in expected]:
-                return msgspec.structs.replace(self, dialects=(*expected, OTHERS))
+                return msgspec.structs.replace(self, dialects=(*expected, OTHER_DIALECTS))
         return self
 
-    def descriptions(self, profiles: Profiles) -> tuple[Description, ...]:
+    def resolve_dialects(self, profiles: Profiles) -> tuple[Description, ...]:
         """Return the dialects in which it is read; raises ValueError if one is of no profile."""
         known = profiles.dialects
-        expected = [name for name in self.dialects if name != OTHERS]
+        expected = [name for name in self.dialects if name != OTHER_DIALECTS]
         if missing := [name for name in expected if name not in known]:
             raise ValueError(f"case {self.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
-        others = profiles.rescued if OTHERS in self.dialects else ()
+        others = profiles.rescued if OTHER_DIALECTS in self.dialects else ()
         return (*(known[name] for name in expected), *(one for one in others if one.name not in expected))
 
-    def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
+    def resolve_tools(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
         """Return the tools that are offered; raises ValueError for the name of a set that is not shared here."""
         if isinstance(self.tools, str):
             if shared is None or self.tools not in shared:
@@ -139,14 +139,16 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             return shared[self.tools]
         return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in self.tools.items()}
 
-    def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
+    def read_events(
+        self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]
+    ) -> list[Event]:
         """Read the reply as it arrives in `chunks`."""
         grammar = compile_grammar(tuple(dialects), self.tags, self.markers, self.answer)
         reader = Reader(grammar, tools, **self.reader)
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]
 
-    def as_fields(self, events: Sequence[Event]) -> dict[str, Any]:
+    def summarize_events(self, events: Sequence[Event]) -> dict[str, Any]:
         """Write events as the fields of a case have them."""
         calls = [event for event in events if isinstance(event, Call)]
         return {
@@ -157,33 +159,33 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             "refusals": tuple(event.reason for event in events if isinstance(event, Refusal)),
         }
 
-    def differences(self, events: Sequence[Event]) -> list[str]:
+    def list_differences(self, events: Sequence[Event]) -> list[str]:
         """List what is read otherwise than the case says, a line each."""
-        reading = self.as_fields(events)
+        reading = self.summarize_events(events)
         lines = []
         for key in ("calls", "content", "reasoning", "repairs"):
             wanted = self.text if key == "content" and self.as_is else getattr(self, key)
-            if _plain(reading[key]) != _plain(wanted):
-                lines.append(f"{key}: {_plain(reading[key])}, not {_plain(wanted)}")
+            if _serialize(reading[key]) != _serialize(wanted):
+                lines.append(f"{key}: {_serialize(reading[key])}, not {_serialize(wanted)}")
         refusals = reading["refusals"]
         if len(refusals) != len(self.refusals) or not all(map(str.__contains__, refusals, self.refusals)):
-            lines.append(f"refusals: {_plain(refusals)}, not {_plain(self.refusals)}")
+            lines.append(f"refusals: {_serialize(refusals)}, not {_serialize(self.refusals)}")
         return lines
 
 
-def _entry(tool: Tool, secrets: tuple[str, ...]) -> dict[str, Any]:
+def _trim_parameters(tool: Tool, secrets: tuple[str, ...]) -> dict[str, Any]:
     """Return the parameters of a tool as a case has them."""
     parameters = {key: part for key, part in tool.parameters.items() if (key, part) != ("type", "object")}
     return scrub_data(parameters, secrets)
 
 
-def _in(text: str, marks: Iterable[str]) -> bool:
+def _contains_any(text: str, marks: Iterable[str]) -> bool:
     """True if one of these stands in the text, however it is written."""
     text = text.casefold()
     return any(mark.casefold() in text for mark in marks)
 
 
-def read_cases(text: str) -> list[Case]:
+def parse_cases(text: str) -> list[Case]:
     """Read the cases of a file; raises ValueError."""
     try:
         return msgspec.convert(yaml.safe_load(text), list[Case])
@@ -197,23 +199,25 @@ def read_cases(text: str) -> list[Case]:
         raise ValueError("no list of cases: it is nested too deeply") from None
 
 
-def write_case(case: Case) -> str:
+def serialize_case(case: Case) -> str:
     """Write a case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
     fields = msgspec.to_builtins(case)
-    return yaml.dump([fields], Dumper=_Dumper, allow_unicode=True, default_flow_style=None, sort_keys=False, width=110)
+    return yaml.dump(
+        [fields], Dumper=_CaseDumper, allow_unicode=True, default_flow_style=None, sort_keys=False, width=110
+    )
 
 
-class _Dumper(yaml.SafeDumper):
+class _CaseDumper(yaml.SafeDumper):
     """Texts of several lines as blocks."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+_CaseDumper.add_representer(str, _represent_text)
 
 
-def _plain(value: Any) -> str:
+def _serialize(value: Any) -> str:
     """JSON in which `1`, `1.0` and `true` are three things and the order of keys is none."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -23,26 +23,26 @@ from vtc.events import Call, Text, Tool
 from vtc.profiles.document import format_count
 from vtc.scrub import escape_invisible
 
-MOST_PLACES = 20
+MAX_NAME_PLACES = 20
 """Places where a name stands that are looked at."""
-MOST_LINE = 60
+MAX_MARKUP_LINE_CHARS = 60
 """Characters of a line that is nothing but markup."""
-FAR = 80
+MAX_ARGUMENTS_DISTANCE = 80
 """Characters between a name and its arguments."""
-RUN = re.compile(r"(?:\s|<[^<>\n]*>|\[[^\[\]\n]*\]|[^\w\s./-])*")
+MARKUP_RUN = re.compile(r"(?:\s|<[^<>\n]*>|\[[^\[\]\n]*\]|[^\w\s./-])*")
 """Markup between a key and its value."""
-OPENING = re.compile(r"(?:<[^<>\n]*>[ \t]*)?(?:[<\[][^<>\[\]\n]*|[^\w\s>\])}]*)$")
+MARKUP_BEFORE_KEY = re.compile(r"(?:<[^<>\n]*>[ \t]*)?(?:[<\[][^<>\[\]\n]*|[^\w\s>\])}]*)$")
 """Markup that ends before a key."""
-CLOSING = re.compile(r"\n?</[^<>\n]+>|\n?\[/[^\[\]\n]+\]|\n?<\|[^|<>\n]*\|>|[^\w\s./-]{2,}|[\"'`;,]|\n|$")
+VALUE_END = re.compile(r"\n?</[^<>\n]+>|\n?\[/[^\[\]\n]+\]|\n?<\|[^|<>\n]*\|>|[^\w\s./-]{2,}|[\"'`;,]|\n|$")
 """Finds the end of a value."""
-PROMPT = """These are the tools:
+PROMPT_TEMPLATE = """These are the tools:
 {% for tool in tools %}
 {{ tool.declaration.function | tojson }}
 {% endfor %}
 To use one, write:
 {{ example }}
 """
-UNSEEN = {
+UNSEEN_KEYS = {
     "result": "not in the reply: write how the model is used to see results",
     "prompt": "not in the reply: how the tools are shown to the model, where VTC does that",
 }
@@ -62,7 +62,7 @@ class Draft:
     problem: str = ""
     """Why it is no description of a dialect."""
 
-    def lines(self, text: str) -> Iterator[str]:
+    def render_lines(self, text: str) -> Iterator[str]:
         """Write the dialect's file, with the reply, and with what is not sure marked."""
         yield "# A draft by `vtc new-dialect` of this reply:"
         yield "#"
@@ -73,7 +73,7 @@ class Draft:
             yield f"# It reads {format_count(len(self.calls), 'call')} in it."
         else:
             yield f"# It does not read back: {self.problem or 'no call is found in it by these patterns'}."
-        unsure = {**UNSEEN, **self.unsure}
+        unsure = {**UNSEEN_KEYS, **self.unsure}
         if len(self.calls) < 2:
             unsure["call"] = "the reply has one call; what stands between two is not known"
         for key, value in self.keys.items():
@@ -109,13 +109,19 @@ class Draft:
 
 def draft_dialect(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
     """Draft the dialect of a reply; None if no tool's name stands in it."""
-    drafts = [_read(draft, text, tools, name) for draft in _drafts(text, tools)]
+    drafts = [_try_draft(draft, text, tools, name) for draft in _list_drafts(text, tools)]
     return max(drafts, key=lambda draft: draft.rank(tools), default=None)
 
 
-def _read(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draft:
+def _try_draft(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draft:
     """Read the reply by a draft, or say why it is none."""
-    keys = {"kind": "dialect", "name": name, **draft.keys, "result": "Result of {name}:\n{result}", "prompt": PROMPT}
+    keys = {
+        "kind": "dialect",
+        "name": name,
+        **draft.keys,
+        "result": "Result of {name}:\n{result}",
+        "prompt": PROMPT_TEMPLATE,
+    }
     try:
         description = msgspec.convert(keys, Description)
         description.check()
@@ -129,18 +135,18 @@ def _read(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draf
     return Draft(keys, draft.unsure, calls, rest)
 
 
-def _drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
+def _list_drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
     names = "|".join(re.escape(name) for name in sorted(tools, key=len, reverse=True))
     places = [*re.finditer(rf"(?<![\w-])(?:{names})(?![\w-])", text)] if names else []
-    for place in places[:MOST_PLACES]:
-        for body in _bodies(text, place.start(), place.end(), tools[place[0]]):
-            for head in _heads(text, body.start):
-                for tail in _tails(text, body.end):
-                    call = f"{_plain(head)}{body.pattern}{_plain(tail)}"
-                    yield Draft({"call": call, **body.keys, **_conditions(head)}, body.unsure)
+    for place in places[:MAX_NAME_PLACES]:
+        for body in _find_call_sites(text, place.start(), place.end(), tools[place[0]]):
+            for head in _list_heads(text, body.start):
+                for tail in _list_tails(text, body.end):
+                    call = f"{_escape_pattern(head)}{body.pattern}{_escape_pattern(tail)}"
+                    yield Draft({"call": call, **body.keys, **_derive_conditions(head)}, body.unsure)
 
 
-def _conditions(head: str) -> dict[str, Any]:
+def _derive_conditions(head: str) -> dict[str, Any]:
     """Return what makes a call of text that begins like this: without a marker the tool's name, in code its place."""
     if head.lstrip().startswith(CODE_FENCES):
         return {"anchor": "line", "ends_reply": True, "names": "declared"}
@@ -158,21 +164,21 @@ class _CallSite:
     unsure: Mapping[str, str] = field(default_factory=dict)
 
 
-def _bodies(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:
-    yield from _envelopes(text, start, tool.name)
-    opened = text.find("{", end, end + FAR)
-    if opened >= 0 and (value := _object(text, opened)) is not None:
-        yield _CallSite(start, value[1], f"{{name}}{_plain(text[end:opened])}{{args}}")
+def _find_call_sites(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:
+    yield from _find_envelopes(text, start, tool.name)
+    opened = text.find("{", end, end + MAX_ARGUMENTS_DISTANCE)
+    if opened >= 0 and (value := _parse_object(text, opened)) is not None:
+        yield _CallSite(start, value[1], f"{{name}}{_escape_pattern(text[end:opened])}{{args}}")
     if text[end : end + 1] == "(":
         closed = [match.end() for match in re.finditer(r"\)", text[end : end + 4096])]
         yield from (_CallSite(start, end + at, "{name}({kwargs})") for at in closed)
     yield from _find_tagged_parameters(text, start, end, tool)
 
 
-def _envelopes(text: str, at: int, name: str) -> Iterator[_CallSite]:
+def _find_envelopes(text: str, at: int, name: str) -> Iterator[_CallSite]:
     """Find the JSON objects that hold the name and, beside it, an object of arguments."""
     for opened in [match.start() for match in re.finditer(r"\{", text[:at])][-3:]:
-        value = _object(text, opened)
+        value = _parse_object(text, opened)
         if value is None or value[1] <= at:
             continue
         named = [key for key, member in value[0].items() if member == name]
@@ -181,7 +187,7 @@ def _envelopes(text: str, at: int, name: str) -> Iterator[_CallSite]:
             yield _CallSite(opened, value[1], "{json}", {"json": {"name": named[:1], "arguments": arguments[:1]}})
 
 
-def _object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
+def _parse_object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
     try:
         value, end = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -204,38 +210,38 @@ def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iter
     spans = [(end + match.start(), end + match.end()) for match in keys]
     between = text[end : spans[0][0]]
     line = between[between.rfind("\n") + 1 :] if "\n" in between else between
-    opening = OPENING.search(line)
+    opening = MARKUP_BEFORE_KEY.search(line)
     prefix = opening[0] if opening else ""
     after = between.removesuffix(prefix)
-    run = RUN.match(text, spans[0][1])
+    run = MARKUP_RUN.match(text, spans[0][1])
     middle = run[0] if run else ""
-    for closer, after_value in _closers(text, spans, middle):
-        param = f"{_plain(prefix)}{{key}}{_plain(middle)}{{value}}{closer}"
+    for closer, after_value in _find_closers(text, spans, middle):
+        param = f"{_escape_pattern(prefix)}{{key}}{_escape_pattern(middle)}{{value}}{closer}"
         unsure = (
             {} if len(spans) > 1 else {"param": "the reply has one parameter; what stands between two is not known"}
         )
         breaks = "\n" if text[after_value : after_value + 1] == "\n" and len(spans) > 1 else ""
         for more in dict.fromkeys([breaks, ""]):
-            pattern = f"{{name}}{_plain(after)}{{params}}"
+            pattern = f"{{name}}{_escape_pattern(after)}{{params}}"
             yield _CallSite(start, after_value + len(more), pattern, {"param": param + more}, unsure)
 
 
-def _closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterator[tuple[str, int]]:
+def _find_closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterator[tuple[str, int]]:
     """Find what may end the values, as a pattern, and where the last value's ends."""
     start, end = spans[-1]
     key = text[start:end]
     begin = end + len(middle)
     repeated = re.compile(rf"\n?[^\w\s]+{re.escape(key)}[^\w\s]*").search(text, begin)
     if repeated:
-        yield _plain(repeated[0]).replace(key, "{key}"), repeated.end()
+        yield _escape_pattern(repeated[0]).replace(key, "{key}"), repeated.end()
     quote = middle[-1:] if middle[-1:] in ("'", '"', "`") else ""
     if quote and (closed := text.find(quote, begin)) >= 0:
         yield quote, closed + 1
-    for match in [*CLOSING.finditer(text, begin)][:4]:
-        yield _plain(match[0]), match.end()
+    for match in [*VALUE_END.finditer(text, begin)][:4]:
+        yield _escape_pattern(match[0]), match.end()
 
 
-def _heads(text: str, start: int) -> list[str]:
+def _list_heads(text: str, start: int) -> list[str]:
     """List the texts before a body that may be markup of the call, the longest first."""
     begin = text.rfind("\n", 0, start) + 1
     line = text[begin:start]
@@ -246,7 +252,7 @@ def _heads(text: str, start: int) -> list[str]:
     return [*dict.fromkeys([*openers, last[0] if last else ""])]
 
 
-def _tails(text: str, end: int) -> list[str]:
+def _list_tails(text: str, end: int) -> list[str]:
     """List the texts after a body that may be markup of the call, the longest first."""
     closers = [""]
     at = end
@@ -264,13 +270,13 @@ def _is_markup(line: str) -> bool:
     plain = line.strip()
     return (
         bool(plain)
-        and len(plain) <= MOST_LINE
+        and len(plain) <= MAX_MARKUP_LINE_CHARS
         and not plain[0].isalnum()
         and not plain[-1].isspace()
         and " " not in plain
     )
 
 
-def _plain(text: str) -> str:
+def _escape_pattern(text: str) -> str:
     """Write a text as a pattern."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -14,22 +14,22 @@ from itertools import groupby, zip_longest
 from statistics import median
 from typing import NamedTuple
 
-from vtc.reporting.transcript import TOOLS, TranscriptBlock, render_blocks
+from vtc.reporting.transcript import TOOLS_TITLE, TranscriptBlock, render_blocks
 
-WIDTH, HEIGHT = 480, 64
+CHART_WIDTH, CHART_HEIGHT = 480, 64
 """Of the plane that a chart is drawn on, in units of its own: it is as wide as there is room."""
-BINS = 48
+SPAN_COUNT = 48
 """Spans of time of a session that is shown; each is a bar."""
-GAP = 1
+BAR_GAP = 1
 
 
 type Kinds = Mapping[str, str]
 """The kinds of what is counted, in the words for people and from the bottom of a bar up, each with its tone: one of a
 few words that stand for colours."""
 
-CALLS: Kinds = {"without repair": "good", "repaired": "mended", "left as text": "warn", "unread": "warn"}
-PROMPTS: Kinds = {"usable": "good", "computed again": "warn"}
-TIME: Kinds = {"median": "quiet"}
+CALL_KINDS: Kinds = {"without repair": "good", "repaired": "mended", "left as text": "warn", "unread": "warn"}
+PROMPT_KINDS: Kinds = {"usable": "good", "computed again": "warn"}
+TIME_KINDS: Kinds = {"median": "quiet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Bar(NamedTuple):
 
     x: float
     width: float
-    parts: tuple[BarSegment, ...]
+    segments: tuple[BarSegment, ...]
     figures: Mapping[str, float]
     """By kind; what to say of it."""
     since: float
@@ -83,16 +83,16 @@ class Chart(NamedTuple):
     sums: Mapping[str, float]
 
 
-def charts(samples: Sequence[ExchangeSample], outcomes: Kinds) -> list[Chart]:
+def draw_charts(samples: Sequence[ExchangeSample], outcomes: Kinds) -> list[Chart]:
     """Draw what there is; a chart without anything to show is left out."""
     if not samples:
         return []
-    spans = _spans(samples)
+    spans = _split_time(samples)
     every = (
-        _chart("exchanges", outcomes, spans, lambda samples: Counter(sample.outcome for sample in samples)),
-        _chart("calls", CALLS, spans, _calls),
-        _chart("prompt cache", PROMPTS, spans, _prompt, share=True),
-        _chart("time in VTC", TIME, spans, _time),
+        _draw_chart("exchanges", outcomes, spans, lambda samples: Counter(sample.outcome for sample in samples)),
+        _draw_chart("calls", CALL_KINDS, spans, _count_calls),
+        _draw_chart("prompt cache", PROMPT_KINDS, spans, _sum_prompts, share=True),
+        _draw_chart("time in VTC", TIME_KINDS, spans, _compute_median_time),
     )
     return [chart for chart in every if chart.bars]
 
@@ -104,17 +104,17 @@ class _Span(NamedTuple):
     samples: list[ExchangeSample]
 
 
-def _spans(samples: Sequence[ExchangeSample]) -> list[_Span]:
+def _split_time(samples: Sequence[ExchangeSample]) -> list[_Span]:
     """Spans of equal length, from the first exchange to the last."""
     first, last = min(sample.at for sample in samples), max(sample.at for sample in samples)
-    length = (last - first) / BINS or 1 / BINS
-    spans = [_Span(n, first + n * length, first + (n + 1) * length, []) for n in range(BINS)]
+    length = (last - first) / SPAN_COUNT or 1 / SPAN_COUNT
+    spans = [_Span(n, first + n * length, first + (n + 1) * length, []) for n in range(SPAN_COUNT)]
     for sample in samples:
-        spans[min(BINS - 1, int((sample.at - first) / length))].samples.append(sample)
+        spans[min(SPAN_COUNT - 1, int((sample.at - first) / length))].samples.append(sample)
     return spans
 
 
-def _chart(
+def _draw_chart(
     name: str,
     kinds: Kinds,
     spans: Sequence[_Span],
@@ -125,26 +125,26 @@ def _chart(
     """Draw a bar for each span; with `share` all are of full height, and show how their parts share it."""
     figured = [(span, figures) for span in spans if sum((figures := figures_of(span.samples)).values())]
     top = max((sum(figures.values()) for _, figures in figured), default=0)
-    bars = tuple(_bar(span, kinds, figures, sum(figures.values()) if share else top) for span, figures in figured)
+    bars = tuple(_draw_bar(span, kinds, figures, sum(figures.values()) if share else top) for span, figures in figured)
     return Chart(name, kinds, bars, top, figures_of([sample for span in spans for sample in span.samples]))
 
 
-def _bar(span: _Span, kinds: Kinds, figures: Mapping[str, float], top: float) -> Bar:
-    width = WIDTH / BINS
-    parts = tuple(_parts(kinds, figures, top))
-    return Bar(round(span.number * width, 2), round(width - GAP, 2), parts, figures, span.since, span.until)
+def _draw_bar(span: _Span, kinds: Kinds, figures: Mapping[str, float], top: float) -> Bar:
+    width = CHART_WIDTH / SPAN_COUNT
+    parts = tuple(_stack_segments(kinds, figures, top))
+    return Bar(round(span.number * width, 2), round(width - BAR_GAP, 2), parts, figures, span.since, span.until)
 
 
-def _parts(kinds: Kinds, figures: Mapping[str, float], top: float) -> Iterator[BarSegment]:
-    y = float(HEIGHT)
+def _stack_segments(kinds: Kinds, figures: Mapping[str, float], top: float) -> Iterator[BarSegment]:
+    y = float(CHART_HEIGHT)
     for kind, tone in kinds.items():
         if value := figures.get(kind, 0):
-            height = max(1.0, value / top * HEIGHT)  # a single one of thousands is still seen
+            height = max(1.0, value / top * CHART_HEIGHT)  # a single one of thousands is still seen
             y = max(0.0, y - height)
             yield BarSegment(tone, round(y, 2), round(height, 2))
 
 
-def _calls(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
+def _count_calls(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     return {
         "without repair": sum(sample.made for sample in samples),
         "repaired": sum(sample.repaired for sample in samples),
@@ -153,11 +153,11 @@ def _calls(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     }
 
 
-def _prompt(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
+def _sum_prompts(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     return {"usable": sum(sample.kept for sample in samples), "computed again": sum(sample.lost for sample in samples)}
 
 
-def _time(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
+def _compute_median_time(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     """Take the median, in milliseconds: the first exchange with a model takes far longer than the others."""
     return {"median": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
 
@@ -166,9 +166,9 @@ def _time(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
 # and of what is long the beginning.
 
 
-LONG = 2_000
+MAX_EXACT_LINES = 2_000
 """Lines of both together beyond which lines that often occur are not looked for: that would take seconds."""
-FIRST, LAST = 3, 3
+FIRST_BLOCKS, LAST_BLOCKS = 3, 3
 """Messages that are shown of many that stayed the same."""
 
 
@@ -180,9 +180,9 @@ class SideBySideRow(NamedTuple):
     changed: bool
 
 
-def rows(left: Sequence[str], right: Sequence[str]) -> list[SideBySideRow]:
+def pair_lines(left: Sequence[str], right: Sequence[str]) -> list[SideBySideRow]:
     """Pair the lines: equal ones beside each other, and in between what one or the other has."""
-    matcher = SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > LONG)
+    matcher = SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > MAX_EXACT_LINES)
     table: list[SideBySideRow] = []
     for tag, a, b, c, d in matcher.get_opcodes():
         pairs = zip_longest(left[a:b], right[c:d])
@@ -196,7 +196,7 @@ class FoldedText(NamedTuple):
     shown: str
     rest: str = ""
     """What a reader unfolds."""
-    about: str = ""
+    label: str = ""
     """What to call that: `12 more lines`."""
 
 
@@ -208,44 +208,44 @@ class Passage(NamedTuple):
     right: FoldedText | None = None
 
 
-def passages(
+def pair_passages(
     received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], most: int, most_same: int
 ) -> list[Passage]:
     """Set two conversations beside each other; `most` lines of a text are shown, `most_same` if both have it."""
     out: list[Passage] = []
     for tag, a, b, c, d in SequenceMatcher(None, received, sent, autojunk=False).get_opcodes():
         if tag == "equal":
-            out += [Passage(False, text) for text in _same(received[a:b], most_same)]
+            out += [Passage(False, text) for text in _fold_equal_blocks(received[a:b], most_same)]
         else:
-            out += _differing(received[a:b], sent[c:d], most, most_same)
+            out += _pair_changed_blocks(received[a:b], sent[c:d], most, most_same)
     return out
 
 
-def _same(blocks: Sequence[TranscriptBlock], most: int) -> Iterator[FoldedText]:
-    between = blocks[FIRST : len(blocks) - LAST]
-    for block in blocks if len(between) < 2 else blocks[:FIRST]:
-        yield fold_text(str(block), 1 if block.title == TOOLS else most + 1)
+def _fold_equal_blocks(blocks: Sequence[TranscriptBlock], most: int) -> Iterator[FoldedText]:
+    between = blocks[FIRST_BLOCKS : len(blocks) - LAST_BLOCKS]
+    for block in blocks if len(between) < 2 else blocks[:FIRST_BLOCKS]:
+        yield fold_text(str(block), 1 if block.title == TOOLS_TITLE else most + 1)
     if len(between) < 2:
         return
     yield FoldedText("", "\n\n".join(map(str, between)), f"{len(between)} more messages")
-    yield from _same(blocks[-LAST:], most)
+    yield from _fold_equal_blocks(blocks[-LAST_BLOCKS:], most)
 
 
-def _differing(
+def _pair_changed_blocks(
     received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], most: int, most_same: int
 ) -> Iterator[Passage]:
     """Pair the lines of messages that are not the same on both sides; tools are no message, and told in short."""
-    tools = [[block for block in blocks if block.title == TOOLS] for blocks in (received, sent)]
-    texts = [[block for block in blocks if block.title != TOOLS] for blocks in (received, sent)]
+    tools = [[block for block in blocks if block.title == TOOLS_TITLE] for blocks in (received, sent)]
+    texts = [[block for block in blocks if block.title != TOOLS_TITLE] for blocks in (received, sent)]
     for (left, right), limit in ((texts, most), (tools, 1)):
-        paired = rows(render_blocks(left).splitlines(), render_blocks(right).splitlines())
+        paired = pair_lines(render_blocks(left).splitlines(), render_blocks(right).splitlines())
         for changed, run in groupby(paired, lambda row: row.changed):
             several = [*run]
-            before = _text([row.left for row in several], limit if changed else min(limit, most_same))
-            yield Passage(changed, before, _text([row.right for row in several], limit) if changed else None)
+            before = _join_lines([row.left for row in several], limit if changed else min(limit, most_same))
+            yield Passage(changed, before, _join_lines([row.right for row in several], limit) if changed else None)
 
 
-def _text(lines: Sequence[str | None], most: int) -> FoldedText | None:
+def _join_lines(lines: Sequence[str | None], most: int) -> FoldedText | None:
     """Put the lines of one side together; None if it has none."""
     own = [line for line in lines if line is not None]
     return fold_text("\n".join(own), most) if own else None

@@ -86,7 +86,7 @@ class _PlainReport(_PlainParties, _PlainMeasures, total=False):
     unread: _UnreadEntry | bool
 
 
-def as_report(value: object) -> Mapping[str, Any] | None:
+def validate_report(value: object) -> Mapping[str, Any] | None:
     """Return plain data as the report that it is; None if it has another shape."""
     if not isinstance(value, Mapping):
         return None

@@ -15,42 +15,42 @@ from vtc.scrub import escape_invisible, scrub, scrub_data
 
 type Outcome = Literal["failed", "error", "denied", "refused", "unread", "repaired", "rewritten", ""]
 
-DENYING = ("refused", "stopped", "dropped", "exhausted")
+DENYING_ACTIONS = ("refused", "stopped", "dropped", "exhausted")
 """What policies do that leaves a call, or a whole request, undone."""
-MOST_ENTRIES = 100
+MAX_ENTRIES = 100
 """Entries of one kind. More are counted in one that names none: a reply may hold thousands of calls."""
-MOST_TOLD = 5
+MAX_SUMMARY_POLICIES = 5
 """Of these in the one line for people."""
 OTHERS = "(others)"
-LONGEST = 500
+MAX_SUMMARY_PART_CHARS = 500
 """Characters of one thing that is told in it."""
-SHORT = 64
+MAX_LISTED_CHANGES_CHARS = 64
 """Of changes that are named in it rather than counted."""
 
-LONGEST_NAME = 64
+MAX_MODEL_NAME_CHARS = 64
 """Characters of the name of a model that no profile knows."""
-MOST_NAMES = 4
+MAX_SUMMARY_TOOLS = 4
 """Names of tools that a summary has."""
 LEFT_AS_TEXT, LEFT_OUT = "left as text", "left out"
 """What becomes of the text of what looked like a call and is none."""
 
 
-def as_entry(refusal: Refusal) -> dict[str, Any]:
+def serialize_refusal(refusal: Refusal) -> dict[str, Any]:
     """Write what looked like a call and is none as plain data."""
     keys = ("reason", "dialect", "name", "excerpt", "left_out")
     return {key: getattr(refusal, key) for key in keys}
 
 
-def fate(entry: Mapping[str, Any]) -> str:
+def describe_fate(entry: Mapping[str, Any]) -> str:
     """Say what became of its text."""
     return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
 
 
-def model_name(profile: str, asked: str) -> str:
+def choose_model_name(profile: str, asked: str) -> str:
     """Return the name by which a model is told: that of its profile, or else the one that was asked."""
     if profile != UNKNOWN_MODEL.name or not asked:
         return profile
-    return asked if len(asked) <= LONGEST_NAME else f"{asked[: LONGEST_NAME - 1]}…"
+    return asked if len(asked) <= MAX_MODEL_NAME_CHARS else f"{asked[: MAX_MODEL_NAME_CHARS - 1]}…"
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Parties:
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
 
-    def keep_found(self, *, prompted: bool, api: str) -> None:
+    def record_server_facts(self, *, prompted: bool, api: str) -> None:
         """Keep as settings what the server showed, for a replay: its API, the model, and where the tools are."""
         if api:
             self.settings = {**self.settings, "upstream_api": [api]}
@@ -139,7 +139,7 @@ class Report:
             return "failed"
         if self.errors:
             return "error"
-        if actions.intersection(DENYING):
+        if actions.intersection(DENYING_ACTIONS):
             return "denied"
         if self.refusals:
             return "refused"
@@ -153,7 +153,7 @@ class Report:
 
     @property
     def repaired(self) -> int:
-        return count(call for call in self.calls if call["repairs"])
+        return count_entries(call for call in self.calls if call["repairs"])
 
     def record_call(
         self, name: str, id_: str | None, dialect: str, repairs: Sequence[str], lacks: Sequence[str] = ()
@@ -161,37 +161,37 @@ class Report:
         """Note a call that the client is given; it `lacks` parameters that its tool requires."""
         entry = {"name": name, "id": id_, "dialect": dialect, "repairs": [*repairs]}
         entry |= {"lacks": [*lacks]} if lacks else {}
-        self._add(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
+        self._add_entry(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
     def record_refusal(self, refusal: Refusal) -> None:
         """Note what looked like a call and is none."""
-        entry = as_entry(refusal)
-        self._add(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
+        entry = serialize_refusal(refusal)
+        self._add_entry(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
 
     def record_intervention(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:
         """Note what a policy did; what it did before is counted."""
         entry = {"policy": policy, "action": action, "tool": tool, "reason": reason}
         entry |= {"detail": detail} if detail else {}
-        if len(self.policies) < MOST_ENTRIES or _key(self.policies, entry) in self._known:
-            self._count(self.policies, entry)
+        if len(self.policies) < MAX_ENTRIES or _make_key(self.policies, entry) in self._known:
+            self._count_entry(self.policies, entry)
         else:
-            self._count(self.policies, {"policy": policy, "action": action, "tool": OTHERS, "reason": ""})
+            self._count_entry(self.policies, {"policy": policy, "action": action, "tool": OTHERS, "reason": ""})
 
-    def _add(self, entries: list[dict[str, Any]], entry: dict[str, Any], counted: dict[str, Any]) -> None:
+    def _add_entry(self, entries: list[dict[str, Any]], entry: dict[str, Any], counted: dict[str, Any]) -> None:
         """Add an entry, or count it as another one of its kind."""
-        if len(entries) < MOST_ENTRIES:
+        if len(entries) < MAX_ENTRIES:
             entries.append(entry)
         else:
-            self._count(entries, counted)
+            self._count_entry(entries, counted)
 
-    def _count(self, entries: list[dict[str, Any]], entry: dict[str, Any]) -> None:
-        known = self._known.get(key := _key(entries, entry))
+    def _count_entry(self, entries: list[dict[str, Any]], entry: dict[str, Any]) -> None:
+        known = self._known.get(key := _make_key(entries, entry))
         if known is None:
             known = self._known[key] = {**entry, "count": 0}
             entries.append(known)
         known["count"] += 1
 
-    def adopt(self, reply: Report) -> None:
+    def add_reply(self, reply: Report) -> None:
         """Take over what was done to a reply."""
         self.calls += reply.calls
         self.refusals += reply.refusals
@@ -200,22 +200,22 @@ class Report:
         self.policies += reply.policies
         self.notes += reply.notes
 
-    def summary(self) -> str:
-        """Sum it up in a line (`summed_up`), scrubbed of secrets; empty when nothing was done."""
-        line = summed_up(self._entries())
+    def summarize(self) -> str:
+        """Sum it up in a line (`summarize_report`), scrubbed of secrets; empty when nothing was done."""
+        line = summarize_report(self._collect_fields())
         return escape_invisible(scrub(f"vtc: {line}", self.secrets)) if line else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Write it as plain data, scrubbed of secrets: an excerpt is the model's text."""
-        return escape_invisible(scrub_data(self._entries(), self.secrets))
+        return escape_invisible(scrub_data(self._collect_fields(), self.secrets))
 
-    def _entries(self) -> dict[str, Any]:
+    def _collect_fields(self) -> dict[str, Any]:
         apart = ("parties", "measures", "secrets", "_known")
         names = [entry.name for entry in fields(self) if entry.name not in apart]
         return asdict(self.parties) | {name: getattr(self, name) for name in names} | asdict(self.measures)
 
 
-def summed_up(report: Mapping[str, Any]) -> str:
+def summarize_report(report: Mapping[str, Any]) -> str:
     """Sum up a report that is plain data, a line of a log, too: `read x2, 1 repaired (json-cut), hermes -> tool_calls,
     +2 changes of the request`; empty when nothing was done.
 
@@ -224,29 +224,31 @@ def summed_up(report: Mapping[str, Any]) -> str:
     parts = [*_describe_calls(report.get("calls", ()))]
     refusals, policies = report.get("refusals", ()), report.get("policies", ())
     for label in (LEFT_AS_TEXT, LEFT_OUT):
-        if alike := [refusal for refusal in refusals if fate(refusal) == label]:
-            parts.append(f"{count(alike)} {label} ({alike[0]['reason']})")
-    for entry in policies[:MOST_TOLD]:
+        if alike := [refusal for refusal in refusals if describe_fate(refusal) == label]:
+            parts.append(f"{count_entries(alike)} {label} ({alike[0]['reason']})")
+    for entry in policies[:MAX_SUMMARY_POLICIES]:
         times = f" {entry['count']} times" if entry["count"] > 1 else ""
         of = f" {entry['tool']}" if entry["tool"] else ""
         why = f" ({entry['reason']})" if entry["reason"] else ""
         parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
-    if more := policies[MOST_TOLD:]:
-        parts.append(f"{count(more)} more by policies")
-    parts += [unread_call(unread)] if (unread := report.get("unread")) else []
+    if more := policies[MAX_SUMMARY_POLICIES:]:
+        parts.append(f"{count_entries(more)} more by policies")
+    parts += [describe_unread_call(unread)] if (unread := report.get("unread")) else []
     parts += [f"error in VTC: {failure}" for failure in report.get("failures", ())]
     parts += report.get("errors", ())
-    parts += [broken] if (broken := broken_prefix(report.get("prefix", {}))) else []
+    parts += [broken] if (broken := describe_broken_prefix(report.get("prefix", {}))) else []
     parts += report.get("notes", ())
     form = report.get("form", "tool_calls")
     dialects = dict.fromkeys(call["dialect"] for call in report.get("calls", ()))
     if names := [dialect for dialect in dialects if dialect != form]:
         parts.append(f"{', '.join(names)} -> {form}")
-    parts += [pair] if (pair := api_pair(report)) else []
-    parts += [changes] if (changes := counted_changes(report.get("request", ()))) else []
+    parts += [pair] if (pair := format_api_pair(report)) else []
+    parts += [changes] if (changes := summarize_changes(report.get("request", ()))) else []
     if not parts and (server_model := report.get("server_model")):
         parts.append(f"the server is asked for {server_model}")
-    return ", ".join(part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts)
+    return ", ".join(
+        part if len(part) <= MAX_SUMMARY_PART_CHARS else f"{part[:MAX_SUMMARY_PART_CHARS]}…" for part in parts
+    )
 
 
 def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -255,17 +257,17 @@ def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for call in calls:
         tools[call["name"]] += call.get("count", 1)
     names = [f"{name} x{times}" if times > 1 else name for name, times in tools.items()]
-    yield from names[:MOST_NAMES]
-    if len(names) > MOST_NAMES:
-        yield f"{len(names) - MOST_NAMES} more"
-    if repaired := count(call for call in calls if call["repairs"]):
+    yield from names[:MAX_SUMMARY_TOOLS]
+    if len(names) > MAX_SUMMARY_TOOLS:
+        yield f"{len(names) - MAX_SUMMARY_TOOLS} more"
+    if repaired := count_entries(call for call in calls if call["repairs"]):
         repairs = dict.fromkeys(repair.partition(":")[0] for call in calls for repair in call["repairs"])
         yield f"{repaired} repaired ({', '.join(repairs)})"
     for name in dict.fromkeys(call["name"] for call in calls if call.get("lacks")):
         yield f"{name} lacks what its tool requires"
 
 
-def unread_call(unread: Mapping[str, str] | bool) -> str:
+def describe_unread_call(unread: Mapping[str, str] | bool) -> str:
     """Say which call may be one that was not read, in no more of the model's words than the name of the tool.
 
     A log (`True`) has none of them.
@@ -276,23 +278,23 @@ def unread_call(unread: Mapping[str, str] | bool) -> str:
     return f"a possible call was not read: {unread['begins']} …{advice}"
 
 
-def api_pair(report: Mapping[str, Any]) -> str:
+def format_api_pair(report: Mapping[str, Any]) -> str:
     """Name the APIs that an exchange was translated between, the client's first; empty if it was not."""
     return f"{report.get('api', '')} -> {server_api}" if (server_api := report.get("server_api")) else ""
 
 
-def counted_changes(changes: Sequence[str]) -> str:
+def summarize_changes(changes: Sequence[str]) -> str:
     """Say how many changes of a request there are, or name them if that is as short."""
-    return named_changes(changes) or f"+{format_count(len(changes), 'change')} of the request" * bool(changes)
+    return list_changes(changes) or f"+{format_count(len(changes), 'change')} of the request" * bool(changes)
 
 
-def named_changes(changes: Sequence[str]) -> str:
+def list_changes(changes: Sequence[str]) -> str:
     """Name the changes of a request; empty if that is long."""
     line = ", ".join(changes)
-    return line if len(line) <= SHORT else ""
+    return line if len(line) <= MAX_LISTED_CHANGES_CHARS else ""
 
 
-def broken_prefix(prefix: Mapping[str, Any]) -> str:
+def describe_broken_prefix(prefix: Mapping[str, Any]) -> str:
     """Say where the prompt broke and by what; empty if it did not."""
     if not prefix.get("what"):
         return ""
@@ -301,10 +303,10 @@ def broken_prefix(prefix: Mapping[str, Any]) -> str:
     return f"prompt cache usable to message {prefix['kept']} of {prefix['of']}: {prefix['what']} {how}"
 
 
-def count(entries: Iterable[Mapping[str, Any]]) -> int:
+def count_entries(entries: Iterable[Mapping[str, Any]]) -> int:
     """Count what some entries of a report stand for."""
     return sum(entry.get("count", 1) for entry in entries)
 
 
-def _key(entries: object, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _make_key(entries: object, entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return (id(entries), *map(str, entry.values()))

@@ -22,9 +22,9 @@ from typing import Any
 from vtc.apis import Api, whole
 from vtc.events import Message, Opaque, Tool, ToolCall
 
-TOOLS = "tools"
+TOOLS_TITLE = "tools"
 """Title of the block of those that are offered."""
-FOLDED = 72
+MAX_THOUGHT_CHARS = 72
 """Characters of a thought that are shown."""
 
 
@@ -42,16 +42,16 @@ class TranscriptBlock:
 def read_request(api: Api, body: bytes) -> list[TranscriptBlock]:
     """Read the conversation of a request; raises `BadRequest`."""
     request = api.request(body)
-    blocks = [_message(message) for message in request.messages]
+    blocks = [_render_message(message) for message in request.messages]
     if request.offer.tools:
         choice = "" if request.offer.choice == "auto" else f"\ntool_choice: {request.offer.choice}"
-        blocks.append(TranscriptBlock(TOOLS, "\n".join(map(_tool, request.offer.tools)) + choice))
+        blocks.append(TranscriptBlock(TOOLS_TITLE, "\n".join(map(_render_tool, request.offer.tools)) + choice))
     return blocks
 
 
 def read_reply(api: Api, body: bytes) -> list[TranscriptBlock]:
     """Read a reply, a block for each choice; raises ValueError if it is none of this API."""
-    return [_message(reply.message, reply.finish_reason) for reply in whole.read_replies(api, body)]
+    return [_render_message(reply.message, reply.finish_reason) for reply in whole.read_replies(api, body)]
 
 
 def render_blocks(blocks: Iterable[TranscriptBlock]) -> str:
@@ -60,7 +60,7 @@ def render_blocks(blocks: Iterable[TranscriptBlock]) -> str:
 
 
 def compare_transcripts(
-    before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], came_in: str, went_out: str
+    before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], before_label: str, after_label: str
 ) -> str:
     """Two conversations as one: a block that both have stands once, any other with the side that it belongs to.
 
@@ -71,12 +71,12 @@ def compare_transcripts(
         if tag == "equal":
             out += map(str, before[a:b])
         else:
-            out += _one_side(before[a:b], came_in, "-", after[c:d])
-            out += _one_side(after[c:d], went_out, "+", before[a:b])
+            out += _mark_lines(before[a:b], before_label, "-", after[c:d])
+            out += _mark_lines(after[c:d], after_label, "+", before[a:b])
     return "\n\n".join(out)
 
 
-def _one_side(
+def _mark_lines(
     blocks: Sequence[TranscriptBlock], side: str, sign: str, others: Sequence[TranscriptBlock]
 ) -> Iterator[str]:
     known = {line for block in others for line in block.text.split("\n")}
@@ -85,7 +85,7 @@ def _one_side(
         yield "\n".join([f"[{block.title}, {side}]", *lines])
 
 
-def difference(
+def render_difference(
     received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], came_in: str, went_out: str
 ) -> str:
     """Two conversations as a unified diff; empty where they say the same."""
@@ -93,11 +93,11 @@ def difference(
     return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
 
 
-def _message(message: Message, finish_reason: str | None = None) -> TranscriptBlock:
+def _render_message(message: Message, finish_reason: str | None = None) -> TranscriptBlock:
     parts: list[str] = []
     if message.reasoning:
         parts.append(_fold_thought(message.reasoning))
-    parts += [part if isinstance(part, str) else _opaque(part) for part in message.content]
+    parts += [part if isinstance(part, str) else _describe_opaque(part) for part in message.content]
     parts += map(render_call, message.calls)
     if finish_reason:
         parts.append(f"finish_reason: {finish_reason}")
@@ -107,21 +107,21 @@ def _message(message: Message, finish_reason: str | None = None) -> TranscriptBl
 
 def _fold_thought(thought: str) -> str:
     text = " ".join(thought.split())
-    shown = text if len(text) <= FOLDED else f"{text[:FOLDED]} …"
+    shown = text if len(text) <= MAX_THOUGHT_CHARS else f"{text[:MAX_THOUGHT_CHARS]} …"
     return f'(thought: "{shown}", {len(thought):,} characters)'
 
 
-def _opaque(part: Opaque) -> str:
+def _describe_opaque(part: Opaque) -> str:
     kind = part.part.get("type", "part") if isinstance(part.part, dict) else "part"
     return f"({kind}, {len(json.dumps(part.part)):,} characters)"
 
 
 def render_call(call: ToolCall) -> str:
     """Write a call for people: its tool and id, and a line for each argument."""
-    return "\n".join([f"-> {call.name}  {call.id or ''}".rstrip(), *_arguments(call.arguments)])
+    return "\n".join([f"-> {call.name}  {call.id or ''}".rstrip(), *_render_arguments(call.arguments)])
 
 
-def _arguments(text: str) -> Iterator[str]:
+def _render_arguments(text: str) -> Iterator[str]:
     try:
         arguments = json.loads(text)
     except ValueError:
@@ -130,10 +130,10 @@ def _arguments(text: str) -> Iterator[str]:
         yield indent(text, "     ")
         return
     for key, value in arguments.items():
-        yield from _argument(key, value)
+        yield from _render_argument(key, value)
 
 
-def _argument(key: str, value: Any) -> Iterator[str]:
+def _render_argument(key: str, value: Any) -> Iterator[str]:
     if isinstance(value, str) and "\n" in value:
         yield f"     {key}: |"
         yield indent(value, "       ").removesuffix("\n")
@@ -143,7 +143,7 @@ def _argument(key: str, value: Any) -> Iterator[str]:
         yield f"     {key}: {json.dumps(value, ensure_ascii=False)}"
 
 
-def _tool(tool: Tool) -> str:
+def _render_tool(tool: Tool) -> str:
     properties = tool.parameters.get("properties")
     names = ", ".join(properties) if isinstance(properties, dict) else ""
     first = tool.description.strip().partition("\n")[0]

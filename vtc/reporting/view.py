@@ -13,18 +13,25 @@ from typing import Any, Literal
 
 from vtc.apis import Api
 from vtc.reporting import transcript
-from vtc.reporting.report import api_pair, broken_prefix, counted_changes, fate, named_changes, unread_call
+from vtc.reporting.report import (
+    describe_broken_prefix,
+    describe_fate,
+    describe_unread_call,
+    format_api_pair,
+    list_changes,
+    summarize_changes,
+)
 from vtc.reporting.transcript import TranscriptBlock
 
-WIDTH = 76
+MAX_LINE_CHARS = 76
 """Characters of a line of the report, for mitmweb cuts longer ones; what was said keeps its lines."""
 
-DONE = "What VTC did"
-CHANGES = "Changes of the request"
+ACTIONS_TITLE = "What VTC did"
+CHANGES_TITLE = "Changes of the request"
 
 type Side = Literal["request", "reply"]
 
-SIDES: Mapping[Side, tuple[str, str]] = {
+SIDE_LABELS: Mapping[Side, tuple[str, str]] = {
     "request": ("as the client sent it", "as the model was given it"),
     "reply": ("as the model wrote it", "as the client received it"),
 }
@@ -34,116 +41,116 @@ SIDES: Mapping[Side, tuple[str, str]] = {
 class Bodies:
     """A body as it came in and as it went out, decoded; `came` is None where it was not kept."""
 
-    came: bytes | None
-    went: bytes
+    received: bytes | None
+    sent: bytes
     server: Api | None = None
     """The API that the server is spoken to in; None for the client's."""
 
     @property
     def changed(self) -> bool:
-        return self.came is not None and self.came != self.went
+        return self.received is not None and self.received != self.sent
 
 
-def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
+def render_pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """Write the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
-    parts = ["\n".join(_wrap(summary, "", "  "))] if summary else []
-    told = dict(sections(report or {}))
-    changes = told.pop(CHANGES, [])
+    parts = ["\n".join(_wrap_line(summary, "", "  "))] if summary else []
+    told = dict(list_sections(report or {}))
+    changes = told.pop(CHANGES_TITLE, [])
     if side == "request" and changes:
-        parts.append(_section(CHANGES, changes))
+        parts.append(_render_section(CHANGES_TITLE, changes))
     elif changes:
-        line = f"request: {named_changes(changes)}" if named_changes(changes) else counted_changes(changes)
-        told[DONE] = [*told.get(DONE, ()), line]
-    parts += [_section(DONE, told.pop(DONE))] if DONE in told else []
+        line = f"request: {list_changes(changes)}" if list_changes(changes) else summarize_changes(changes)
+        told[ACTIONS_TITLE] = [*told.get(ACTIONS_TITLE, ()), line]
+    parts += [_render_section(ACTIONS_TITLE, told.pop(ACTIONS_TITLE))] if ACTIONS_TITLE in told else []
     try:
-        parts.append(_conversation(api, side, bodies))
+        parts.append(_render_conversation(api, side, bodies))
     except ValueError as error:
-        parts += [f"({error})", bodies.went.decode(errors="replace")]
+        parts += [f"({error})", bodies.sent.decode(errors="replace")]
     sizes = report.get("sizes", {}) if report else {}
-    if bodies.came is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
-        parts.append(f"(What it was {SIDES[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
+    if bodies.received is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
+        parts.append(f"(What it was {SIDE_LABELS[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
     # Why, and figures: last, as they are long and wanted least.
-    return "\n\n".join([*parts, *(_section(title, lines) for title, lines in told.items())])
+    return "\n\n".join([*parts, *(_render_section(title, lines) for title, lines in told.items())])
 
 
-def diff(api: Api, side: Side, bodies: Bodies) -> str:
+def render_diff(api: Api, side: Side, bodies: Bodies) -> str:
     """Compare what came in with what went out: a unified diff of both, read as conversations."""
     if not bodies.changed:
         return ""
-    return transcript.difference(*conversations(api, side, bodies), *SIDES[side])
+    return transcript.render_difference(*read_conversations(api, side, bodies), *SIDE_LABELS[side])
 
 
-def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def list_sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield a report as titles with lines below: what was done, how the request was changed, why, and the figures.
 
     Empty sections are left out.
     """
     for title, lines in (
-        (DONE, [*_describe_outcome(report)]),
-        (CHANGES, [*report.get("request", ())]),
+        (ACTIONS_TITLE, [*_describe_actions(report)]),
+        (CHANGES_TITLE, [*report.get("request", ())]),
         ("Why", [*report.get("why", ())]),
-        ("Figures", [*_figures(report)]),
+        ("Figures", [*_describe_figures(report)]),
     ):
         if lines:
             yield title, lines
 
 
-def _section(title: str, lines: Iterable[str]) -> str:
-    return "\n".join([title, *_indent(lines)])
+def _render_section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([title, *_indent_lines(lines)])
 
 
-def _indent(lines: Iterable[str]) -> Iterator[str]:
+def _indent_lines(lines: Iterable[str]) -> Iterator[str]:
     """Break the lines below a title: a list of all dialects would be cut off at the pane's edge."""
     for line in lines:
         depth = " " * (len(line) - len(line.lstrip()))
-        yield from _wrap(line, "  ", f"    {depth}")
+        yield from _wrap_line(line, "  ", f"    {depth}")
 
 
-def _wrap(line: str, first: str, others: str) -> list[str]:
-    return wrap(line, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+def _wrap_line(line: str, first: str, others: str) -> list[str]:
+    return wrap(line, MAX_LINE_CHARS, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
-def _describe_outcome(report: Mapping[str, Any]) -> Iterator[str]:
+def _describe_actions(report: Mapping[str, Any]) -> Iterator[str]:
     form = report.get("form", "tool_calls")
     for call in report.get("calls", ()):
         became = f", {call['dialect']} -> {form}" if call["dialect"] != form else ", the server's own"
-        yield f"call: {call['name']}{became}{_times(call)}"
+        yield f"call: {call['name']}{became}{_format_count(call)}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
         yield from (f"  lacks: {parameter}, which the tool requires" for parameter in call.get("lacks", ()))
     for refusal in report.get("refusals", ()):
         name = f"{refusal['name']}, " if refusal.get("name") else ""
-        yield f"{fate(refusal)}: {name}{refusal['dialect']}: {refusal['reason']}{_times(refusal)}"
+        yield f"{describe_fate(refusal)}: {name}{refusal['dialect']}: {refusal['reason']}{_format_count(refusal)}"
         if excerpt := refusal.get("excerpt"):
             yield f"  {' '.join(excerpt.split())}"
     for policy in report.get("policies", ()):
         tool = f", {policy['tool']}" if policy.get("tool") else ""
         reason = f": {policy['reason']}" if policy.get("reason") else ""
-        yield f"policy: {policy['policy']}{tool} -> {policy['action']}{_times(policy)}{reason}"
+        yield f"policy: {policy['policy']}{tool} -> {policy['action']}{_format_count(policy)}{reason}"
         if detail := policy.get("detail"):
             yield f"  {' '.join(detail.split())}"
     yield from (f"error in VTC: {failure}" for failure in report.get("failures", ()))
     yield from report.get("errors", ())
     if unread := report.get("unread"):
-        yield unread_call(unread)
+        yield describe_unread_call(unread)
         if isinstance(unread, Mapping):
             yield f"  {unread['text']}"
     prefix = report.get("prefix", {})
-    if broken := broken_prefix(prefix):
+    if broken := describe_broken_prefix(prefix):
         yield broken
         for label, key in (("before: ", "before"), ("now:    ", "now")):
             if quoted := prefix.get(key):
                 yield f"  {label}{' '.join(quoted.split())}"
     yield from report.get("notes", ())
-    yield from filter(None, [api_pair(report)])
+    yield from filter(None, [format_api_pair(report)])
 
 
-def _times(entry: Mapping[str, Any]) -> str:
+def _format_count(entry: Mapping[str, Any]) -> str:
     return f" ({entry['count']} times)" if entry.get("count", 1) > 1 else ""
 
 
-def _figures(report: Mapping[str, Any]) -> Iterator[str]:
+def _describe_figures(report: Mapping[str, Any]) -> Iterator[str]:
     sizes = report.get("sizes", {})
-    for side in SIDES:
+    for side in SIDE_LABELS:
         received, sent = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
         if received is not None and sent is not None:
             yield f"{side}: {received:,} bytes" + (f" -> {sent:,} bytes" if received != sent else ", as it came")
@@ -156,25 +163,25 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"time from request to end of reply: {elapsed:.2f} s"
 
 
-def blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
+def read_blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
     """Read a body as a conversation; raises ValueError if it does not belong to this API."""
     if not body:
         raise ValueError("it is empty")
     return transcript.read_request(api, body) if side == "request" else transcript.read_reply(api, body)
 
 
-def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
-    received, sent = conversations(api, side, bodies)
+def _render_conversation(api: Api, side: Side, bodies: Bodies) -> str:
+    received, sent = read_conversations(api, side, bodies)
     return (
-        transcript.compare_transcripts(received, sent, *SIDES[side])
+        transcript.compare_transcripts(received, sent, *SIDE_LABELS[side])
         if bodies.changed
         else transcript.render_blocks(sent)
     )
 
 
-def conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[TranscriptBlock], list[TranscriptBlock]]:
+def read_conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[TranscriptBlock], list[TranscriptBlock]]:
     """Read a body as it came and as it went; raises ValueError if it is nothing of its API."""
     server = bodies.server or api
     came_as, went_as = (api, server) if side == "request" else (server, api)
-    sent = blocks(went_as, side, bodies.went)
-    return (sent if bodies.came is None else blocks(came_as, side, bodies.came)), sent
+    sent = read_blocks(went_as, side, bodies.sent)
+    return (sent if bodies.received is None else read_blocks(came_as, side, bodies.received)), sent

@@ -102,7 +102,7 @@ def test_recorded_replies_have_the_same_calls_in_pieces(file: str) -> None:
         grammar = compile_grammar(tuple(DIALECTS[name] for name in case.dialects), case.tags, case.markers, case.answer)
 
         def reading(chunks: Iterable[str], incremental: bool) -> list[Event]:
-            tools = case.toolset(material.TOOLS)  # noqa: B023 - it is called within the loop
+            tools = case.resolve_tools(material.TOOLS)  # noqa: B023 - it is called within the loop
             reader = Reader(grammar, tools, **case.reader, incremental=incremental)  # noqa: B023 - likewise
             events = [event for chunk in chunks for event in reader.feed(chunk)]
             return [*events, *reader.finish(complete=case.finish == "complete")]  # noqa: B023 - likewise

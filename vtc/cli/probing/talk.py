@@ -369,7 +369,7 @@ class Talk:
             return _with(heard, exchange, through=through or NOTHING), answer
         direct = _read(exchange.server, answer.body)
         if direct is None:
-            words = hints.words_of(answer.body) or "nothing"
+            words = hints.extract_message(answer.body) or "nothing"
             return _with(heard, exchange, problem=f"no reply of {self.api.name}: {words}"), answer
         through = _read(self.api, exchange.whole.rewrite(answer.body))
         return _with(heard, exchange, direct=direct, through=through or NOTHING), answer
@@ -378,7 +378,7 @@ class Talk:
         """Ask no more if the server has not this model, or nothing at this path: all questions would be refused so."""
         if self.replied or answer.ok or answer.error or self.asker.stopped:
             return
-        taught = learn_steps(answer.status, hints.words_of(answer.body), {})
+        taught = learn_steps(answer.status, hints.extract_message(answer.body), {})
         others = [name for name in self.server.models if name != self.server.model]
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         listed = f"; it lists {', '.join(others[:MOST_NAMED])}{more}" if others else ""
@@ -416,7 +416,7 @@ def _read(api: Api, body: bytes) -> Reply | None:
 
 
 def _words(answer: ServerAnswer) -> str:
-    words = hints.words_of(answer.body)
+    words = hints.extract_message(answer.body)
     return f"status {answer.status}" + (f": {words}" if words else "")
 
 

@@ -21,7 +21,7 @@ from vtc.profiles.document import format_count
 from vtc.proxy.draft_file import DraftFile
 from vtc.proxy.launch import PORT
 from vtc.proxy.stats import CallCounts
-from vtc.reporting import OUTCOMES, UNDER_WAY, sections
+from vtc.reporting import OUTCOMES, UNDER_WAY, list_sections
 
 MAX_LISTED_EXCHANGES = 1000
 """Exchanges that are listed: the latest."""
@@ -138,7 +138,7 @@ class ExchangeScreen(PagerScreen):
             Content.styled(head, TONE_STYLES.get(exchange.look.tone, "bold")),
             Content(" · ".join(filter(None, facts))),
         ]
-        for title, lines in sections(entry):
+        for title, lines in list_sections(entry):
             parts += [Content(), Content.styled(title, "bold"), *(Content(f"  {entry_line}") for entry_line in lines)]
         super().__init__(Content("\n").join(parts))
         self._exchange = exchange

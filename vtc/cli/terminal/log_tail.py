@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from vtc.json_text import decode
 from vtc.proxy.stats import Stats
-from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summed_up
+from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summarize_report
 from vtc.scrub import escape_invisible
 
 MAX_READ_BYTES = 4 << 20
@@ -37,7 +37,7 @@ class LoggedExchange:
         entry = escape_invisible(decode(line))  # because a name may contain control sequences of a terminal
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
-        return cls(entry, at, outcome, summed_up(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING_CHANGED)
+        return cls(entry, at, outcome, summarize_report(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING_CHANGED)
 
     def get_text(self, key: str) -> str:
         """Return a text of the entry; empty if it has none."""

@@ -330,7 +330,9 @@ class RequestEncoder:
         That is the error of a full window, in the words of the client's API; None for any other.
         """
         plan = self._plan
-        learned = learn_steps(200, hints.words_of(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts)
+        learned = learn_steps(
+            200, hints.extract_message(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts
+        )
         steps = {**learned.steps} if learned else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMAR_STEPS}:
             plan.quirks.learn(grammars)
@@ -348,7 +350,7 @@ class RequestEncoder:
         """
         # Step 1: parse the error, and judge the corrections that were tried last.
         sent = self._sent_text
-        words, said = sent.remove_from(hints.words_of(error, MAX_QUOTED_ERROR)), read_error(error, sent)
+        words, said = sent.remove_from(hints.extract_message(error, MAX_QUOTED_ERROR)), read_error(error, sent)
         self._judge_trial(said)
         before = [*self._report.request]
         # The error of a prompt that is too long names no field worth leaving out.
@@ -494,7 +496,7 @@ class RequestEncoder:
         sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)
         line = f"the prompt is longer than the model's window: {prompt} tokens of {window}"
         self._report.notes += [line] * (line not in self._report.notes)
-        return Failure(f"{sentence} ({hints.words_of(error)})", CONTEXT_LENGTH_EXCEEDED)
+        return Failure(f"{sentence} ({hints.extract_message(error)})", CONTEXT_LENGTH_EXCEEDED)
 
 
 @contextmanager

@@ -277,7 +277,7 @@ class ReplyFactory:
         if any(reply.message.calls for reply in choices):
             return None
         names = {*self._tools, *(self.expected.names.changed.values() if self.expected.names else ())}
-        found = ((hints.possible_call(reply.message.text, names), reply) for reply in choices)
+        found = ((hints.find_possible_call(reply.message.text, names), reply) for reply in choices)
         return next(((call, reply) for call, reply in found if call), None)
 
     def _tools_written(self) -> dict[str, Tool]:
