@@ -68,9 +68,11 @@ HABITS = (
     Habit("amid|anew|alike|whatever", 0.3),
     Habit("that which|one that|those that|such as", 2.0),
 )
-DOCUMENTS = "README.md and docs/"
+DOCUMENTS = "documents"
 DOCUMENT_FACTOR = 2.0
-"""The README and `docs/` may use each group this many times as often as the code."""
+"""The documents may use each group this many times as often as the code."""
+FRONT_DOCUMENTS = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
+"""Documents outside `docs/`."""
 FACTORS = {
     "vtc": 1.0,
     "vtc/apis": 1.0,
@@ -193,7 +195,7 @@ def check_prose(tree: Tree) -> list[str]:
     documents = [
         _read_document(source)
         for path, source in tree.items()
-        if path == "README.md" or (path.startswith("docs/") and path.endswith(".md"))
+        if path in FRONT_DOCUMENTS or (path.startswith("docs/") and path.endswith(".md"))
     ]
     return [
         *(line for package, texts in packages.items() for line in _check_habits(package, " ".join(texts), 1.0)),
