@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat
+from tests.exchange.crossings import crossing
 from tests.exchanges import fed, opened
 from vtc.exchange import Stream
 
@@ -412,3 +413,17 @@ def test_frame_of_several_data_lines_is_read() -> None:
         chunks = [body[at : at + size] for at in range(0, len(body), size)] if size else [chat.ROLE, *frames]
         assert b"".join(out for chunk in chunks for out in watched.stream.feed(chunk)) == body
         assert watched.read == 21
+
+
+@pytest.mark.parametrize("between", [b": ping\n\n", b"event: ping\ndata: {}\n\n", b"data: no JSON\n\n"])
+def test_numbers_of_events_count_on_after_a_frame_without_text(between: bytes) -> None:
+    """The template of such events was learned from the last text, and has counted on since then."""
+    texts = [*chat.said("It", " works", " well", " so", " far"), between]
+    frames = [chat.ROLE, *texts, *texts, *texts, chat.STOP, chat.DONE]
+    outs = []
+    for cuts in ([b"".join(frames)], frames, [part for frame in frames for part in (frame[:9], frame[9:])]):
+        stream = crossing("openai-responses", "openai-chat", stream=True).stream()
+        outs.append(b"".join([*(piece for cut in cuts for piece in stream.feed(cut)), *stream.finish()]))
+    numbers = [event["sequence_number"] for event in chat.events(outs[0])]
+    assert numbers == [*range(len(numbers))]
+    assert outs == [outs[0]] * 3

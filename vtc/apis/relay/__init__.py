@@ -102,7 +102,7 @@ class Relay[P: Pipeline]:
         """Frames that are processed after the deferred text was sent."""
         self._last = Frame(b"", None)  # the last frame with deltas
         self.last_frame: LastFrame | None = None
-        """The effect of the last frame, if it had a single delta and only text resulted."""
+        """The effect of the latest frame, if it had a single delta and only text resulted."""
         self.fault = ""
         """The reason why the reply did not end well although its connection did not break; for people."""
         self.is_whole = whole
@@ -123,7 +123,7 @@ class Relay[P: Pipeline]:
 
         After an error the state is unchanged.
         """
-        decoder = copy.copy(self.decoder)  # Step 1: decode on a copy.
+        self.last_frame, decoder = None, copy.copy(self.decoder)  # Step 1: decode on a copy.
         try:
             decoded = decoder.decode(frame)
         except Exception as error:
@@ -134,7 +134,7 @@ class Relay[P: Pipeline]:
             return self.feed(inner)
         if decoded is None or decoded.keep_alive:  # Step 2: forward a frame without content at once.
             return self._forward_now(frame, decoded)
-        self.last_frame, frame, metadata = None, decoded.frame or frame, decoded.metadata
+        frame, metadata = decoded.frame or frame, decoded.metadata
         if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder returned the end of the reply and other content in one frame")
         deltas: Sequence[Delta] = decoded.deltas  # Step 3: look for an error or a failed end, and for usage.
