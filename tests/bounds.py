@@ -1,4 +1,4 @@
-"""How much work something takes, and an end to work that does not end."""
+"""Count the function calls of a piece of work, and stop work that does not end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 PATIENCE = 60
-"""Seconds after which work that does not end is given up."""
+"""Seconds after which a test is interrupted because its work does not end."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def impatient() -> Iterator[None]:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many functions are called, ours and the interpreter's."""
+    """Return the number of functions that are called, in VTC and in the interpreter."""
     count = 0
 
     def called(frame: FrameType, event: str, argument: Any) -> None:

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options, selection of parameters and fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from vtc.cli import local_servers
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.proxy import launch
 
-# No deadline: how long one example takes says something about the machine, not about the code.
+# No deadline: the time for one example depends on the machine, not on the code.
 settings.register_profile("default", deadline=None)
-# Each run draws others: what one of a hundred examples shows, a few runs show, and `make test-all` at once.
+# Each run draws different examples, so a few runs find what one run of 100 examples finds; `make test-all` draws 100.
 settings.register_profile("quick", deadline=None, max_examples=12)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
-# One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
+# A test run compiles more dialects than any proxy does; compiling their patterns again would take most of the time.
 COMPILED_PATTERNS.max_bytes = 256 << 20
 
 
 MANY = 24
-"""Sets of parameters of one test, of more of which each run tries a twelfth."""
+"""Sets of parameters of a test above which a run tries one in twelve."""
 MOST = 96
-"""The same, of more of which it tries one in 24."""
+"""Sets of parameters of a test above which a run tries one in 24."""
 SOME = 6
-"""Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
+"""Sets of parameters of a test above which a run tries a selection in which each value occurs."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw fewer examples of each property where a run takes fewer sets of parameters of each test."""
+    """Draw fewer examples of each property when the run also selects among the parameters of each test."""
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("default" if _all(config) else "quick")
 
@@ -55,21 +55,20 @@ def _all(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
-    """Choose among the sets of parameters where a test has many: before pytest makes a test of each, of which it would
-    leave out two in three.
+    """Select among the parameters of a test before pytest creates a test for each set and discards two thirds of them.
 
-    Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
-    more, a twelfth is, or one in 24, and those of the next test are others: so each dialect, API and policy is tried by
-    many tests. A test that is named on the command line is run with all.
+    Up to `MANY` sets, each value of each parameter is tried, but not each combination, so a list of cases is tried
+    whole. Above that, one in twelve or one in 24 is tried. The selection differs between tests, so each dialect, API
+    and policy is tried by many tests. A test that is named on the command line runs with all its parameters.
     """
     yield
     if metafunc._calls and not _all(metafunc.config):
-        # At least one stays: where all are left to `make test-rest`, `pytest_collection_modifyitems` leaves it out.
+        # Keep at least one: if all are marked `rest`, `pytest_collection_modifyitems` deselects the test.
         metafunc._calls = _chosen(metafunc) or metafunc._calls[:1]
 
 
 def _chosen(metafunc: pytest.Metafunc) -> list[Any]:
-    """Choose among the sets of parameters of one test those that are not left to `make test-rest`."""
+    """Return the selected sets of parameters of a test, without the sets that only `make test-rest` runs."""
     test = metafunc.definition
     sets = [chosen for chosen in metafunc._calls if not any(mark.name == "rest" for mark in chosen.marks)]
     if len(sets) <= SOME or test.get_closest_marker("every"):
@@ -81,7 +80,7 @@ def _chosen(metafunc: pytest.Metafunc) -> list[Any]:
         return [chosen for chosen in sets if not numbers[id(chosen)] % one_in]
     chosen_sets, tried = [], set[tuple[str, object]]()
     for chosen in sorted(sets, key=lambda chosen: numbers[id(chosen)]):
-        # Of what is no plain value, two are alike only if they are the same.
+        # Values that are not plain are equal only if they are the same object.
         values = {
             (name, value if isinstance(value, str | int | None) else id(value)) for name, value in chosen.params.items()
         }
@@ -92,7 +91,7 @@ def _chosen(metafunc: pytest.Metafunc) -> list[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is left to `make test-rest`."""
+    """Deselect the tests that only `make test-rest` runs."""
     if not _all(config):
         left_out = [item for item in items if item.get_closest_marker("rest")]
         config.hook.pytest_deselected(items=left_out)
@@ -101,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def some(pytestconfig: pytest.Config) -> Callable[[Iterable[Any], int], Iterator[Any]]:
-    """Take one in so many of the examples in a test, the same in each run; all where all sets of parameters are."""
+    """Return a function that yields one in `one_in` examples, always the same, or all if all parameters are tried."""
 
     def taken(examples: Iterable[Any], one_in: int) -> Iterator[Any]:
         every = _all(pytestconfig)
@@ -111,23 +110,23 @@ def some(pytestconfig: pytest.Config) -> Callable[[Iterable[Any], int], Iterator
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage seldom, and do not look through tests by the ten thousand then: it takes a tenth of the time."""
+    """Collect garbage rarely and skip objects that exist at collection: full collections take a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1_000)
 
 
 def pytest_sessionfinish() -> None:
-    """Collect once more what is garbage: pytest does so five times at the end, each of which takes a second or two."""
+    """Collect once and freeze: pytest collects five times at the end, each of which takes a second or two."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Where several processes share the tests, report each test once: six messages of it take longer than most tests.
+    """Report each test once if several processes share the tests: six messages for each take longer than most tests.
 
-    Left out is when it began and ended, and of setting up and tearing down what went well.
+    Start, end, and successful setups and teardowns are not reported.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return None
@@ -139,7 +138,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is marked `alone` in a process of its own."""
+    """Run a test that is marked `alone` in a separate process."""
     if "PYTEST_XDIST_WORKER" not in os.environ or not pyfuncitem.get_closest_marker("alone"):
         return None
     done = subprocess.run(
@@ -156,7 +155,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session", autouse=True)
 def output_is_buffered_as_for_users() -> Iterator[None]:
-    """Containers and CI often set this variable; with it a program that waits for a line of ours would never hang."""
+    """Unset PYTHONUNBUFFERED: containers and CI often set it, and a program that waits for unflushed output would not
+    hang.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONUNBUFFERED", raising=False)
         yield
@@ -164,7 +165,7 @@ def output_is_buffered_as_for_users() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_log_handlers_of_tests_before() -> Iterator[None]:
-    """mitmproxy's handler for a hook that nobody uses any more outlives its event loop: a later warning would fail."""
+    """Silence mitmproxy's handler for an unused log hook: it outlives its event loop, so a later warning would fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LegacyLogEvents, "emit", lambda *_: None)
         yield
@@ -172,7 +173,7 @@ def no_log_handlers_of_tests_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_servers_of_this_machine() -> Iterator[None]:
-    """Tests name the ports that servers usually have, and what a machine has there must not matter to them."""
+    """Refuse connections to the usual ports of model servers: tests must not depend on servers of this machine."""
     connect, usual = socket.create_connection, {*local_servers.USUAL_PORTS, launch.PORT}
 
     def connected(address: tuple[str, int], *arguments: Any, **more: Any) -> socket.socket:

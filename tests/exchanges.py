@@ -1,4 +1,4 @@
-"""Exchanges of an OpenAI SDK with a model that is not known, without any proxy, and a reply with a call."""
+"""Sessions of an OpenAI SDK with an unknown model, without a proxy, and a reply that contains a call."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ FILE = {
     },
     "required": ["filePath"],
 }
-"""The schema of a tool for files: texts, a number and a list."""
+"""The schema of a tool for files: strings, a number and an array."""
 
 
 def declared(client: str, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Declare tools, by name and schema, as a client of an API does."""
+    """Declare tools, given by name and schema, in the format of an API."""
     match client:
         case "anthropic-messages":
             return [{"name": name, "input_schema": schema} for name, schema in schemas.items()]
@@ -50,7 +50,7 @@ def declared(client: str, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def agent(client: str, *, stream: bool | None = False) -> Facts:
-    """What is known of a request besides its body: of some APIs the path says the model, and whether to stream."""
+    """Return the facts of a request; in some APIs the path contains the model and whether to stream."""
     return replace(AGENT, path=SHAPES[client].at(stream=stream))
 
 
@@ -73,9 +73,9 @@ def opened(
 
 
 def shows_reasoning(whole: Session, *texts: str) -> bool:
-    """Tell whether a whole reply, which was read by now, showed late that it began inside of the reasoning.
+    """Return True if a whole reply, already read, revealed late that it began inside of the reasoning.
 
-    A stream of the same has said that as text by then, with the calls in it: the two cannot be alike.
+    A stream of the same reply has already sent that as text, including the calls in it, so the two results differ.
     """
     plan, think = whole.plan.reading, whole.plan.reading.thinking
     reader = Reader(
@@ -119,4 +119,4 @@ SNIPPETS = [
     "<tools>",
 ]
 SAID = spoken(SNIPPETS, WRITTEN, 10)
-"""Pieces of replies in which markup may begin, end and be broken."""
+"""Pieces of replies in which markup can begin, end and be broken."""

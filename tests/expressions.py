@@ -1,12 +1,12 @@
 """Find the regular expressions of VTC that take more than linear time: `python -m tests.expressions` prints them.
 
-All that `re.compile` and `regex.compile` (and `re.search(…)` and its kin) make for a module of `vtc` is recorded while
-all modules are imported, all dialects compiled and all recorded replies read. Each is then searched for in repetitions
-of its own literals. An expression that is safe only in the way it is used says so in a comment at its definition, and
-the recording shows if that is false:
+All expressions that `re.compile` and `regex.compile` (and `re.search(…)` and similar functions) create for a module of
+`vtc` are recorded while all modules are imported, all dialects compiled and all recorded replies read. Each expression
+then searches repetitions of its own literals. An expression that is safe only because of its use has a comment at its
+definition, and the recording shows if the comment is wrong:
 
-    # used with match              it is tried at one place of a text, not at each
-    # used as recorded             it is tried so with each use that was recorded
+    # used with match              it is tried at one position of a text, not at each
+    # used as recorded             it is tried with the method and arguments of each recorded use
     # for at most N characters     no text that it is given is longer
 """
 
@@ -33,18 +33,18 @@ import regex
 USED_WITH_MATCH = re.compile(r"# used with match\b|\bre\.(?:full)?match\(|\)\.(?:full)?match$")
 AT_MOST = re.compile(r"# for at most ([\d,]+) characters\b")
 SIZES = (1 << 10, 1 << 12, 1 << 14)
-"""Characters of the texts in which expressions are tried, each four times the one before; the second is tried first."""
+"""Lengths of the texts in characters, each four times the one before; the second is tried first."""
 SLOW_SECONDS = 0.001
-"""CPU time for the second size below which growth is not measured: a linear search takes a tenth of it."""
+"""CPU time for the second length below which growth is not measured: a linear search takes a tenth of it."""
 MAX_GROWTH = 8
-"""By which time may grow between two sizes: linear is 4, quadratic 16."""
+"""Factor by which the time may grow between two lengths: linear growth is 4, quadratic 16."""
 METHODS = {"search", "match", "fullmatch"}
 MAX_UNITS = 12
 MAX_SECONDS = 5
 
 
 class Recorded:
-    """A compiled expression that notes by which methods it is used, and the longest text that it is given."""
+    """A compiled expression that records the methods it is used with and the length of its longest text."""
 
     def __init__(self, compiled: Any, place: str, source: str) -> None:
         self.compiled = compiled
@@ -94,13 +94,13 @@ class Recorded:
 
     @property
     def at_most(self) -> int:
-        """Characters of the longest text that it is meant for."""
+        """Maximum length of the texts that the expression is meant for, according to its comment."""
         said = AT_MOST.search(self.source)
         return int(said[1].replace(",", "")) if said else sys.maxsize
 
     @property
     def by_match(self) -> bool:
-        """True if it is tried at one place alone."""
+        """True if the expression is tried at one position only."""
         return USED_WITH_MATCH.search(self.source) is not None
 
 
@@ -123,14 +123,14 @@ def _caller() -> FrameType | None:
 
 
 def _source(frame: FrameType) -> str:
-    """The lines of the call that compiles an expression, with their comments."""
+    """Return the source lines, with comments, of the call that compiles an expression."""
     positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
     lines = linecache.getlines(frame.f_code.co_filename)[(positions[0] or 1) - 1 : positions[1] or 1]
     return "".join(lines).strip()
 
 
 def record() -> None:
-    """Have all that is compiled for VTC recorded from now on."""
+    """Record all expressions that are compiled for VTC from now on."""
     for module in (re, sys.modules[regex.compile.__module__]):
         setattr(module, "_compile", _recording(getattr(module, "_compile")))  # noqa: B009, B010
 
@@ -166,11 +166,11 @@ def load_all() -> None:
             case.read(case.text)
 
 
-# The texts that an expression is tried in.
+# Texts that an expression searches.
 
 
 def _sample(tree: Any) -> str:
-    """The shortest text that a part of an expression takes."""
+    """Return the shortest text that a part of an expression matches."""
     said = ""
     for op, value in tree:
         match op:
@@ -200,7 +200,7 @@ _OTHERS = "a1 \n<\"'\\{}`!"
 
 
 def _members(parts: Any) -> str:
-    """Characters of a set."""
+    """Return characters of a set."""
     if parts and parts[0][0] is ops.NEGATE:
         taken = _members(parts[1:])
         return "".join(each for each in _OTHERS if each not in taken) or "\u00e9"
@@ -217,7 +217,7 @@ def _members(parts: Any) -> str:
 
 
 def _parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
-    """Parts of an expression that may be repeated in a text, each with what may stand before it."""
+    """Yield the parts of an expression that can be repeated in a text, each with the literal text before it."""
     run = ""
     for op, value in tree:
         if op is ops.LITERAL:
@@ -250,11 +250,12 @@ def _parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def texts(pattern: str, flags: int) -> Iterator[Callable[[int], str]]:
-    """Makers of texts of a size: repetitions of parts of the expression, after what it may begin with, and with an end
-    that does not fit."""
+    """Yield functions that make a text of a given size: a possible beginning, a repeated part, and an end without a
+    match.
+    """
     try:
         found = [*_parts(parser.parse(pattern, flags & ~re.DEBUG & 0x1FF))]
-    except (re.error, ValueError):  # it is of `regex` alone
+    except (re.error, ValueError):  # valid for `regex` only
         found = [("", part) for part in re.findall(r"\w+|[^\w\\]", pattern)]
     units = {unit for _, unit in found} | {head + unit for head, unit in found}
     longest = sorted(units, key=lambda unit: (-len(unit), unit))
@@ -268,11 +269,11 @@ def texts(pattern: str, flags: int) -> Iterator[Callable[[int], str]]:
             yield lambda size, head=head, unit=unit, tail=tail: head + (unit * (size // len(unit) + 1))[:size] + tail
 
 
-# The growth of its time.
+# Growth of the time.
 
 
 def seconds(work: Callable[[], object], times: int) -> float:
-    """CPU time of this thread for the fastest of some runs."""
+    """Return the CPU time of this thread for the fastest of some runs."""
     best = float("inf")
     for _ in range(times):
         begun = time.thread_time()
@@ -282,11 +283,11 @@ def seconds(work: Callable[[], object], times: int) -> float:
 
 
 def growth(run: Callable[[Any], object], make: Callable[[int], Any], limit: int) -> str:
-    """Say how time grows with the text, if faster than it should."""
+    """Describe how the time grows with the text, or return an empty string if it grows slowly enough."""
     sizes = [size for size in SIZES if size <= limit]
     if len(sizes) < 2:
         return ""
-    for counts in ((1, 1), (9, 5, 2)):  # most are fast, or grow as they should, in one run
+    for counts in ((1, 1), (9, 5, 2)):  # most are fast, or grow slowly, in one run
         times = [seconds(partial(run, make(size)), count) for size, count in zip(sizes, counts, strict=False)]
         if any(many < max(SLOW_SECONDS, MAX_GROWTH * few) for few, many in pairwise(times)):
             return ""
@@ -297,7 +298,7 @@ def growth(run: Callable[[Any], object], make: Callable[[int], Any], limit: int)
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after some seconds of CPU time."""
+    """Raise TimeoutError after the given seconds of CPU time."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
         raise TimeoutError
@@ -312,7 +313,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def slow(one: Recorded) -> str:
-    """Why an expression is not good; empty if it is."""
+    """Describe why an expression is too slow, or return an empty string."""
     text = one.compiled.pattern
     is_bytes = isinstance(text, bytes)
     methods = one.used & METHODS if "# used as recorded" in one.source else set()

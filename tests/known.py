@@ -1,4 +1,4 @@
-"""Bounds of VTC up to which tests go, and words of its own that they look for."""
+"""Limits of VTC up to which tests go, and texts that VTC inserts and tests look for."""
 
 from vtc.apis.relay.choice import MAX_BUFFERED_CALLS
 from vtc.dialects.text_client.documented_tools import MAX_PROMPT_LENGTH

@@ -1,6 +1,6 @@
-"""Texts by which the rules of the reader decide: whatever draws replies draws them, too.
+"""Texts on which the rules of the reader depend, for all strategies that draw replies.
 
-Quotation marks of all kinds, the tags of what quotes, long runs of what is no word, and lengths about each bound.
+They contain quotation marks of all kinds, quoting tags, long runs without words, and lengths around each limit.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ TAGS = [
     "-->",
 ]
 WORDS = [" now.", " and ", "word", "1. ", "> ", "\n> ", "\n    ", "| a | ", "docs/a.md:12: ", "[12:00:01] INFO "]
-"""What stands about a call on its line."""
+"""Text before or after a call on the same line."""
 BLOCKS = ["> ```\n> x\n> ```\n", "> ~~~\n>x\n", "\n>", "> > ```\n", "\n```\nx\n```\n", "\n  ```\n> x\n  ```\n"]
-"""Quoted lines and fences, whole and begun."""
+"""Quoted lines and fences, complete and open."""
 
 
 def about(bound: int, text: str) -> list[str]:
-    """Runs of a text of just under, at and just over a bound."""
+    """Return repetitions of a text with a length just below, at and just above a limit."""
     return [(text * bound)[:length] for length in (bound - 1, bound, bound + 1)]
 
 
@@ -61,14 +61,14 @@ RUNS = [
     *about(64, "`"),
 ]
 LONG = [*about(MAX_GUESS_CHARACTERS, "x"), *about(MAX_HELD_CHARACTERS, "x "), *about(MOST_IN_DOUBT, "</parameter>\n")]
-"""Of which a text needs one at most."""
+"""Long texts, of which a reply needs at most one."""
 RULES = [*QUOTES, *TAGS, *WORDS, *BLOCKS, *RUNS]
 rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, BLOCKS, RUNS)))
 
 
 def spoken(pieces: Sequence[str], calls: Sequence[str], most: int) -> st.SearchStrategy[list[str]]:
-    """Draw pieces of a reply, whole calls in what may quote them, and what such rules ask for."""
-    # Mostly a quotation mark before a call and no word after it: there most is decided.
+    """Draw pieces of a reply, calls inside of possible quotations, and the texts on which the reader's rules depend."""
+    # Mostly a quotation mark before a call and no word after it: most rules decide on that.
     before, after = st.sampled_from(QUOTES) | rules, st.sampled_from([*TAGS, *RUNS]) | rules
     quoted = st.tuples(before, st.sampled_from(calls), after).map("".join)
     one = st.sampled_from(pieces) | rules | quoted

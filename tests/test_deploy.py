@@ -1,4 +1,4 @@
-"""The files to copy: container, compose, Kubernetes, unit, rotation of the log, templates for issues."""
+"""The deployment files: container, compose, Kubernetes, systemd unit, log rotation, issue templates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yaml"))
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Those of the container file."""
+    """Return the instructions of the container file."""
     lines = (DEPLOY / "Containerfile").read_text("utf-8").splitlines()
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines) if name and name != "#"]
 
@@ -57,7 +57,7 @@ def test_the_container_starts_vtc_and_not_as_root() -> None:
 
 
 def runs(arguments: Sequence[str]) -> str:
-    """The command that the container carries out with these arguments."""
+    """Return the command that the container runs with these arguments."""
     _, *first = json.loads(dict(instructions())["ENTRYPOINT"])
     done = CliRunner().invoke(main, [*first, *arguments, "--dry-run"])
     assert done.exit_code == 0, done.output
@@ -65,12 +65,12 @@ def runs(arguments: Sequence[str]) -> str:
 
 
 def servers() -> list[str]:
-    """Where nginx looks for workers."""
+    """Return the addresses of the workers in the nginx configuration."""
     return re.findall(r"^ +server (127\.0\.0\.1:\d+);", (DEPLOY / "nginx.conf").read_text("utf-8"), re.M)
 
 
 def test_compose_takes_its_files(tmp_path: Path) -> None:
-    """By its schema, as check-jsonschema brings it along: that of several workers, and the one which a page shows."""
+    """Validate the compose files, the one for several workers and the one in the guide, with check-jsonschema."""
     page = (ROOT / "docs" / "running.md").read_text("utf-8")
     shown = tmp_path / "compose.yaml"
     shown.write_text(re.findall(r"^```yaml compose.yaml\n(.*?)^```", page, re.M | re.S)[0], "utf-8")
@@ -111,11 +111,11 @@ NO_QUERY = {
     "$upstream_addr",
     "$upstream_status",
 }
-"""Variables of nginx that hold nothing of a query."""
+"""Variables of nginx that contain no part of a query."""
 
 
 def test_no_query_is_logged_by_what_stands_before() -> None:
-    """Keys may stand in it; errors are logged with whole requests, but for those of the start."""
+    """Queries can contain keys; nginx logs errors with whole requests, so only errors during the start are logged."""
     text = (DEPLOY / "nginx.conf").read_text("utf-8")
     formats = dict(re.findall(r"^ *log_format (\w+) '(.*)';$", text, re.M))
     logs = re.findall(r"\baccess_log (.*);", text)
@@ -142,7 +142,7 @@ KUBERNETES = sorted((DEPLOY / "kubernetes").rglob("*.yaml"))
 
 
 def resources() -> dict[str, Any]:
-    """What the manifests define, by kind."""
+    """Return the resources of the manifests by kind."""
     found = [one for file in KUBERNETES for one in yaml.safe_load_all(file.read_text("utf-8"))]
     assert len({one["kind"] for one in found}) == len(found)
     return {one["kind"]: one for one in found}
@@ -150,7 +150,7 @@ def resources() -> dict[str, Any]:
 
 @pytest.mark.parametrize("file", KUBERNETES, ids=lambda file: file.stem)
 def test_kubernetes_takes_the_manifests(file: Path) -> None:
-    """By its schemas, the newest and the oldest that know all keys; none may be unknown."""
+    """Validate against the oldest and the newest schema that knows all keys; an unknown key is an error."""
     for one in yaml.safe_load_all(file.read_text("utf-8")):
         for version in ("1.32", "1.37"):
             kubernetes_validate.validate(one, version, strict=True)
@@ -174,7 +174,7 @@ def test_the_manifests_fit_each_other_and_the_container() -> None:
     assert all(one["tcpSocket"]["port"] == served["targetPort"] == port["name"] for one in probes)
     target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
     assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
-    assert "replicas" not in deployment  # they are the autoscaler's
+    assert "replicas" not in deployment  # the autoscaler sets them
     assert pod["terminationGracePeriodSeconds"] > worker["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert f"--uid {pod['securityContext']['runAsUser']} " in dict(instructions())["RUN"]
     policy = found["NetworkPolicy"]["spec"]
@@ -190,7 +190,7 @@ def test_the_manifests_fit_each_other_and_the_container() -> None:
 
 
 def test_the_way_in_chooses_workers_as_nginx_does() -> None:
-    """In the words that F5's controller takes: `hash`, one text of variables, `consistent`."""
+    """F5's ingress controller accepts `hash`, one string of variables and `consistent`."""
     method = resources()["Ingress"]["metadata"]["annotations"]["nginx.org/lb-method"].split(" ")
     (chosen,) = re.findall(r'hash "(\S+)" consistent;', (DEPLOY / "nginx.conf").read_text("utf-8"))
     assert method == ["hash", chosen, "consistent"]
@@ -198,7 +198,7 @@ def test_the_way_in_chooses_workers_as_nginx_does() -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    """As it is, for a user who has the program where `uv tool install` and pipx put it."""
+    """Verify the unit as it is, for a user who installed the program with `uv tool install` or pipx."""
     program = tmp_path / ".local" / "bin" / "vtc"
     program.parent.mkdir(parents=True)
     program.symlink_to(sys.executable)
@@ -222,7 +222,7 @@ def test_the_log_is_rotated() -> None:
     body = re.fullmatch(r"(?:#.*\n)*\S+vtc\.jsonl \{\n((?:  .+\n)+)\}\n", text)
     assert body
     named = {line.split()[0] for line in body[1].splitlines()}
-    # Files are opened for each line: nothing is copied, and no process is told.
+    # Log files are opened for each line, so nothing is copied and no process is signalled.
     assert {"rotate", "compress", "missingok"} <= named
     assert named.isdisjoint({"copytruncate", "postrotate"})
 

@@ -1,10 +1,10 @@
-"""The guides keep what they say: files they show are valid, commands they show print what stands below them.
+"""The files that the guides contain are valid, and their commands print the output below them.
 
-A block that begins with ```LANGUAGE FILE is a file; one of ```console is run, page by page, in a folder with those
-files and two captures (`flows`, `vtc.jsonl`). In printed text a line of `…` stands for any lines, and `…` in a line for
-anything. The commands of ```sh are called as far as a test can: `vtc run` with `--dry-run`, targets of make by name.
-What stands between `<!-- NAME -->` and `<!-- end -->` is generated. Renew transcripts and generated parts:
-`VTC_RENEW_DOCS=1 pytest tests/test_docs.py`, then look at the difference.
+A block that begins with ```LANGUAGE FILE is a file. A block of ```console is run, page by page, in a folder with those
+files and two captures (`flows`, `vtc.jsonl`). In its output a line of `…` matches any lines, and `…` in a line any
+text. The commands of ```sh are run as far as a test can: `vtc run` with `--dry-run`, targets of make by name. Text
+between `<!-- NAME -->` and `<!-- end -->` is generated. Renew transcripts and generated parts with `VTC_RENEW_DOCS=1
+pytest tests/test_docs.py`, then read the diff.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def called(arguments: Sequence[str]) -> Result:
 
 
 async def probed(arguments: Sequence[str]) -> Result:
-    """Probe a llama-server that was started without `--jinja`, as if it were at `SERVER`."""
+    """Probe a llama-server that was started without `--jinja`, as if its address were `SERVER`."""
     server, *_ = CASES["llama-server without --jinja, with a thinking model"]
     async with serving(server) as upstream:
         result = await asyncio.to_thread(called, [one.replace(SERVER, upstream.url) for one in arguments])
@@ -76,7 +76,7 @@ async def probed(arguments: Sequence[str]) -> Result:
 
 
 def printed(line: str) -> str:
-    """What a command prints, and its exit code if it is not 0."""
+    """Return the output of a command, followed by its exit code if it is not 0."""
     program, *arguments = shlex.split(line)
     assert program == "vtc", f"only vtc is run here: {line}"
     result = asyncio.run(probed(arguments)) if arguments[0] == "probe" else called(arguments)
@@ -86,7 +86,7 @@ def printed(line: str) -> str:
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a transcript, and what stands below each."""
+    """Yield the commands of a transcript, each with its output."""
     for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
         command, _, output = part.partition("\n")
         yield command, output
@@ -99,7 +99,7 @@ def matches(shown: str, output: str) -> bool:
 
 
 def write_files(text: str) -> None:
-    """Put the files that a page shows into the current folder."""
+    """Write the files that a page contains into the current folder."""
     for block in BLOCK.finditer(text):
         if block["file"]:
             path = Path(block["file"])
@@ -147,7 +147,7 @@ def generated(name: str) -> str:
 
 
 def option_table() -> str:
-    """The options of VTC as mitmproxy knows them, with their help."""
+    """Return a table of VTC's options in mitmproxy with their help."""
     lines = ["| option | values | |", "|---|---|---|"]
     with taddons.context(VirtualToolCalling()) as context:
         for name, option in sorted(context.options.items()):
@@ -162,7 +162,7 @@ def option_table() -> str:
 
 
 def agent_table() -> str:
-    """What points each agent at VTC, as `vtc env` writes it; those first that were run."""
+    """Return a table of the settings that connect each agent to VTC, as `vtc env` prints them; tested agents first."""
     values: dict[str, Value] = {"address": "http://127.0.0.1:8088", "model": "my-model", "key": "any", "folder": "DIR"}
     lines = ["| agent | name here | what points it at VTC | seen |", "|---|---|---|---|"]
     for agent in sorted(load([builtin_directory()]).agents.values(), key=lambda agent: (not agent.tried, agent.title)):
@@ -180,7 +180,7 @@ def agent_table() -> str:
 
 
 def limit_table() -> str:
-    """Where each API has a limit, as the codecs write it."""
+    """Return a table of the fields for limits in each API."""
     tables = [api.layout.limits for api in APIS]
     lines = [f"| | {' | '.join(f'`{api.name}`' for api in APIS)} |", "|---" * (len(APIS) + 1) + "|"]
     for name in dict.fromkeys(name for table in tables for name in table):
@@ -202,13 +202,13 @@ def test_what_is_generated_is_up_to_date(page: Path) -> None:
 
 
 NOT_RUN = ("code", "docker ", "install ", "systemctl ", "export ", "nginx ", "kubectl ")
-"""Beginnings of commands of other programs, which a test of ours cannot run."""
+"""Prefixes of commands of other programs, which a test cannot run."""
 INSTALLERS = ("pip install .", "uv tool install .", "pipx inject --include-apps mitmproxy .", "pip wheel --no-deps .")
-"""Run by tests/install/test_install.py."""
+"""Commands that tests/install/test_install.py runs."""
 
 
 def shell_commands(text: str) -> Iterator[str]:
-    """The commands of a page's shell blocks, without comments, what they set for themselves and loops around them."""
+    """Yield the commands of a page's shell blocks, without comments, variable assignments and loops around them."""
     for block in BLOCK.finditer(text):
         for line in block["text"].splitlines() if block["kind"] == "sh" else ():
             command = re.sub(r"(^|\s+)#.*$", "", line).strip()
@@ -232,7 +232,7 @@ def test_every_command_can_be_called(page: Path, tmp_path: Path, monkeypatch: py
         program, *arguments = shlex.split(command.replace("$port", "8081").replace("URL", "http://127.0.0.1:8000"))
         if program == "make":
             assert {one for one in arguments if "=" not in one} <= targets, command
-        elif arguments[:1] == ["launch"]:  # an agent would be started: the words are read
+        elif arguments[:1] == ["launch"]:  # it would start an agent, so only the arguments are parsed
             _, launch_command, words = main.resolve_command(Context(main), arguments)
             assert launch_command
             launch_command.make_context("launch", words)
@@ -246,7 +246,7 @@ def test_every_command_can_be_called(page: Path, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("page", [*FRONT, ROOT / "SECURITY.md", *PAGES], ids=lambda page: page.stem)
 def test_what_a_page_points_to_exists(page: Path) -> None:
-    """Links, pictures, options and commands of vtc."""
+    """Links, images, options and commands of vtc."""
     text = page.read_text("utf-8")
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)", text):
         file = page.parent / target if target else page
@@ -260,7 +260,7 @@ def test_what_a_page_points_to_exists(page: Path) -> None:
 
 
 def anchors(file: Path) -> set[str]:
-    """Where links into a page may lead: its titles, as GitHub writes them."""
+    """Return the anchors of a page: its titles as GitHub converts them."""
     titles = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -278,9 +278,9 @@ def test_every_command_is_in_the_guide() -> None:
 
 
 def entered() -> set[str]:
-    """Send a request and a streamed reply with a call in text through an exchange; list the files that they enter.
+    """Send a request and a streamed reply with a text tool call through a session; return the source files that run.
 
-    All has been this way before, so what compiles a dialect is not among them.
+    Both have run before, so the files that compile a dialect are not among them.
     """
     files: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""The canonical vocabulary's own conversions."""
+"""Conversions of the canonical events."""
 
 from __future__ import annotations
 

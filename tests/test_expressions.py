@@ -1,4 +1,4 @@
-"""No regular expression of VTC takes more than linear time: `tests/expressions.py` says how that is measured."""
+"""No regular expression of VTC takes more than linear time; see `tests/expressions.py` for the measurement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_a_definition_states_is_held_against_its_use() -> None:
 
 
 def test_no_expression_takes_more_than_linear_time() -> None:
-    """In a process of its own, as all that is compiled has to be recorded from the first import on."""
+    """Run in a separate process, because each expression must be recorded from the first import on."""
     found = subprocess.run([sys.executable, "-m", "tests.expressions"], cwd=ROOT, capture_output=True, text=True)
     how = "\nMake it linear, or state at its definition how it is used: tests/expressions.py"
     assert not found.stdout, found.stdout + how

@@ -1,4 +1,4 @@
-"""The inputs that the fuzzer found something with, and a few of those it begins with, without the fuzzer."""
+"""Run the inputs with which the fuzzer found errors, and a few of its seeds, without the fuzzer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fuzz.targets import TARGETS
 
 CASES = Path(__file__).parent / "cases" / "fuzz"
 SEEDS = 8
-"""Inputs of each target that it begins with, to try."""
+"""Number of seeds of each target to run."""
 
 
 @pytest.mark.parametrize("case", sorted(CASES.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")

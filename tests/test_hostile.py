@@ -1,4 +1,4 @@
-"""Input that somebody made to do harm: it is read in bounded time, nothing of it is evaluated, and errors are clear."""
+"""Hostile input: it is read in bounded time, nothing in it is evaluated, and errors are clear."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BASH = [chat.tool("bash", command="string")]
 
 @pytest.mark.parametrize("head", HEADS)
 def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
-    """A reply of nothing else, and in whatever it opens: all of it arrives, streamed and whole."""
+    """The text of a reply that consists of one repeated fragment arrives unchanged, streamed and whole."""
     for _, fragment in some(product([head], FRAGMENTS), 5):
         text = head + fragment * (SIZE // len(fragment))
         streamed, whole = opened(tools=BASH), opened(tools=BASH)
@@ -57,7 +57,7 @@ def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
         found = chat.read(fed(streamed.stream(), *frames))
         assert found == chat.read(whole.whole.rewrite(chat.encoded(chat.completion(text)))), fragment
         assert streamed.report.failures == whole.report.failures == [], fragment
-        # The special tokens of a call of which no more is there are left out, and told.
+        # Special tokens of a call that is cut off are removed and reported.
         told = fragment == "[TOOL_CALLS]" and found.content == head.strip() and streamed.report.refusals
         assert found.calls or found.content == text or told, fragment
 
@@ -69,7 +69,7 @@ def test_work_grows_with_the_text_and_not_faster(head: str, some: Any) -> None:
     for fragment, _ in some(product(FRAGMENTS, [head]), 5):
         texts = [head + fragment * count for count in (100, 800)]
         works = [partial(read, [text], dialects, tags=(("<think>", "</think>"),)) for text in texts]
-        works[0]()  # compiles its patterns, which takes far longer while steps are counted
+        works[0]()  # compiles the patterns, which takes far longer while calls are counted
         few, many = map(steps, works)
         assert many < 10 * few + 1_000, fragment
 
@@ -110,7 +110,7 @@ def test_odd_values_in_a_call(what: str) -> None:
 
 @pytest.mark.parametrize("what", ["frame", "reply"])
 def test_json_nested_deeper_than_any_stack(what: str) -> None:
-    """It is no JSON: the frame passes, and what is around it is read."""
+    """The frame is invalid JSON, so it passes through; the frames around it are read."""
     deep = b'{"choices":' + b"[" * 100_000
     if what == "reply":
         assert opened().whole.rewrite(deep) == deep
@@ -148,7 +148,7 @@ def named(*names: str) -> list[chat.Json]:
 @pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_a_name(name: str, dialect: str) -> None:
-    """Not an expression, a template or an attribute."""
+    """A name is not interpreted as an expression, a template or an attribute."""
     exchange = opened(tools=named(*NAMES))
     written = chat.DIALECTS[dialect](name, {"a": "x"})
     found = chat.read(fed(exchange.stream(), *chat.streamed(*written)))
@@ -176,7 +176,7 @@ def test_hundreds_of_tools() -> None:
 
 @pytest.mark.parametrize("client", SHAPES)
 def test_reminders_that_never_end(client: str) -> None:
-    """A page of openers may stand in what the user says, and in the result of a tool."""
+    """The user's message and the result of a tool can contain a page of opening tags."""
     history = json.dumps(SHAPES[client].request(stream=True, **SHAPES[client].history))
     body = re.sub("Read it|hello", "<system-reminder>" * 50_000, history).encode()
     (api,) = [api for api in APIS if api.name == client]
@@ -196,7 +196,7 @@ BODIES = {
 
 @pytest.mark.parametrize("what", BODIES)
 def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture) -> None:
-    """They are refused for what they are, and not because something of ours broke."""
+    """The error names the cause in the body; it is no internal error."""
     with pytest.raises(BadRequest, match="the body is not a valid chat completion request: ") as caught:
         Session.open(API, BODIES[what], Facts(), planner(), "seed")
     assert caught.value.__cause__ is None
@@ -210,7 +210,7 @@ def test_why_a_body_is_no_request_is_told_without_a_word_of_it(body: bytes) -> N
     with pytest.raises(BadRequest) as caught:
         Session.open(API, body, Facts(), planner(), "seed")
     assert "open-sesame" not in str(caught.value)
-    assert "Error" not in str(caught.value)  # no name of a class of ours or Python's
+    assert "Error" not in str(caught.value)  # no name of an internal class or of Python's
 
 
 def past(arguments: str) -> list[chat.Json]:
@@ -220,7 +220,7 @@ def past(arguments: str) -> list[chat.Json]:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_odd_arguments_of_the_past(dialect: str) -> None:
-    """What an earlier call says is written for the model somehow."""
+    """The arguments of earlier calls are rendered for the model, even if they are malformed."""
     for arguments in (DEEP, "1" * 100_000, "{", "\0", "\ud83d", '{"a": 1e999}', "", "null"):
         exchange = opened(settings={"tools": "prompt", "dialect": dialect}, messages=past(arguments))
         sent = json.loads(exchange.request())
@@ -290,7 +290,7 @@ def test_profiles_that_are_bombs(text: str, problem: str, tmp_path: Path) -> Non
 
 
 def test_a_name_is_no_path(tmp_path: Path) -> None:
-    """Profiles are found by what they say that they are called; no name is ever looked for on the disk."""
+    """Profiles are found by the name that they state; a name is never used as a path."""
     secret = tmp_path / "secret.yaml"
     secret.write_text("kind: model\nname: secret\nmatch: {}\n")
     directory = profile(tmp_path / "mine", "kind: model\nname: ../secret.yaml\nmatch: {model: x}\n")
@@ -310,7 +310,7 @@ def test_a_name_is_no_path(tmp_path: Path) -> None:
     ],
 )
 def test_a_prompt_runs_in_a_sandbox(prompt: str, tmp_path: Path) -> None:
-    """One that fails in it is no prompt."""
+    """A template that fails in the sandbox is rejected."""
     text = f'kind: dialect\nname: mine\ncall: "<c>{{json}}</c>"\nprompt: "{prompt}"\n'
     with pytest.raises(ProfileError, match=r"the template fails: .*(?:unsafe|no loader|undefined)"):
         load([builtin_directory(), profile(tmp_path / "mine", text)])

@@ -1,7 +1,8 @@
-"""What holds for every dialect, every API and every policy: the invariants of a reply, from its bytes to the client's.
+"""Invariants of a reply for every dialect, API and policy, from the server's bytes to the client's.
 
-Streamed and whole replies say the same, no cut matters, nothing is lost, ids differ, and what nothing was done to keeps
-its bytes. What is checked of each reply is in `fuzz/targets.py`; here it is tried for each dialect with its own calls.
+Streamed and whole replies have the same content, cuts between chunks have no effect, no text is lost, ids differ, and
+unchanged frames keep their bytes. The checks of each reply are in `fuzz/targets.py`; these tests apply them to each
+dialect with its own calls.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def test_the_apis_that_are_checked_are_all_there_are() -> None:
 
 @cache
 def pieces(dialect: str, most: int) -> st.SearchStrategy[list[str]]:
-    """Calls as a dialect writes them, halves of them, and what stands around calls."""
+    """Draw calls as a dialect writes them, halves of calls, and text around them."""
     written = [write_calls([call], DIALECTS[dialect], TOOLS) for call in CALLS]
     both = write_calls(CALLS[:2], DIALECTS[dialect], TOOLS)
     halves = [part for text in written for part in (text[: len(text) // 2], text[len(text) // 2 :])]
@@ -57,7 +58,7 @@ def pieces(dialect: str, most: int) -> st.SearchStrategy[list[str]]:
 
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
-    """For each dialect a planner whose models write it and are read in nothing else."""
+    """Return for each dialect a planner whose models write and accept only that dialect."""
     directory = tmp_path_factory.mktemp("models")
     for dialect in DIALECTS:
         model = {"kind": "model", "name": f"only {dialect}", "match": {}, "dialect": dialect, "accept": [dialect]}
@@ -78,7 +79,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
 def test_replies_of_every_dialect(
     dialect: str, size: int, finish: str, text_client: bool, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
-    """For clients that declare tools and for those that read text."""
+    """Clients that declare tools and text clients get correct replies."""
     text = "".join(data.draw(pieces(dialect, 5)))
     body, request, plan = targets.asked(writers[dialect], text_client=text_client)
     targets.check_reply(lambda: Session(API, request, body, plan, "seed"), text, size, finish)
@@ -91,7 +92,7 @@ def test_replies_of_every_dialect(
 def test_replies_of_messages_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
-    """In blocks of text, each of which may begin, hold and cut off calls."""
+    """Each block of text can begin, contain and cut off calls."""
     said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
     body = chat.encoded(messages.request(stream=True, thinking={"type": "enabled"}))
 
@@ -108,7 +109,7 @@ def test_replies_of_messages_in_every_dialect(
 def test_replies_of_responses_in_every_dialect(
     dialect: str, size: int, status: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
-    """In several messages, each of which may begin, hold and cut off calls."""
+    """Each of several messages can begin, contain and cut off calls."""
     said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
     body = chat.encoded(responses.request(stream=True))
 
@@ -199,7 +200,7 @@ NATIVE = [
 def test_replies_under_every_policy(
     policy: str, said: list[str], calls: list[Any], cuts: list[int], ended: bool, planners: dict[str, Planner]
 ) -> None:
-    """Written in text or made by upstream itself: what a client gets depends neither on streaming nor on a cut."""
+    """The client's reply depends neither on streaming nor on cuts, for text tool calls and native tool calls."""
 
     def opened() -> Session:
         return Session.open(API, chat.encoded(chat.request(stream=True)), AGENT, planners[policy], "seed")

@@ -1,7 +1,7 @@
-"""Conversations that share a memory get nothing of each other.
+"""Conversations that share a memory get nothing from each other.
 
-Conversations that are alike but for one part go through one process and one memory, in turns. Each must come out as it
-does alone: the plan with its reasons, the request, and the reply.
+Conversations that differ in one part go through one process and one memory in turns. The plan with its reasons, the
+request and the reply of each must equal those of a conversation that is alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vtc.profiles import Facts, Match, Memory, Planner, Settings
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation, part by part."""
+    """The parts of a conversation."""
 
     text_client: bool = False
     planner: str = "hermes"
@@ -63,7 +63,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "result": ("2", "", "a.py"),
     "reply": ("c.py", "</path>"),
 }
-"""By part, other values for it; some differ only by where one part ends and the next begins."""
+"""Other values for each part; some differ only in the boundary between one part and the next."""
 PLANNERS = ("hermes", *OTHERS["planner"])
 EXAMPLES = settings().max_examples
 TALKS = st.builds(
@@ -79,7 +79,7 @@ def planner(name: str) -> Planner:
         return Planner(PROFILES, Settings(tools="native"))
     if name != "other profiles":
         return Planner(PROFILES, Settings(tools="prompt", dialect=name))
-    # The names of profiles are the same, the profiles are not.
+    # The profiles differ, but their names are the same.
     hermes = replace(PROFILES.dialects["hermes"], prompt="Other words: {{ tools | length }}", result="Got {result}")
     qwen = replace(PROFILES.models["qwen3"], match=Match(model="lab*"), lenient=False)
     changed = {"dialects": {**PROFILES.dialects, "hermes": hermes}, "models": {**PROFILES.models, "qwen3": qwen}}
@@ -125,7 +125,7 @@ type Outcome = tuple[object, ...]
 
 
 def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcome:
-    """All that comes of an exchange; of one with a client's `key`, what is told of the last prompt, too."""
+    """Return all results of an exchange; with a client's `key`, this includes the comparison with the last prompt."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
     facts = Facts(user_agent=talk.agent, path="/v1/chat/completions", headers=headers)
     one = Session.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
@@ -133,13 +133,13 @@ def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcom
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))
     said = one.report.as_dict()
-    if key is None:  # what a prompt keeps of the last one of the same client quotes that: see below
+    if key is None:  # It quotes the last prompt of the same client; see below.
         del said["prefix"]
     return repr(one.plan), sent, reply, said
 
 
 def check(talks: Iterable[Talk]) -> None:
-    """Take conversations through one memory and the patterns of all, and each through none."""
+    """Run conversations with one memory and shared patterns, and compare each with a run without a memory."""
     shared = Memory()
     for talk in talks:
         assert outcome(talk, shared) == outcome(talk, None)
@@ -172,7 +172,7 @@ def test_where_one_part_ends_and_the_next_begins_counts(parts: list[tuple[str, s
 
 @BOTH
 def test_a_conversation_that_differs_in_a_part_has_that_part_alone(text_client: bool) -> None:
-    """By the words themselves, should both ways of making them be wrong."""
+    """Search for the words themselves, in case `check` fails to notice a difference."""
     shared = Memory()
     for word in ("alpha", "omega", "alpha"):
         parts = {part: f"{word}{part}" for part in ("tool", "parameter", "described", "explained", "turn", "argument")}

@@ -1,4 +1,4 @@
-"""JSON as servers send it, proper or not."""
+"""JSON as servers send it, valid or not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_half_a_surrogate_pair_and_raw_json_are_written() -> None:
 
 @given(VALUES)
 def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
-    """Python's `str.splitlines` cuts at U+2028, U+2029 and U+0085, too."""
+    """Python's `str.splitlines` also splits at U+2028, U+2029 and U+0085."""
     for said in (value, ["a\u2028b\u2029c\x85d", value]):
         line = encode_line(said)
         assert decode(line) == said

@@ -1,4 +1,4 @@
-"""The README stays short, and says what is there."""
+"""The README is short, and its statements are true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 MOST = 6 * 1024
-"""Bytes: one page that is read before anything is installed."""
+"""Maximum size in bytes: one page, to be read before an installation."""
 
 
 def test_it_is_short() -> None:
@@ -29,7 +29,7 @@ def test_every_command_listens_on_this_machine_only() -> None:
 
 
 def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
-    """The sample is one: VTC reads the left side, and what it makes of it stands on the right."""
+    """VTC reads the left column of the sample as the calls in the right column."""
     from vtc.dialects import Reader, compile_grammar
     from vtc.events import Call, Tool
     from vtc.profiles import builtin_directory, load

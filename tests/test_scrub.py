@@ -1,4 +1,4 @@
-"""What is secret goes, what is not stays."""
+"""Credentials are removed, and nothing else is."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_where_one_secret_stands_in_another_all_of_both_goes(known: str, text: s
 
 
 def test_what_is_no_credential_is_not_known() -> None:
-    """What is said, what schemas of tools are made of, and keys by which a cache finds a prompt."""
+    """Content of messages, schemas of tools, and cache keys of prompts are no credentials."""
     tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"key": {"default": KEY}}}}}
     said = {"role": "user", "content": KEY, "key": KEY}
     body = {"messages": [said], "input": [said], "contents": [said], "tools": [tool], "prompt_cache_key": KEY, "n": 1}
@@ -169,7 +169,7 @@ def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:
 
 
 def test_a_key_that_says_nothing_is_not_looked_for() -> None:
-    """Many clients send `none` to a server that wants no key."""
+    """Many clients send `none` to a server that requires no key."""
     assert collect_secrets({"authorization": "Bearer none"}) == ("Bearer none",)
 
 

@@ -1,8 +1,7 @@
-"""The rules of the source tree: layers, purity, names of classes, the length of functions, the doors by which tests
-enter, and standing alone.
+"""Rules of the source tree: layers, purity, class names, length of functions, imports of tests, and independence.
 
-Each check takes the tree as `{path: source}` and returns one `path:line: what is wrong; what to do` for
-each violation, so that it can be shown a made-up tree that breaks the rule.
+Each check takes the tree as `{path: source}` and returns one line `path:line: violation; remedy` for each violation, so
+it can be tested with a made-up tree that breaks the rule.
 """
 
 from __future__ import annotations
@@ -53,7 +52,8 @@ IMPURE = {
     *("socket", "asyncio", "threading", "subprocess", "requests", "httpx"),
 }
 LOCKED = {("vtc/dialects/bounded_cache.py", "threading"), ("vtc/guards/patterns.py", "time")}
-"""What may be imported all the same: for a lock, as large replies are read beside the event loop; to bound work."""
+"""Imports that are allowed nevertheless: a lock, because large replies are read outside the event loop; a time limit.
+"""
 CLOCKS = {"now", "utcnow", "today"}
 FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 OF_EACH_API = {"Decoder", "Encoder", "Request", "Reply"}
@@ -65,20 +65,21 @@ LARGER = {
     "Encoder": (18, 20),
     "SentEvents": (23, 20),
 }
-"""Classes with more attributes or public methods, and how many of each they may have at most, until they are parted."""
+"""Classes that exceed the limits on attributes and public methods until they are split, with their current maximum."""
 
 ROOMS = {"vtc.proxy.addon", "vtc.proxy.launch"}
-"""Modules that are what a user runs: mitmproxy's addon, and mitmproxy with it."""
+"""Modules that a user runs: the mitmproxy addon, and the launcher of mitmproxy."""
 MOST_INSIDE = 94
-"""Test files that may enter by inner modules. It may only shrink."""
+"""Maximum number of test files that import inner modules. It may only fall."""
 
 READER_TABLE = "vtc/dialects/reading/transitions.py"
 IN_TABLE = re.compile(r"\b([A-Z]\w+)\.([a-z]\w+)\b")
-"""A method that the reader's table names, as an action or as what looks for tokens, is one of its rows: each is asked
-for there and nowhere else, so it does not count among those of its class."""
+"""Methods that the reader's table names as an action or a scanner. Each is called only from its row of the table, so it
+does not count as a public method of its class.
+"""
 
 MOST_FROM_TESTS = 24
-"""Test files that may take something from another test file. It may only shrink."""
+"""Maximum number of test files that import from another test file. It may only fall."""
 
 LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
@@ -110,12 +111,12 @@ def _by_class(module: ast.Module) -> Mapping[type[ast.AST], list[Any]]:
 
 
 def nodes[N: ast.AST](module: ast.Module, *classes: type[N]) -> Iterator[N]:
-    """All nodes of a module that are of these classes, in no order."""
+    """Yield all nodes of a module of these classes, unordered."""
     return (node for name in classes for node in _by_class(module).get(name, ()))
 
 
 def layer(path: str) -> str:
-    """The layer of a module: `vtc/wire/sse.py` -> `wire`, `vtc/cli_explain.py` -> `cli`."""
+    """Return the layer of a module: `vtc/wire/sse.py` -> `wire`, `vtc/cli_explain.py` -> `cli`."""
     parts = PurePosixPath(path).with_suffix("").parts[1:]
     if parts == ("__init__",):
         return "vtc"
@@ -132,14 +133,14 @@ def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
 
 @lru_cache(maxsize=256)
 def _known(paths: tuple[str, ...]) -> frozenset[str]:
-    """All modules and folders, as paths without an ending."""
+    """Return all modules and folders as paths without a suffix."""
     return frozenset(
         name for path in paths for name in (path.removesuffix(".py"), *map(str, PurePosixPath(path).parents))
     )
 
 
 def imports(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
-    """The line and absolute name of every module imported; `from package import module` names the module."""
+    """Yield the line and absolute name of every module imported; `from package import module` names the module."""
     package, known = PurePosixPath(path).parent.parts, _known(tuple(tree))
     for node in _imports(module):
         if isinstance(node, ast.Import):
@@ -175,7 +176,9 @@ def check_layers(tree: Tree) -> list[str]:
 
 
 def check_circles(tree: Tree) -> list[str]:
-    """Modules, and the parts of a layer (its folders and single modules), import each other in one direction only."""
+    """Check that modules, and the parts of a layer (its folders and single modules), import each other in one
+    direction.
+    """
     imported = [(path, *one) for path, module in modules(tree) for one in imports(path, module, tree)]
     found = [
         (path, line, there) for path, line, name in imported if (there := module_file(name, tree)) not in ("", path)
@@ -195,18 +198,18 @@ def check_circles(tree: Tree) -> list[str]:
 
 
 def module_file(name: str, tree: Tree) -> str:
-    """The file of a module of ours by its name; empty for any other."""
+    """Return the file of a module of this project, or an empty string for any other."""
     file = name.replace(".", "/")
     return next((path for path in (f"{file}.py", f"{file}/__init__.py") if path in tree), "")
 
 
 def part(path: str) -> str:
-    """The part of its layer that a module is in: `vtc/dialects/syntax/forms.py` -> `vtc/dialects/syntax`."""
+    """Return the part of its layer that contains a module: `vtc/dialects/syntax/forms.py` -> `vtc/dialects/syntax`."""
     return "/".join(PurePosixPath(path).parts[:3])
 
 
 def reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
-    """All that arrows lead to from here."""
+    """Return all nodes that are reachable along the arrows."""
     found: set[str] = set()
     waiting = [start]
     while waiting:
@@ -247,7 +250,7 @@ def touches_a_file(function: ast.expr) -> bool:
 
 
 def check_class_names(tree: Tree) -> list[str]:
-    """One name stands for one thing, but for the halves that each API has."""
+    """Check that each class has a unique name, except the classes that each API defines."""
     places: dict[str, list[str]] = {}
     for path, module in modules(tree):
         for node in nodes(module, ast.ClassDef):
@@ -261,7 +264,7 @@ def check_class_names(tree: Tree) -> list[str]:
 
 
 def check_size(tree: Tree) -> list[str]:
-    """Bound functions and classes, not files: a limit on lines of a file is met by shaving and splitting one noun."""
+    """Bound functions and classes, not files, because a limit on the lines of a file makes people split it anywhere."""
     problems = []
     actions = {f"{name[1]}.{name[2]}" for name in IN_TABLE.finditer(tree.get(READER_TABLE, ""))}
     for path, module in modules(tree):
@@ -282,9 +285,9 @@ def check_size(tree: Tree) -> list[str]:
 
 
 def mirrors_keys(class_: ast.ClassDef) -> bool:
-    """True for a record that is a mapping of a file or a frame: it has as many attributes as that has keys.
+    """Return True for a record of a file or a frame, which has as many attributes as that has keys.
 
-    It forbids all other keys, by which it shows.
+    Such a record forbids all other keys.
     """
     return any(
         keyword.arg == "forbid_unknown_fields"
@@ -295,7 +298,7 @@ def mirrors_keys(class_: ast.ClassDef) -> bool:
 
 
 def members(class_: ast.ClassDef, actions: Collection[str] = ()) -> tuple[int, int]:
-    """Count the attributes of a class, declared and set on `self`, and its public methods but for the `actions`."""
+    """Count the attributes of a class, declared or set on `self`, and its public methods except the `actions`."""
     attributes, methods = set(), 0
     for node in class_.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -310,10 +313,10 @@ def members(class_: ast.ClassDef, actions: Collection[str] = ()) -> tuple[int, i
 
 
 def check_front_doors(tree: Tree) -> list[str]:
-    """Tests enter by front doors, so that a rewrite of what is inside leaves them alone.
+    """Check that tests import from public packages, so that they need no change when inner modules are rewritten.
 
-    A front door is a package of `vtc/` and what it names in `__all__` (an API's folder is one), a module of the root,
-    or a module that a user runs. What helpers of tests import counts once for all, so only test files are counted.
+    Public are a package of `vtc/` with the names in its `__all__` (including each API's folder), a module of the root,
+    and a module that a user runs. Only test files count, since the imports of a helper serve all tests.
     """
     entered = {
         path: inside
@@ -331,7 +334,7 @@ def check_front_doors(tree: Tree) -> list[str]:
 
 
 def check_tests_share_by_helpers(tree: Tree) -> list[str]:
-    """What several test files use stands in a helper, so that each can go alone."""
+    """Check that test files share code through helper modules, so that each can be removed alone."""
     taken = {
         path: f"{path}:{line}: takes from {name}; move what both use to a helper"
         for path, source in tree.items()
@@ -343,7 +346,7 @@ def check_tests_share_by_helpers(tree: Tree) -> list[str]:
 
 
 def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
-    """Yield what is no front door of all that a module imports, or names in a text to patch it."""
+    """Yield the inner names that a module imports, or patches by a string."""
     for line, name in (*imports(path, module, tree), *_patched(module, tree)):
         file = module_file(name, tree)
         if re.fullmatch(r"vtc/.+/(?!__init__)[^/]+", file) and name not in ROOMS:
@@ -366,7 +369,7 @@ def _patched(module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
 
 
 def is_offered(name: str, package: ast.Module) -> bool:
-    """True if a package names this in its `__all__`, or has none."""
+    """Return True if the package names this in its `__all__`, or has no `__all__`."""
     for node in package.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return name in ast.literal_eval(node.value)
@@ -387,7 +390,7 @@ def check_standalone(tree: Tree) -> list[str]:
 
 
 def check_codes(tree: Tree) -> list[str]:
-    """No docstring cites a list that is not in the repository (`A1, B2: …`)."""
+    """Check that no docstring cites a list that is not in the repository (`A1, B2: …`)."""
     return [
         f"{path}:{number}: cites a code that no one can look up; say it in words"
         for path, source in tree.items()
@@ -413,7 +416,7 @@ CHECKS: tuple[Check, ...] = (
 
 @pytest.fixture(scope="module")
 def repository() -> Tree:
-    """Every text file that git tracks or would add."""
+    """Return every text file that git tracks or would add."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout, so nothing says which files are the project's")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -429,7 +432,7 @@ def test_the_repository_keeps_its_rules(check: Check, repository: Tree) -> None:
         pytest.fail("\n".join(problems), pytrace=False)
 
 
-# The checks themselves: each line of a made-up module breaks its rule alone.
+# Tests of the checks: each line of a made-up module breaks one rule.
 
 OTHER_MODULES = dict.fromkeys(
     [
@@ -661,7 +664,7 @@ def test_a_code_of_a_list_elsewhere_is_found(code: str) -> None:
     assert check_codes({"tests/a.py": f"{quotes}V4.1 and K2 write calls as M3 does.{quotes}"}) == []
 
 
-# Put together here, so that this file itself names no lock file and no registry.
+# Concatenated, so that this file itself contains no name of a lock file or registry.
 @pytest.mark.parametrize("name", ["uv" + ".lock", "poetry" + ".lock", "package-lock" + ".json"])
 def test_a_lock_file_is_found(name: str) -> None:
     assert check_standalone({f"docs/{name}": ""}) == [f"docs/{name}:1: is a lock file; remove it"]

@@ -1,4 +1,4 @@
-"""The public functions on text."""
+"""Public functions for text with XML calls."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def call(name: str = "read_file", id_: str = "call_0", **arguments: Any) -> dict
     ],
 )
 def test_the_default_patterns(agent: str, found: bool) -> None:
-    """Parts of the user agent, upper and lower case alike."""
+    """Patterns match a part of the user agent, in upper and lower case."""
     assert detect_vtc_client(agent) is found
 
 
 def test_patterns_of_ones_own() -> None:
-    """They replace the default; none recognises nothing, and an empty one is none."""
+    """Given patterns replace the default; an empty list and an empty pattern match nothing."""
     assert detect_vtc_client("MyAgent/1", ["myagent"])
     assert not detect_vtc_client("Cline/3", ["myagent"])
     assert not detect_vtc_client("Cline/3", [])
@@ -78,7 +78,7 @@ def test_patterns_of_ones_own() -> None:
     ],
 )
 def test_the_spellings_of_one_call(text: str) -> None:
-    """With and without a wrapper or a namespace; in the form of the OpenAI API."""
+    """Calls with and without a wrapper or a namespace; the result has the format of the OpenAI API."""
     assert parse_vtc_xml(text) == ("", [call()])
     assert parse_vtc_xml(text, allowed_tools=["read_file"]) == ("", [call()])
 
@@ -98,7 +98,7 @@ def test_several_calls_in_one_wrapper() -> None:
 
 
 def test_only_allowed_tools_are_read() -> None:
-    """The others stay text, to the character."""
+    """Calls of other tools remain text, character by character."""
     other = BARE.replace("read_file", "bash")
     content, calls = parse_vtc_xml(f"a\n{other}\nb\n{BARE}", allowed_tools={"read_file"})
     assert (content, calls) == (f"a\n{other}\nb", [call()])
@@ -106,7 +106,7 @@ def test_only_allowed_tools_are_read() -> None:
 
 
 def test_an_allowed_name_is_given_back_as_it_is_allowed() -> None:
-    """Also one with a colon in it, which elsewhere would be a namespace."""
+    """The name is returned in the allowed spelling, even with a colon, which otherwise separates a namespace."""
     text = BARE.replace("read_file", "disk:read_file")
     assert parse_vtc_xml(text, allowed_tools=["disk:read_file"]) == ("", [call("disk:read_file")])
     assert parse_vtc_xml(text, allowed_tools=["Read_File"]) == ("", [call("Read_File")])
@@ -130,7 +130,7 @@ def test_an_allowed_name_is_given_back_as_it_is_allowed() -> None:
     ],
 )
 def test_values(written: str, value: Any) -> None:
-    """Verbatim; lists and objects are JSON."""
+    """Values are kept verbatim, except JSON lists and objects."""
     assert parse_vtc_xml(BARE.replace("a.py", written))[1] == [call(path=value)]
 
 
@@ -194,7 +194,7 @@ def test_a_call_without_a_name_is_the_callers_mistake() -> None:
 
 
 def test_a_text_and_a_call_round_trip() -> None:
-    """What was read is written again as the same text."""
+    """Serializing a parsed text returns the same text."""
     listing = '<invoke name="list_files">\n<parameter name="path">.</parameter>\n</invoke>'
     text = f"I will check.\n\n<function_calls>\n{listing}\n</function_calls>"
     content, calls = parse_vtc_xml(text)
@@ -229,7 +229,7 @@ def test_any_calls_round_trip(made: list[tuple[str, dict[str, Any]]], before: st
 
 @pytest.mark.parametrize("text", [BARE, WRAPPED, f"Look:\n\n{WRAPPED}"])
 def test_a_text_that_grows(text: str) -> None:
-    """From the first character of markup on it is partial, until the call is complete; never both."""
+    """Text is partial from the first character of markup until the call is complete, and never both."""
     opened = text.index("<")
     complete = text.index("</invoke>") + len("</invoke>")
     for at in range(len(text) + 1):
@@ -270,7 +270,7 @@ def test_what_may_still_become_a_call(text: str) -> None:
     assert has_partial_xml_pattern(text)
 
 
-# What they are
+# Public names
 
 
 def test_they_are_exported_documented_and_typed() -> None:
