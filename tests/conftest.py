@@ -23,7 +23,7 @@ from vtc.proxy import launch
 
 # No deadline: the time for one example depends on the machine, not on the code.
 settings.register_profile("default", deadline=None)
-# Each run draws different examples, so a few runs find what one run of 100 examples finds; `make test-all` draws 100.
+# Each run draws different examples, so a few runs find as much as one run of 100; `make test-all` draws 100.
 settings.register_profile("quick", deadline=None, max_examples=12)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)

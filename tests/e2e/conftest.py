@@ -1,4 +1,4 @@
-"""A real mitmproxy with the addon, between a scripted model server and real clients, all in the test's event loop."""
+"""A real mitmproxy with the addon between a scripted model server and real clients, all in the test's event loop."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from vtc.proxy.addon import VirtualToolCalling
 
 PATH = "/v1/chat/completions"
 PATIENCE = 20
-"""Seconds after which a test that waits for what never comes is given up."""
+"""Seconds after which a test fails if an expected event does not occur."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply as it arrived: the bytes of its body, still encoded, and how they were cut."""
+    """A received reply: the chunks of its body, still encoded."""
 
     status: int
     headers: httpx.Headers
@@ -53,7 +53,7 @@ class Answer:
 
 
 class Flows:
-    """Waits for the flows to end; stands behind our addon, so what that does to a flow is done."""
+    """A mitmproxy addon that queues ended flows; it runs after VTC's addon, so that has processed them."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Queue[http.HTTPFlow] = asyncio.Queue()
@@ -74,32 +74,32 @@ class Proxy:
 
 @dataclass(slots=True)
 class Lab:
-    """Client, proxy and model server; what the client sends by default goes through the proxy in reverse mode."""
+    """Client, proxy and model server; by default the client sends its requests through the proxy in reverse mode."""
 
     proxy: Proxy
     upstream: Upstream
     client: httpx.AsyncClient
 
     async def post(self, body: Any, *, path: str = PATH, headers: Mapping[str, str] | None = None) -> Answer:
-        """Send a request, bytes or what becomes JSON; returns when the reply has ended."""
+        """Send a request whose body is bytes or an object for JSON; return when the reply has ended."""
         content = body if isinstance(body, bytes) else chat.encoded(body)
         headers = {"content-type": "application/json", **(headers or {})}
         async with self.client.stream("POST", path, content=content, headers=headers) as response:
             return Answer(response.status_code, response.headers, [piece async for piece in response.aiter_raw()])
 
     async def flow(self) -> http.HTTPFlow:
-        """The next flow that has ended."""
+        """Return the next flow that has ended."""
         async with asyncio.timeout(PATIENCE):
             return await self.proxy.flows.ended.get()
 
     async def asked_for(self) -> http.HTTPFlow:
-        """The next flow that has ended and is a client's: what VTC asked the server itself has no report."""
+        """Return the next ended flow of a client; VTC's own requests to the server have no report."""
         while "vtc" not in (flow := await self.flow()).metadata:
             pass
         return flow
 
     async def report(self) -> dict[str, Any]:
-        """What the addon says about the next flow that has ended."""
+        """Return the addon's report on the next flow that has ended."""
         return (await self.flow()).metadata["vtc"]  # type: ignore[no-any-return]
 
     def set(self, **changes: Any) -> None:
@@ -116,7 +116,7 @@ class Lab:
         )
 
     async def in_thread[T](self, use: Callable[[openai.OpenAI], T]) -> T:
-        """Use the synchronous SDK beside the event loop that all servers run in."""
+        """Use the synchronous SDK in a thread, because all servers run in the event loop."""
         arguments: dict[str, Any] = {"base_url": f"{self.proxy.url}/v1", "api_key": "sk-none", "max_retries": 0}
 
         def run() -> T:
@@ -132,7 +132,7 @@ type Start = Callable[..., Coroutine[Any, Any, Lab]]
 
 
 def scripted(replies: Replies) -> Script:
-    """A script, one reply for every request, or the pieces of a stream."""
+    """Return a script that answers each request with the same reply or frames."""
     if callable(replies):
         return replies
     reply = replies if isinstance(replies, Reply) else Reply(list(replies))
@@ -140,7 +140,7 @@ def scripted(replies: Replies) -> Script:
 
 
 def by_turn(*replies: Replies) -> Script:
-    """One reply for each request, in order."""
+    """Return a script that answers each request with the next reply."""
     left = [scripted(one) for one in replies]
 
     def script(seen: Seen) -> Reply:
@@ -151,14 +151,14 @@ def by_turn(*replies: Replies) -> Script:
 
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
-    """The built-in profiles and mitmproxy's CA are read once for all tests: that is most of starting a proxy."""
+    """Load the built-in profiles and mitmproxy's CA once for all tests, because that takes most of a proxy's start."""
     load, builtin = loader.load, loader.builtin_directory()
     profiles, signature = load([builtin]), loader.signature
     written = signature([builtin])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "load", lambda some: profiles if list(some) == [builtin] else load(some))
         patch.setattr(loader, "signature", lambda some: written if list(some) == [builtin] else signature(some))
-        # Each option's help is written anew where options are copied, as they are with each change of one.
+        # mitmproxy formats the help of each option again whenever options are copied, which each change does.
         patch.setattr(textwrap, "dedent", cache(textwrap.dedent))
         patch.setattr(CertStore, "from_store", cache(CertStore.from_store))
         yield
@@ -166,27 +166,27 @@ def read_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_addons_of_tests_before() -> None:
-    """Other tests leave addons that never ended, and one of them would answer where a server is down."""
+    """Forget addons that other tests did not end: one of them would answer if a server is down."""
     connections.HOLDERS.clear()
 
 
 @pytest.fixture(scope="session")
 def confdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where mitmproxy keeps its certificates."""
+    """Return a directory for mitmproxy's certificates."""
     return tmp_path_factory.mktemp("mitmproxy")
 
 
 @asynccontextmanager
 async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
-    """A real proxy with the addon on a free port; `settings` are options, as `--set` has them."""
+    """Start a real proxy with the addon on a free port; `settings` are options, as in `--set`."""
     opts = options.Options(listen_host="127.0.0.1", listen_port=0)
     addon, flows = VirtualToolCalling(), Flows()
     with pytest.MonkeyPatch.context() as patch:
-        # All addons are configured anew for each of a hundred options that are added: most of starting a proxy.
+        # For each of a hundred options that is added, mitmproxy configures all addons, which takes most of the start.
         patch.setattr(opts.changed, "send", lambda **_: None)
         master = DumpMaster(opts, with_termlog=False, with_dumper=False)
         master.addons.add(addon, flows)
-    # Has the addons configured, as starting with `-s` does by itself.
+    # Configures the addons, as starting with `-s` does by itself.
     opts.update(**{"confdir": str(confdir), "vtc_mode": "rewrite", **settings})
     server = master.addons.get("proxyserver")
     assert isinstance(server, Proxyserver)
@@ -196,10 +196,10 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
             while not server.listen_addrs():
                 if task.done():
                     task.result()
-                await asyncio.sleep(0)  # it tells nobody when it listens
+                await asyncio.sleep(0)  # it sends no event when it listens
         yield Proxy(f"http://127.0.0.1:{server.listen_addrs()[0][1]}", master, addon, flows)
     finally:
-        # shutdown() leaves the port open, the connections too, and their tasks with them.
+        # shutdown() does not close the port, the connections and their tasks.
         await server.servers.update([])
         for handler in list(server.connections.values()):
             for transport in handler.transports.values():
@@ -214,7 +214,7 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
 
 @pytest.fixture(scope="session")
 def server_tls(confdir: Path) -> ssl.SSLContext:
-    """TLS for a server on the loopback interface, by mitmproxy's own CA; HTTP/2 if it is asked for."""
+    """Return a TLS context for a server on the loopback interface, signed by mitmproxy's CA, with HTTP/2 on request."""
     address = IPAddress(ipaddress.ip_address("127.0.0.1"))
     entry = CertStore.from_store(confdir, "mitmproxy", 2048).get_cert("127.0.0.1", [address])
     pem = confdir / "upstream.pem"
@@ -227,12 +227,12 @@ def server_tls(confdir: Path) -> ssl.SSLContext:
 
 @pytest.fixture(scope="session")
 def client_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
-    """TLS for a client that trusts mitmproxy's CA, as one behind it must."""
+    """Return a TLS context for a client that trusts mitmproxy's CA."""
     return ssl.create_default_context(cafile=confdir / "mitmproxy-ca-cert.pem")
 
 
 class NewerTls(ssl.SSLContext):
-    """Offers HTTP/2 and nothing else; httpx would rather have HTTP/1.1, and mitmproxy leaves the choice to it."""
+    """A TLS context that offers HTTP/2 only; httpx prefers HTTP/1.1, and mitmproxy follows the client's choice."""
 
     def set_alpn_protocols(self, protocols: Iterable[str]) -> None:
         super().set_alpn_protocols(["h2"])
@@ -240,7 +240,7 @@ class NewerTls(ssl.SSLContext):
 
 @pytest.fixture(scope="session")
 def newer_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
-    """As `client_tls`, for HTTP/2."""
+    """Return a context like `client_tls`, for HTTP/2."""
     context = NewerTls(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(confdir / "mitmproxy-ca-cert.pem")
     return context
@@ -248,7 +248,9 @@ def newer_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
 
 @pytest.fixture
 async def start(confdir: Path) -> AsyncIterator[Start]:
-    """Start a lab: `await start(replies, vtc_tools="prompt")`; everything ends with the test."""
+    """Return a function that starts a lab, `await start(replies, vtc_tools="prompt")`; everything ends with the
+    test.
+    """
     async with AsyncExitStack() as stack:
 
         async def start(replies: Replies, **settings: Any) -> Lab:
@@ -264,7 +266,7 @@ async def start(confdir: Path) -> AsyncIterator[Start]:
 
 @pytest.fixture
 async def start_http2(confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.SSLContext) -> AsyncIterator[Start]:
-    """As `start`, with HTTP/2 and TLS from the client to mitmproxy and from there to the model server."""
+    """Return a function like `start`, with HTTP/2 and TLS from the client to mitmproxy and from there to the server."""
     async with AsyncExitStack() as stack:
 
         async def start(replies: Replies, **settings: Any) -> Lab:

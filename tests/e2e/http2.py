@@ -1,4 +1,4 @@
-"""The model server again, over HTTP/2 with TLS: each piece of a reply is one DATA frame."""
+"""The scripted model server over HTTP/2 with TLS: each piece of a reply is one DATA frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.upstream import Reply, Script, Seen, Upstream
 
 @asynccontextmanager
 async def serving(script: Script, tls: ssl.SSLContext) -> AsyncIterator[Upstream]:
-    """Answer by `script` on a free port; a piece may be empty, and so is its frame."""
+    """Serve the replies of `script` on a free port; an empty piece becomes an empty frame."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Policies in a profile, replies that they hold for, and what was reported of them."""
+"""Policies in a profile, replies to which they apply, and their entries in the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASH = chat.tool("bash", command="string")
 
 
 def policy(directory: Path, **fields: Any) -> list[str]:
-    """A file with one policy, as the option `vtc_profiles` takes it."""
+    """Write a file with one policy, and return it as the option `vtc_profiles` takes it."""
     file = directory / "policy.yaml"
     file.write_bytes(chat.encoded({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
     return [str(file)]
@@ -30,7 +30,7 @@ def guarded(directory: Path, **guards: Any) -> list[str]:
 
 
 def calling(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
-    """A reply with calls: Hermes in the text, or the API's own, their arguments in two pieces."""
+    """Return a reply with calls: Hermes in the text, or native calls with their arguments in two pieces."""
     if form == "text":
         said = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
         if stream:

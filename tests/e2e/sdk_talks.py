@@ -1,4 +1,4 @@
-"""A turn with a call, and its result, as the official SDK of each API has it."""
+"""A turn with a call and its result, as the official SDK of each API sends it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.conftest import PATIENCE, Lab
 
 
 async def talk(client: str, lab: Lab, *, stream: bool) -> tuple[list[tuple[str, Any]], str]:
-    """Let an SDK ask, give it the result of its call, and return the calls and the last text."""
+    """Send a question with an SDK, then the result of the call; return the calls and the last text."""
     return await _TALKS[client](lab, stream)
 
 

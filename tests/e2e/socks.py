@@ -1,4 +1,4 @@
-"""SOCKS5 for httpx, which needs a further library for it."""
+"""A SOCKS5 client, because httpx needs an additional library for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from httpcore._backends.auto import AutoBackend
 
 
 class ThroughSocks(httpcore.AsyncNetworkBackend):
-    """Has a proxy on the loopback interface make each connection."""
+    """A network backend that opens each connection through a proxy on the loopback interface."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -32,7 +32,7 @@ class ThroughSocks(httpcore.AsyncNetworkBackend):
 
 
 async def post(url: str, port: int, body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
-    """Send a request through the SOCKS proxy of that port; returns the body of the reply."""
+    """Send a request through the SOCKS proxy on that port; return the body of the reply."""
     async with httpcore.AsyncConnectionPool(network_backend=ThroughSocks(port)) as pool:
         response = await pool.request("POST", url, content=body, headers=list(headers))
     assert response.status == 200

@@ -1,4 +1,4 @@
-"""Servers that break off in the middle of a reply, in all APIs: what was held arrives, the break is seen and told."""
+"""Servers that break off in the middle of a reply, in all APIs: buffered text arrives, and the break is reported."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ TURNS = [{"role": "system", "content": CLINE}, {"role": "user", "content": "<tas
 
 @dataclass(frozen=True)
 class Spoken:
-    """An API: its requests, its streams, and the text that a client reads of one."""
+    """An API: its requests, its streams, and how to find the text in a frame."""
 
     path: str
     ask: dict[str, Any]
     of_cline: dict[str, Any]
-    """What a request of Cline has besides."""
+    """Additional fields of a request of Cline."""
     begun: Callable[..., list[bytes]]
-    """Makes the frames of a reply that says some pieces and goes on."""
+    """Return the first frames of a reply with the given pieces of text."""
     text: Callable[[Any], Any]
-    """Finds the text of one frame."""
+    """Return the text of one frame."""
     error: bytes
-    """A frame that says `CUDA out of memory`."""
+    """A frame with the error `CUDA out of memory`."""
     call: list[bytes]
-    """Frames of a call of `read` that has begun."""
+    """Frames of an incomplete call of `read`."""
     headers: Mapping[str, str] = field(default_factory=lambda: SSE)
 
 
@@ -63,7 +63,7 @@ def _choice(value: Any) -> Any:
 
 
 def _begun_call_of_responses() -> list[bytes]:
-    """The end of `_begun_responses("Well")` and a call."""
+    """Return the end of `_begun_responses("Well")` and the first frames of a call."""
     text, call = responses.text_events("Well"), responses.call_events("read", '{"filePath": ', '"/a"}')
     return responses.streamed(text, call)[5:-4]
 
@@ -122,7 +122,7 @@ SAID = {
 
 
 def said(api: Spoken, body: bytes) -> str:
-    """The text of all whole frames."""
+    """Return the text of all complete frames."""
     return "".join(str(api.text(value) or "") for value in _values(body))
 
 
@@ -133,13 +133,13 @@ def _values(body: bytes) -> Iterator[Any]:
             try:
                 yield json.loads(line)
             except ValueError:
-                return  # the frame that it broke off in
+                return  # the incomplete last frame
 
 
 async def received(
     lab: Lab, api: Spoken, headers: Any = None, first: asyncio.Event | None = None, **fields: Any
 ) -> tuple[bytes, bool]:
-    """What arrived of a reply, and whether the client saw that it broke off; `first` is set once anything came."""
+    """Return the bytes of a reply and True if the client noticed the break; `first` is set with the first bytes."""
     body, ask = b"", {key: value for key, value in {**api.ask, **fields}.items() if value is not None}
     async with lab.client.stream("POST", api.path, json=ask, headers=headers) as response:
         assert response.status_code == 200
@@ -154,7 +154,7 @@ async def received(
 
 
 async def told(lab: Lab, caplog: pytest.LogCaptureFixture, why: str) -> None:
-    """The log, the comment, the mark, the report and the figures say that the server broke off; nothing else failed."""
+    """Check that log, comment, mark, report and statistics state the break of the server, and no other failure."""
     flow = await lab.flow()
     report = flow.metadata["vtc"]
     assert why in flow.comment
@@ -184,7 +184,7 @@ WAYS: dict[str, Callable[[Spoken, list[bytes]], Reply]] = {
 async def test_what_was_held_arrives_as_text(
     way: str, where: str, api: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And nothing that says that the reply has ended."""
+    """No frame states that the reply has ended."""
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
     frames = spoken.begun(*SAID[where])
@@ -199,7 +199,7 @@ async def test_what_was_held_arrives_as_text(
 @API
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 async def test_reset_is_a_break(framing: Any, api: str, start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Also where only the end of the connection ends the body: mitmproxy does not tell the two apart."""
+    """This holds also if the end of the connection ends the body, because mitmproxy does not distinguish the two."""
     caplog.set_level(logging.INFO)
     spoken, first = APIS[api], asyncio.Event()
     text = "Let me", " look: ", '<tool_call>\n{"name": "read", '
@@ -222,7 +222,7 @@ async def test_reset_is_a_break(framing: Any, api: str, start: Start, caplog: py
 async def test_server_with_tls(
     api: str, confdir: Path, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its bytes are encrypted where they are read, and so are the client's where they are written."""
+    """The connections to server and client are encrypted."""
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
     script = scripted(Reply(spoken.begun(*SAID["in a call"]), spoken.headers, cut=True))
@@ -239,13 +239,13 @@ async def test_server_with_tls(
         await told(lab, caplog, "the server broke off")
 
 
-# Under a policy
+# Policies
 
 
 @API
 @pytest.mark.parametrize("where", SAID)
 async def test_text_arrives_under_a_policy(where: str, api: str, start: Start, tmp_path: Path) -> None:
-    """A client that reads calls in their structured form finds none in text."""
+    """A client that reads native calls finds no calls in text, so the text may be sent."""
     spoken = APIS[api]
     denying = guarded(tmp_path, denied_tools=["bash"])
     lab = await start(Reply(spoken.begun(*SAID[where]), spoken.headers, cut=True), vtc_profiles=denying)
@@ -323,7 +323,7 @@ async def test_response_that_failed_is_told(start: Start, caplog: pytest.LogCapt
 
 
 async def test_error_beside_a_choice_is_told(start: Start) -> None:
-    """As routers send it."""
+    """Routers send errors in this form."""
     choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
     lab = await start([*_begun_chat("Go: ", *SAID["in a call"][1:]), last, chat.DONE])
@@ -346,7 +346,7 @@ async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(clie
 
 
 async def test_whole_reply_that_breaks_off_is_told(start: Start) -> None:
-    """mitmproxy answers in the server's place."""
+    """mitmproxy answers instead of the server."""
     whole = chat.encoded(chat.completion("Hi"))
     lab = await start(Reply([whole], JSON, framing="length", cut=True))
     assert (await lab.post(chat.request())).status == 502
@@ -356,7 +356,7 @@ async def test_whole_reply_that_breaks_off_is_told(start: Start) -> None:
 
 
 async def test_answer_that_is_no_http_is_told(start: Start) -> None:
-    """As a server that breaks off before it answers."""
+    """The client gets the same error as from a server that breaks off before it answers."""
     lab = await start(Reply([], {}, framing="close", version="", status=0))
     with pytest.raises(httpx.HTTPError):
         (await lab.client.post(APIS["chat"].path, json=APIS["chat"].ask)).raise_for_status()

@@ -1,4 +1,4 @@
-"""The official SDKs on servers that speak another API, through a real mitmproxy: a turn with a call, and its result."""
+"""The official SDKs with servers of other APIs, through a real mitmproxy: a turn with a call, and its result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 
 
 def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] = lambda _: None) -> Script:
-    """A server of one API alone: it calls `read`, and once it has the result says what that is."""
+    """Return a server of one API: it calls `read`, and states the result after receiving it."""
     shape = SHAPES[server]
 
     def script(one: Seen) -> Reply:
@@ -57,7 +57,7 @@ async def test_an_sdk_calls_a_tool_and_gets_its_answer(
 
 @pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if pair[0] != pair[1]], ids=lambda name: name)
 async def test_without_the_bridge_the_same_server_answers_404(client: str, server: str, start: Start) -> None:
-    """The control: what these tests show is done by the bridge."""
+    """Control: without the bridge the requests of these tests fail."""
     lab = await start(serving(server))
     answer = await lab.post(chat.encoded(SHAPES[client].request()), path=SHAPES[client].path)
     assert answer.status == 404
@@ -68,7 +68,7 @@ async def test_without_the_bridge_the_same_server_answers_404(client: str, serve
 async def test_an_error_of_the_server_is_one_of_the_clients_api(
     client: str, server: str, stream: bool, start: Start
 ) -> None:
-    """With its status and the server's words, whatever form these come in."""
+    """The error has the server's status and message, in whichever format the server sent it."""
     bodies = [
         (400, b'{"error": {"message": "no such model"}}', JSON),
         (503, b"<h1>busy</h1>", {"content-type": "text/html"}),
@@ -121,7 +121,7 @@ async def test_the_path_is_that_of_the_servers_api(path: str, went: str, start: 
 
 @pytest.mark.parametrize("query", ["", "&key=sk-1&route=a"])
 async def test_a_key_of_googles_client_goes_to_where_the_server_looks_for_it(query: str, start: Start) -> None:
-    """It may stand in the query, where it must not stay."""
+    """A key in the query is moved out of the query."""
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     headers = {"x-goog-api-client": "x"} if query else {"x-goog-api-key": "sk-1"}
     await lab.post(gemini.request(), path=f"{gemini.STREAMED}?alt=sse{query}", headers=headers)
@@ -160,7 +160,7 @@ async def test_a_model_is_asked_for_by_the_name_that_the_server_has(start: Start
     assert json.loads(answer.body)["model"] == "claude-sonnet-4"
 
 
-# What clients ask besides
+# Side questions
 
 
 async def test_models_are_listed_in_the_form_of_the_clients_api(start: Start) -> None:
@@ -186,7 +186,7 @@ async def test_models_are_listed_in_the_form_of_the_clients_api(start: Start) ->
 
 
 async def test_tokens_are_counted_without_the_server(start: Start) -> None:
-    """The estimate grows with text, with tools and with results, as clients compact their conversation by it."""
+    """The estimate grows with text, tools and results, because clients compact their conversation by it."""
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     history: Any = SHAPES["anthropic-messages"].history["messages"]
     counted = []
@@ -208,7 +208,7 @@ async def test_tokens_are_counted_without_the_server(start: Start) -> None:
 async def test_tokens_are_counted_by_a_server_that_can(
     answer: Json, status: int, count: int | None, start: Start
 ) -> None:
-    """And estimated where it does not."""
+    """The count is estimated if the server does not count."""
     reply = Reply([json.dumps(answer).encode()], JSON, status, framing="length")
     lab = await start(reply, vtc_upstream_api="openai-chat", vtc_server="vllm", vtc_models=["claude-*=mine"])
     body = {key: value for key, value in messages.request("hello", model="claude-x").items() if key != "stream"}
@@ -230,7 +230,7 @@ async def test_signs_of_life_are_answered(start: Start) -> None:
 
 
 async def test_a_server_of_several_apis_serves_each_client_in_its_own(start: Start) -> None:
-    """A client of any other API is served by the first."""
+    """A client of any other API is served by the first API of the list."""
     lab = await start(lambda seen: serving(spoken(seen))(seen), vtc_upstream_api="openai-chat, anthropic-messages")
     for client, path in (
         ("openai-chat", "/v1/chat/completions"),
@@ -267,7 +267,7 @@ async def test_where_it_is_only_observed_nothing_is_translated(start: Start) -> 
 async def test_a_conversation_that_only_its_server_knows_is_an_error(
     named: str, fields: dict[str, Any], start: Start
 ) -> None:
-    """Never a reply as if it had been read."""
+    """The client must not get a reply as if its server had seen that conversation."""
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     answer = await lab.post(responses.request(**fields), path=responses.PATH)
     assert answer.status == 400
@@ -313,11 +313,11 @@ async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
     assert "openai-chat -> anthropic-messages, " in flow.comment
 
 
-# Requests that a server refuses
+# Rejected requests
 
 
 def refusing(server: str, words: str, until: Callable[[Any], bool]) -> Script:
-    """A server that answers only requests of which `until` is true."""
+    """Return a server that rejects each request until `until` is true for it."""
 
     def script(seen: Seen) -> Reply:
         if until(seen.json):
@@ -371,7 +371,7 @@ async def test_a_server_that_refuses_what_was_not_asked_is_asked_once(start: Sta
 
 @STREAM
 async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, start: Start) -> None:
-    """The server says so to the first request alone: the next ones stream as they come."""
+    """The server rejects only the first request, so later replies are streamed without a retry."""
     script = refusing("ollama-chat", '"m" does not support thinking', lambda body: "think" not in body)
     lab = await start(script, vtc_upstream_api="ollama-chat")
     for _ in range(2):

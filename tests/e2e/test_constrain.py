@@ -1,4 +1,4 @@
-"""Replies that are held to a grammar, through a real mitmproxy: asked once more without where the server refuses it."""
+"""Replies constrained by a grammar, through a real mitmproxy: retried without it if the server rejects it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_ca
 
 
 def writing(text: str, refused: int = 0, words: str = "Unknown field") -> Script:
-    """A server that writes a text; one that knows no grammar refuses a request with one by a status."""
+    """Return a server that sends a text, and rejects a request with a grammar by the status `refused`, if given."""
 
     def script(seen: Seen) -> Reply:
         held = {"grammar", "response_format"} & seen.json.keys()
@@ -71,7 +71,7 @@ async def test_a_refused_grammar_is_asked_for_once(stream: bool, status: int, st
 @STREAM
 @pytest.mark.parametrize("words", ["Failed to parse grammar", "The model is overloaded"])
 async def test_an_error_in_a_reply_of_status_200_teaches_what_follows(stream: bool, words: str, start: Start) -> None:
-    """A client of a stream has the status 200 by then, so it gets the error; as it asks again, there is no grammar."""
+    """A streaming client has received status 200 already, so it gets the error; its next request has no grammar."""
 
     def script(seen: Seen) -> Reply:
         if "grammar" not in seen.json:

@@ -1,4 +1,4 @@
-"""The whole cycle of an agent, with the official SDK, against a server that knows neither `tools` nor `role: tool`."""
+"""The whole cycle of an agent with the official SDK and a server that knows neither `tools` nor `role: tool`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESULTS = {
 
 
 def strict_model(dialect: str) -> Callable[[Seen], Reply]:
-    """A server that refuses what it does not know, and answers only if the whole cycle reached it as text."""
+    """Return a server that rejects unknown fields, and answers only if the whole cycle arrives as text."""
     call = chat.DIALECTS[dialect]("read", {"filePath": "/etc/motd"})
 
     def answer(request: dict[str, Any]) -> tuple[int, str]:
@@ -63,7 +63,7 @@ ASKED: dict[str, Any] = {"model": chat.MODEL, "tools": chat.TOOLS, "tool_choice"
 
 
 def joined(chunks: Sequence[Any]) -> ChatCompletionMessage:
-    """A message from the chunks of `create(stream=True)`, as the SDK gives them."""
+    """Return a message from the chunks of the SDK's `create(stream=True)`."""
     body = b"".join(chat.frame(one.model_dump(mode="json")) for one in chunks)
     found = chat.read(body)
     calls = [
@@ -76,7 +76,7 @@ def joined(chunks: Sequence[Any]) -> ChatCompletionMessage:
 
 
 def ways(lab: Lab) -> dict[str, Complete]:
-    """Every way in which the SDK asks for a completion."""
+    """Return every way in which the SDK can request a completion."""
 
     async def sync_whole(messages: list[Any]) -> ChatCompletionMessage:
         return await lab.in_thread(lambda client: whole(client, messages))
@@ -127,7 +127,9 @@ WAYS = ["create", "create stream", "stream()", "async create", "async create str
 
 
 async def run_agent(complete: Complete) -> tuple[str, list[tuple[str, dict[str, str]]]]:
-    """Ask, carry out calls and report their results until there are none; the answer and the calls."""
+    """Request completions, execute the calls and send their results until there are no calls; return answer and
+    calls.
+    """
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     made: list[tuple[str, dict[str, str]]] = []
     while True:
@@ -144,7 +146,7 @@ async def run_agent(complete: Complete) -> tuple[str, list[tuple[str, dict[str, 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_ask_call_result_answer(dialect: str, way: str, start: Start) -> None:
-    """With each dialect and each way of the SDK, as if the server knew tools."""
+    """The cycle works with each dialect and each way of the SDK, as if the server knew tools."""
     lab = await start(strict_model(dialect), vtc_tools="prompt", vtc_dialect=dialect, vtc_model="hermes")
     answer, calls = await run_agent(ways(lab)[way])
     assert (answer, calls) == ("It says moose.", [("read", {"filePath": "/etc/motd"})])
@@ -158,7 +160,7 @@ async def test_without_the_addon_such_a_server_is_of_no_use(start: Start) -> Non
 
 
 async def test_two_agents_at_once_do_not_mix(start: Start) -> None:
-    """The state of a stream is its own."""
+    """Each stream has separate state."""
     gate = asyncio.Barrier(2)
 
     def script(seen: Seen) -> Reply:
@@ -167,7 +169,7 @@ async def test_two_agents_at_once_do_not_mix(start: Start) -> None:
 
         async def pieces() -> Any:
             for frame in chat.streamed(*text):
-                await gate.wait()  # each piece of the one goes with a piece of the other
+                await gate.wait()  # the pieces of both streams alternate
                 yield frame
 
         return Reply(pieces())

@@ -1,4 +1,4 @@
-"""Errors that hold the reply which the server could not read: where its profile says so, the client gets the reply."""
+"""Errors that contain a reply that the server could not parse: the client gets the reply if the profile allows it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def said(api: str, body: bytes, *, stream: bool) -> tuple[str, list[tuple[str, A
 async def test_client_gets_the_reply_that_an_error_holds(
     server: str, known: bool, api: str, stream: bool, start: Start
 ) -> None:
-    """From a server whose profile says so, and from one that no profile matches, which may be any of them."""
+    """This holds for a server whose profile names the error format, and for a server without a profile."""
     reply = groq(f"I look.\n{CALL}") if server == "hosted" else llama(CALL, 31)
     lab = await start(reply, vtc_server=server if known else "")
     answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].at(stream=stream))
@@ -60,7 +60,7 @@ async def test_client_gets_the_reply_that_an_error_holds(
 
 
 async def test_client_gets_the_call_of_an_unknown_tool_that_an_error_holds(start: Start) -> None:
-    """It answers that there is no such tool, and its agent goes on; the error would end the run."""
+    """The agent answers that there is no such tool and continues; the error would end its run."""
     lab = await start(groq(CALL.replace("read", "Grep")), vtc_server="hosted")
     answer = await lab.post(chat.request(stream=True))
     assert (answer.status, answer.message.calls) == (200, [("Grep", {"filePath": "/a"})])

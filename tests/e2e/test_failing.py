@@ -1,4 +1,4 @@
-"""Our own faults: a planted one lets everything through, in order, once, and is told once."""
+"""Internal faults: a planted exception passes the reply through, in order and once, and is reported once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PlantedError(Exception):
 
 @pytest.fixture
 def fail_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make the reader of text raise when the characters of a word have all been fed to it."""
+    """Return a function that makes the reader raise as soon as the last character of a word is fed to it."""
 
     def plant(word: str) -> None:
         real, seen = Reader.feed, [""]
@@ -52,7 +52,7 @@ def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_stream_goes_on(
     word: str, size: int, fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In each state of the reader: all that was not delivered as a call arrives as the text it was."""
+    """In each state of the reader, everything that was not delivered as a call arrives as its original text."""
     fail_on(word)
     lab = await start(chat.streamed(*[TEXT[i : i + size] for i in range(0, len(TEXT), size)]))
     body = (await lab.post(ASK)).body
@@ -61,7 +61,7 @@ async def test_a_stream_goes_on(
     for delta in chat.deltas(body):
         for call in delta.get("tool_calls") or ():
             if arguments := call["function"]["arguments"]:
-                # The white space before a call goes with it.
+                # White space before a call is removed together with it.
                 path = json.loads(arguments)["filePath"]
                 expected = expected.replace(f" <read><filePath>{path}</filePath></read>", "")
     assert content == expected
@@ -81,7 +81,7 @@ async def test_frames_that_were_held_leave_as_they_came(fail_on: Callable[[str],
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_all_choices_go_on(first: int, fail_on: Callable[[str], None], start: Start) -> None:
-    """Two choices in one chunk, of which one fails, before or behind the other."""
+    """One of two choices in a chunk fails, before or after the other."""
     fail_on("BOOM")
     texts = ["a <read>", "b BOOM <read>"] if first else ["b BOOM <read>", "a <read>"]
     order = [{"index": index, "delta": {"content": text}, "finish_reason": None} for index, text in enumerate(texts)]
@@ -111,7 +111,7 @@ async def test_a_fault_at_the_end(end: str, start: Start, monkeypatch: pytest.Mo
 async def test_a_whole_reply_goes_on(
     fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also where one of its choices was read already."""
+    """This holds also if another choice was read before."""
     fail_on("]~")
     body = chat.completion(BEFORE)
     body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": TEXT}})
@@ -138,7 +138,7 @@ async def test_a_request_goes_on(
 
 
 async def test_the_next_flow_is_read_again(fail_on: Callable[[str], None], start: Start) -> None:
-    """A fault is one flow's own."""
+    """A fault affects only its own flow."""
     fail_on("BOOM")
     replies = iter([chat.streamed("BOOM"), chat.streamed(*BEFORE)])
     lab = await start(lambda _: Reply(next(replies)))

@@ -1,4 +1,4 @@
-"""Upstreams, networks and clients that fail: what the client receives is right, or exactly what was sent."""
+"""Failing servers, networks and clients: the client receives a correct reply, or exactly the bytes that were sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAIN = chat.streamed("Let me", " look at <b>", " this `<read>", "<filePath>` an
 
 
 async def received(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
-    """What arrived of a reply, and whether the client was told that there was to be more."""
+    """Return the received bytes of a reply, and True if the client noticed that the reply was incomplete."""
     body_ = b""
     async with lab.client.stream("POST", PATH, json=body) as response:
         try:
@@ -47,7 +47,7 @@ async def received(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
 
 
 def expected(pieces: Iterable[bytes], end: Literal["open", "clean", "broken"]) -> bytes:
-    """What leaves for what came in; of a stream that is still open what may be markup is held back."""
+    """Return the bytes that VTC sends for these pieces; possible markup of a stream that is open stays buffered."""
     stream = opened().stream()
     ends = {"open": list, "clean": stream.finish, "broken": lambda: stream.break_off("it broke off")}
     out = [piece for chunk in pieces for piece in stream.feed(chunk)]
@@ -55,28 +55,28 @@ def expected(pieces: Iterable[bytes], end: Literal["open", "clean", "broken"]) -
 
 
 def same(body: bytes) -> bytes:
-    """Without what differs from one exchange to another."""
+    """Remove ids that differ between exchanges."""
     return re.sub(rb'"call_[0-9a-f]{24}"', b'"call_"', body)
 
 
 def dispatched(body: bytes) -> chat.Read:
-    """What a client reads by the standard, which drops an event without a blank line behind it."""
+    """Parse a reply as the standard requires, which drops an event without a blank line after it."""
     return chat.read(body[: body.rfind(b"\n\n") + 2])
 
 
 def places(frames: Sequence[bytes]) -> list[list[bytes]]:
-    """A stream up to the end of each frame, and up to the middle of each."""
+    """Return the stream up to the end of each frame, and up to the middle of each frame."""
     whole = [list(frames[:end]) for end in range(len(frames) + 1)]
     return [*whole, *([*frames[:end], frames[end][: len(frames[end]) // 2]] for end in range(len(frames)))]
 
 
-# The model server breaks off
+# The server breaks off
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "close"], start: Start) -> None:
-    """All that came leaves, as calls or text. Where nothing but the end of the connection ends a body, it has ended."""
+    """All received text is sent, as calls or text. If only the end of the connection ends the body, it is complete."""
     ends = framing == "close"
     cuts = [pieces for frames in (STREAM, PLAIN) for pieces in places(frames)]
     lab = await start(by_turn(*(Reply(pieces, framing=framing, cut=not ends) for pieces in cuts)))
@@ -96,13 +96,13 @@ async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "clo
 
 
 async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
-    """What was on its way then may be lost, and the client is told; of what arrived nothing is wrong."""
+    """Bytes in transit can be lost, and the client notices the error; the received part is correct."""
     cuts = places(STREAM)
     lab = await start(by_turn(*(Reply(pieces, cut="reset") for pieces in cuts)))
     for pieces in cuts:
         with suppress(httpx.HTTPError):
             body, told = await received(lab)
-            if body.startswith(b"data"):  # else mitmproxy answers: the head did not arrive either
+            if body.startswith(b"data"):  # else mitmproxy answers, because the head is lost, too
                 assert told
                 came, left = dispatched(b"".join(pieces)), dispatched(body)
                 assert left.calls == [CALL] or came.content.startswith(left.content)
@@ -113,7 +113,7 @@ async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
 
 
 async def test_it_resets_the_connection_after_much_at_once(start: Start) -> None:
-    """What had arrived by then is passed on, though it is more than is read in one turn."""
+    """All bytes that arrived before the reset are sent, even if there are more than one read returns."""
     frames = chat.streamed(*(f"This is line {number}.\n" for number in range(250)))[:-1]
     lab = await start(lambda _: Reply([b"".join(frames)], cut="reset"))
     body, told = await received(lab)
@@ -122,7 +122,7 @@ async def test_it_resets_the_connection_after_much_at_once(start: Start) -> None
 
 
 async def test_it_stalls_at_any_place(start: Start) -> None:
-    """What could leave has left, and when the client gives up, the model server is told."""
+    """All decided text is sent, and when the client disconnects, the connection to the server is closed."""
     cuts = places(STREAM)
     left = asyncio.Semaphore(0)
 
@@ -150,7 +150,7 @@ async def test_it_stalls_at_any_place(start: Start) -> None:
 
 
 async def test_it_resets_one_stream_of_http2(start_http2: Start) -> None:
-    """The connection, and the next exchange on it, live on."""
+    """The connection and its next exchange continue."""
     cuts = places(STREAM)[1:]
     lab = await start_http2(by_turn(*(Reply(pieces, cut=True) for pieces in cuts), Reply(STREAM)))
     for pieces in cuts:
@@ -190,7 +190,7 @@ async def test_chunks_of_http(how: str, start: Start) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
-    """At any byte: what the bytes allow is there, and nothing else. The client is told, though HTTP says nothing."""
+    """The client gets the text of all decodable bytes. The break is reported to it, even if HTTP does not show one."""
     encoded = b"".join(CODINGS[coding](STREAM))
     cuts = [encoded[:end] for end in range(0, len(encoded), len(encoded) // 9)]
     replies = [
@@ -211,7 +211,7 @@ async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start) -> None:
-    """It cannot be read, and leaves as it came."""
+    """The body cannot be parsed and is sent unchanged."""
     encoded = b"".join(CODINGS[coding]([chat.encoded(chat.completion("".join(SAID)))]))
     bodies = [encoded[: len(encoded) // 2], encoded[:20] + b"\xff" * 99, b"\xff\xff\xff\xff"]
     headers = {**JSON, "content-encoding": coding}
@@ -222,13 +222,13 @@ async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start)
         assert len((await lab.report())["failures"]) <= 1
 
 
-# The client leaves
+# The client disconnects
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("after", [1, 4, 5, 8])
 async def test_the_client_leaves_in_mid_stream(after: int, start: Start) -> None:
-    """Nothing is kept of it, what was done is reported, and the model server is told."""
+    """VTC keeps no state of it and reports the exchange, and the connection to the server is closed."""
     resumed = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -251,7 +251,7 @@ async def test_the_client_leaves_in_mid_stream(after: int, start: Start) -> None
     assert not lab.proxy.addon._live
 
 
-# What an event stream may hold
+# Formats of an event stream
 
 
 def crlf(frames: list[bytes]) -> list[bytes]:
@@ -275,7 +275,7 @@ def named(frames: list[bytes]) -> list[bytes]:
 
 
 def several_lines(frames: list[bytes]) -> list[bytes]:
-    """JSON over several data lines."""
+    """Write JSON over multiple data lines."""
     return [re.sub(rb"(?<=[,{]) ?(?=\")", b"\ndata: ", frame) for frame in frames]
 
 
@@ -293,7 +293,7 @@ CUTS = {"frame by frame": 0, "one byte a read": 1, "five bytes a read": 5, "at o
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 async def test_forms_of_an_event_stream(form: Any, start: Start) -> None:
-    """In any cut a call is read out of each, and of a stream without any nothing is lost."""
+    """However a stream is cut, its calls are read, and a stream without calls keeps all its text."""
     calling, talking = form(STREAM), form(PLAIN)
 
     def pieces(frames: list[bytes], size: int) -> list[bytes]:
@@ -310,7 +310,7 @@ async def test_forms_of_an_event_stream(form: Any, start: Start) -> None:
 
 
 def read_lines(body: bytes) -> chat.Read:
-    """As a client reads that joins the data lines of an event."""
+    """Parse as a client that joins the data lines of an event."""
     frames = [b"".join(re.findall(rb"^data: ?(.*)$", frame, re.MULTILINE)) for frame in body.split(b"\n\n")]
     return chat.read(b"".join(b"data: " + frame + b"\n\n" for frame in frames if frame))
 
@@ -321,7 +321,7 @@ def chat_text(body: bytes) -> str:
 
 @pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
 async def test_frames_of_a_megabyte(dialect: str, start: Start) -> None:
-    """Text, and a call with a value of that size, each in one frame and in several."""
+    """A text of that length, and a call with such a value, each in one frame and in two."""
     long = "0123456789abcde\n" * (1 << 16) + "end"
     call = chat.DIALECTS[dialect]("write", {"filePath": "/a", "content": long})
     replies = [chat.streamed(long), chat.streamed(call), chat.streamed(call[: 1 << 19], call[1 << 19 :])]
@@ -334,7 +334,7 @@ async def test_frames_of_a_megabyte(dialect: str, start: Start) -> None:
 
 @pytest.mark.parametrize("where", ["between", "in a call"])
 async def test_done_comes_early(where: str, start: Start) -> None:
-    """What follows is passed on as it came."""
+    """Frames after `[DONE]` are passed through unchanged."""
     before = ["Hi", " there"] if where == "between" else ["Hi", "<read><filePath>/a"]
     frames = [chat.ROLE, *chat.said(*before), chat.DONE, *chat.said("</filePath>", "</read>"), chat.STOP, chat.DONE]
     lab = await start(frames)
@@ -346,7 +346,9 @@ ERROR = chat.frame({"error": {"message": "overloaded", "type": "server_error", "
 
 @pytest.mark.parametrize("error", [ERROR, b"event: error\n" + ERROR, b'data: {"object": "error", "message": "x"}\n\n'])
 async def test_an_error_object_in_the_stream(error: bytes, start: Start) -> None:
-    """At any place. It arrives as it came, after all of the text before it, and is told like an error in a status."""
+    """Anywhere in the stream, the frame arrives unchanged after all preceding text, and is reported like an HTTP
+    error.
+    """
     lab = await start(by_turn(*([*STREAM[:at], error] for at in range(1, len(STREAM)))))
     for at in range(1, len(STREAM)):
         body = (await lab.post(ASK)).body
@@ -357,11 +359,11 @@ async def test_an_error_object_in_the_stream(error: bytes, start: Start) -> None
         assert "the server broke off with an error: " + ("x" if b'"x"' in error else "overloaded") in flow.comment
 
 
-# Bytes that are no UTF-8
+# Invalid UTF-8
 
 
 async def test_bytes_that_are_no_utf8(start: Start) -> None:
-    """In text they leave as they came; in a call they are what a client takes them for."""
+    """Text keeps invalid bytes; in a call they become replacement characters, as in a client."""
     text = [frame.replace(b"look", b"l\xffk") for frame in chat.streamed("I look", " < and look", " up.")]
     call = [frame.replace(b"/a", b"/\xe9") for frame in STREAM]
     lab = await start(by_turn(text, call))
@@ -409,7 +411,7 @@ TYPES = [
 
 @pytest.mark.parametrize("type_", TYPES)
 async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
-    """And whatever it begins with."""
+    """The first bytes of the body do not matter either."""
     heads = [b"", b"\xef\xbb\xbf", b"retry: 5\n\n", b": hi\n\n", b"\n", b"event: ping\n\n"]
     headers = {"content-type": type_} if type_ else {}
     lab = await start(by_turn(*(Reply([head, *STREAM] if head else STREAM, headers) for head in heads)))
@@ -429,7 +431,7 @@ async def test_a_whole_reply_by_whatever_name(type_: str, start: Start) -> None:
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
 @pytest.mark.parametrize("connection", ["keep-alive", "close", None])
 async def test_one_exchange_after_another(version: str, connection: str | None, start: Start) -> None:
-    """On one connection of the client's, whether the model server keeps its own or not."""
+    """The client reuses its connection, even if the server closes its own."""
     headers = {**SSE, **({"connection": connection} if connection else {})}
     framing: Literal["chunked", "close"] = "chunked" if version == "HTTP/1.1" else "close"
     lab = await start(Reply(STREAM, headers, framing=framing, version=version))

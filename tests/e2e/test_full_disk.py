@@ -1,4 +1,4 @@
-"""A disk that is full: told in one plain line, and the traffic goes on."""
+"""A full disk: one plain line in the log, and traffic continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXCHANGES = 12
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of another process")
 async def test_log_of_exchanges_on_a_full_disk(confdir: Path, tmp_path: Path) -> None:
-    """Lines that fit are whole, none is half, and when there is room again the next ones are written."""
+    """Each written line is complete; when there is space again, new lines are written."""
     log = tmp_path / "vtc.jsonl"
     async with serving(lambda _: Reply(chat.streamed(*CALL))) as model:
         options = [f"confdir={confdir}", f"vtc_log={log}", "flow_detail=0"]

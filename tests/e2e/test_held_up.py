@@ -1,4 +1,4 @@
-"""No exchange keeps the proxy from all others for long: what it works on at once is little."""
+"""No exchange blocks the others for long, because it processes little at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vtc.wire import ContentDecoder, make_decoder
 
 
 class Sizes:
-    """Notes how much of a streamed reply is given to our addon at once."""
+    """A mitmproxy addon that records the sizes of the chunks that VTC's addon gets."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -44,7 +44,7 @@ class Sizes:
 @pytest.mark.rest
 @pytest.mark.parametrize("framing", ["length", "close"])
 async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) -> None:
-    """Between two of them the event loop looks after all other connections."""
+    """Between two chunks the event loop serves all other connections."""
     frames = chat.streamed(
         "Go.\n", *["It is a long way. "] * 20_000, chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
     )
@@ -58,7 +58,7 @@ async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) ->
 
 
 class Gate(ThreadPoolExecutor):
-    """Does what is left to it beside the event loop; one piece of work has to wait until the gate is opened."""
+    """A thread pool in which one piece of work waits until the gate is opened."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -106,7 +106,7 @@ REPLIES = {
 async def test_another_exchange_ends_while_a_long_reply_is_dealt_with(
     stream: bool, replies: list[Reply], start: Start, tmp_path: Path
 ) -> None:
-    """However often the server was asked before that came."""
+    """This holds however often the server was asked before that reply."""
     left = [*replies]
 
     gate = Gate()
@@ -168,11 +168,11 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
         assert "no such thing" in (await lab.flow()).comment
 
 
-# Clients that go
+# Clients that disconnect
 
 
 def working(first: Reply, asked: asyncio.Event, gone: asyncio.Event) -> Callable[[Seen], Reply]:
-    """A server that answers once more only when the client has gone."""
+    """Return a server that sends its second reply only after the client has disconnected."""
     left = [first]
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -186,9 +186,9 @@ def working(first: Reply, asked: asyncio.Event, gone: asyncio.Event) -> Callable
 
 
 async def reset(lab: Lab, tls: NewerTls, body: bytes, asked: asyncio.Event) -> None:
-    """Ask over HTTP/2, and give up what was asked; the connection stays."""
+    """Send a request over HTTP/2 and reset its stream; the connection stays open."""
     port = int(lab.proxy.url.rpartition(":")[2])
-    tls.set_alpn_protocols([])  # asks for HTTP/2, whatever it is told
+    tls.set_alpn_protocols([])  # offers HTTP/2 in any case
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="127.0.0.1")
     connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
     connection.initiate_connection()

@@ -1,6 +1,6 @@
-"""A person stops a flow in mitmproxy, edits it and lets it go on: nothing breaks, and what VTC promised still holds.
+"""A person stops a flow in mitmproxy, edits and resumes it: nothing breaks, and policies still apply.
 
-What a person writes into an intercepted *reply* leaves as it is: it was written after everything of ours.
+An edit of an intercepted *reply* is sent unchanged, because it was made after all processing by VTC.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ type Edit = Callable[[http.HTTPFlow], None]
 
 
 class Person(Intercept):
-    """mitmproxy's own addon, behind ours as in mitmweb, and somebody who edits what it stops."""
+    """mitmproxy's intercept addon, after VTC's as in mitmweb, and a person who edits each stopped flow."""
 
     def __init__(self, edit: Edit) -> None:
         self._edit = edit
@@ -85,7 +85,7 @@ EDITS: dict[str, Edit] = {
 async def test_policy_holds_for_an_edited_request(
     edit: str, form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """What goes to the model server is the person's; the reply is held to what was planned for the client's request."""
+    """The server gets the edited request; the policy of the client's request applies to the reply."""
     denying = guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
     lab = await stopping(start, calling(form, stream, *BOTH), "~q", EDITS[edit], vtc_profiles=denying)
     answer = await edited(lab, {**ASK, "stream": stream})
@@ -94,7 +94,7 @@ async def test_policy_holds_for_an_edited_request(
 
 
 async def test_request_is_edited_as_it_was_rewritten(start: Start) -> None:
-    """A person sees what VTC made of it, and what they write goes to the model server as it is."""
+    """The person sees the request as rewritten by VTC, and the edited request is sent unchanged."""
     seen: list[bytes | None] = []
     lab = await stopping(
         start, calling("text", True, *BOTH), "~q", lambda flow: seen.append(flow.request.content), vtc_tools="prompt"
@@ -106,7 +106,7 @@ async def test_request_is_edited_as_it_was_rewritten(start: Start) -> None:
 
 @STREAM
 async def test_request_that_is_answered_by_a_person(stream: bool, start: Start, tmp_path: Path) -> None:
-    """A reply that they write instead of the model server is a reply like any other."""
+    """A reply that a person writes instead of the server is processed like any other."""
 
     def answer(flow: http.HTTPFlow) -> None:
         (reply,) = [calling("native", stream, *BOTH)]
@@ -119,7 +119,7 @@ async def test_request_that_is_answered_by_a_person(stream: bool, start: Start, 
 
 
 async def test_request_that_is_sent_to_another_api_gets_no_call_past_a_policy(start: Start, tmp_path: Path) -> None:
-    """Its reply is none of the API that the plan was made for: nothing of it can be read, so nothing leaves."""
+    """The reply belongs to another API than the plan, so it cannot be read and is withheld."""
     called = messages.message(messages.call("bash", command="rm"), stop_reason="tool_use")
     reply = Reply([chat.encoded(called)], JSON, framing="length")
     lab = await stopping(start, reply, "~q", path, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
@@ -130,7 +130,7 @@ async def test_request_that_is_sent_to_another_api_gets_no_call_past_a_policy(st
 
 @STREAM
 async def test_whole_reply_is_edited_after_everything_of_ours(stream: bool, start: Start) -> None:
-    """A stream has left by then, and what a person makes of it changes nothing for the client."""
+    """A stream has been sent by then, so an edit changes nothing for the client."""
 
     def edit(flow: http.HTTPFlow) -> None:
         assert flow.response is not None
@@ -160,7 +160,7 @@ async def test_flow_that_is_killed_while_it_is_stopped(where: str, start: Start)
 
 
 async def test_request_that_becomes_one_of_an_api_says_that_it_was_not_read(start: Start, tmp_path: Path) -> None:
-    """Nothing was planned for it when it came, so no policy holds: that must not look as if one did."""
+    """No plan exists for it, so no policy applies, and the comment must state that."""
 
     def edit(flow: http.HTTPFlow) -> None:
         flow.request.path = "/v1/chat/completions"

@@ -1,4 +1,6 @@
-"""A server's key from the environment (`key_env`): whom it is lent to, where it goes, and that nothing keeps it."""
+"""A server's key from the environment (`key_env`): which clients may use it, where it is sent, that it is not
+stored.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def profile(directory: Path, **keys: Any) -> list[str]:
-    """A file with the profile of a server that has a key, as the option `vtc_profiles` takes it."""
+    """Write a profile of a server with a key, and return it as the option `vtc_profiles` takes it."""
     file = directory / "keyed.yaml"
     of = {"kind": "server", "name": "keyed", "match": {"host": "127.0.0.1"}, "key_env": VARIABLE, **keys}
     file.write_text(json.dumps(of))
@@ -47,13 +49,13 @@ def profile(directory: Path, **keys: Any) -> list[str]:
 
 
 def keys(seen: Seen) -> dict[str, str]:
-    """The headers of a request that arrived in which a key may stand."""
+    """Return the headers of a received request that can contain a key."""
     names = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
     return {name: seen.headers[name] for name in names if name in seen.headers}
 
 
 async def sent(lab: Lab, client: str = "openai-chat", **headers: str) -> dict[str, str]:
-    """Let a client ask, and tell the keys that reach the server."""
+    """Send a request as a client, and return the keys that reach the server."""
     await lab.post(asked(client, stream=False), path=SHAPES[client].path, headers=headers)
     return keys(lab.upstream.seen[-1])
 
@@ -63,14 +65,14 @@ async def sent(lab: Lab, client: str = "openai-chat", **headers: str) -> dict[st
 async def test_a_client_without_a_key_is_lent_that_of_its_server(
     client: str, server: str, start: Start, tmp_path: Path
 ) -> None:
-    """In the header of the server's API, and in no other."""
+    """The key is sent in the header of the server's API, and in no other."""
     reply = Reply([pairs.whole(server, "Hi")], JSON, framing="length")
     lab = await start(reply, vtc_profiles=profile(tmp_path), vtc_upstream_api=server)
     assert await sent(lab, client) == dict([HEADERS[server]])
 
 
 async def test_the_key_of_the_upstream_may_be_named_by_an_option(start: Start) -> None:
-    """Whatever profile the server has; a client's own key stays."""
+    """This holds for any profile of the server; a client's key is kept."""
     lab = await start(chat.streamed("Hi"), vtc_key_env=VARIABLE, vtc_server="groq")
     assert await sent(lab) == {"authorization": f"Bearer {KEY}"}
     assert await sent(lab, authorization="Bearer own") == {"authorization": "Bearer own"}
@@ -98,7 +100,7 @@ async def test_a_key_in_the_query_is_the_clients_own(start: Start, tmp_path: Pat
 
 
 async def test_a_header_without_a_key_is_none(start: Start, tmp_path: Path) -> None:
-    """As SDKs send it that were given an empty one."""
+    """SDKs that were given an empty key send such a header."""
     lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
     assert await sent(lab, authorization="Bearer") == dict([HEADERS["openai-chat"]])
 
@@ -121,7 +123,7 @@ async def test_whatever_else_its_server_is_asked_needs_the_key_too(path: str, st
 async def test_no_other_host_is_sent_it_even_if_it_is_named_for_all(
     settings: dict[str, Any], start: Start, tmp_path: Path
 ) -> None:
-    """Nor does it help to say another name of it."""
+    """A different name for the host makes no difference."""
     lab = await start(
         chat.streamed("Hi"), vtc_profiles=profile(tmp_path, **settings), vtc_server="keyed", keep_host_header=True
     )
@@ -152,7 +154,7 @@ async def test_a_program_of_this_machine_is(own: dict[str, str], start: Start, t
 
 
 class FromAfar:
-    """Stands for a client on another machine."""
+    """A mitmproxy addon that makes the client appear to be on another machine."""
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         flow.client_conn.peername = ("192.0.2.7", 1)
@@ -175,7 +177,7 @@ async def test_nothing_is_added_where_nothing_is_to_be_changed(start: Start, tmp
 async def test_nothing_keeps_a_key_and_the_report_says_whose_was_sent(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server may repeat it in its error, and the flow may be saved."""
+    """A server can repeat the key in its error, and the flow can be saved."""
     caplog.set_level(logging.DEBUG)
     told = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
     reply = Reply([chat.encoded(told)], JSON, 401, framing="length")
@@ -206,14 +208,14 @@ BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
 
 
 def silent(seen: Seen) -> Reply:
-    """A reply without a word, in the form that the request asks for."""
+    """Return a reply without text, streamed or whole as the request asks."""
     if seen.json.get("stream"):
         return Reply([pairs.streamed("openai-chat", [])])
     return Reply([pairs.whole("openai-chat", "")], JSON, framing="length")
 
 
 async def never() -> AsyncIterator[bytes]:
-    """A body that does not begin."""
+    """Yield a body that does not begin."""
     await asyncio.Event().wait()
     yield b""
 
@@ -231,7 +233,7 @@ FOLLOW_UPS: dict[str, tuple[dict[str, Any], dict[str, Any], list[Replies]]] = {
 
 
 def saving(lab: Lab, file: Path) -> None:
-    """Save flows as `-w` does, after the addon, as it comes with `-s`."""
+    """Save flows as `-w` does, after the addon, which is the order with `-s`."""
     addons = lab.proxy.master.addons
     addons.remove(addons.get("save"))
     addons.add(Save())
@@ -241,7 +243,7 @@ def saving(lab: Lab, file: Path) -> None:
 @pytest.mark.every
 @pytest.mark.parametrize("question", FOLLOW_UPS)
 async def test_no_flow_of_a_further_question_keeps_a_key(question: str, start: Start, tmp_path: Path) -> None:
-    """Neither in the file that `-w` writes, nor in the list of flows."""
+    """Neither the file of `-w` nor the list of flows contains a key."""
     fields, retry, replies = FOLLOW_UPS[question]
     files = [*profile(tmp_path), *(policy(tmp_path, retry=retry) if retry else [])]
     lab = await start(by_turn(*replies), vtc_profiles=files)
@@ -257,7 +259,7 @@ async def test_no_flow_of_a_further_question_keeps_a_key(question: str, start: S
 
 
 async def test_a_question_for_another_path_keeps_none(start: Start, tmp_path: Path) -> None:
-    """Such as that for the server's models, or for a count of tokens."""
+    """For example, the request for the server's models or for a token count."""
     lab = await start(Reply([b'{"data": []}'], JSON), vtc_profiles=profile(tmp_path), vtc_upstream_api="openai-chat")
     await lab.client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
     flow = await lab.flow()
@@ -266,7 +268,7 @@ async def test_a_question_for_another_path_keeps_none(start: Start, tmp_path: Pa
 
 
 class Edited:
-    """A person edits a request while it is on its way: mitmproxy keeps the one before."""
+    """A mitmproxy addon that edits a request, so that mitmproxy keeps the original."""
 
     def request(self, flow: http.HTTPFlow) -> None:
         flow.backup()
@@ -284,7 +286,7 @@ async def test_the_copy_before_an_edit_keeps_none(start: Start, tmp_path: Path) 
 
 
 class Elsewhere:
-    """Has a request go to another host, where it arrives at nothing but this."""
+    """A mitmproxy addon that redirects a request to another host and records the headers that would reach it."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""Malformed calls through a real mitmproxy: recovered, told of, counted; by option, by model; and when not."""
+"""Malformed calls through a real mitmproxy: repaired, reported and counted, by option or by model; and when not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.upstream import JSON, Reply
 
 TODO = chat.tool("todo", todos="string")
 SEED = '<function_calls>\n<invoke name="todo">\n{"todos": "[-] one\\n[ ] twoinvfunction_calls>'
-"""What a DeepSeek V3.2 wrote: JSON for the parameters, cut in a string, and the closers of two tags in one."""
+"""A reply of DeepSeek V3.2: JSON for the parameters, cut in a string, and the closing tags of two elements in one."""
 WRITTEN = [("todo", {"todos": "[-] one\n[ ] two"})]
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
@@ -32,7 +32,7 @@ async def asked(lab: Lab, stream: bool = True, model: str = "deepseek-ai/deepsee
 
 @STREAM
 async def test_the_seed_case(stream: bool, start: Start) -> None:
-    """One call with all that was written, the text around it kept, and a person is told."""
+    """The client gets one call with all its text and the surrounding text, and the comment reports the repair."""
     lab = await start(replying("I plan.\n\n" + SEED, stream))
     assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
     flow = await lab.flow()
@@ -88,7 +88,7 @@ async def test_a_reply_that_was_cut_off_is_not_completed(stream: bool, start: St
     ],
 )
 async def test_models_that_are_known_to_need_it(model: str, start: Start) -> None:
-    """The DeepSeek V3 family by the names that Vertex AI, Azure and OpenRouter give it."""
+    """The DeepSeek V3 family has these names at Vertex AI, Azure and OpenRouter."""
     lab = await start(chat.streamed(SEED))
     assert (await asked(lab, model=model)).calls == WRITTEN
     assert (await lab.report())["model"] == "deepseek-v3"
@@ -113,7 +113,7 @@ async def test_the_option_then_the_profile(
 
 
 async def test_the_switch_works_while_running(start: Start) -> None:
-    """In mitmweb's options editor."""
+    """The option can be changed in mitmweb's editor."""
     lab = await start(chat.streamed(SEED))
     found = []
     for value in ("on", "off", "auto"):
@@ -132,7 +132,7 @@ async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: S
 
 
 async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
-    """The size limit is a setting."""
+    """The limit is an option."""
     lab = await start(chat.streamed(*SEED), vtc_max_call_bytes=40)
     assert await asked(lab) == chat.Read(SEED, finish_reason="stop")
     assert "longer than 40 bytes" in (await lab.report())["refusals"][0]["reason"]
@@ -142,11 +142,11 @@ async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
 async def test_slow_work_is_a_warning(
     tick: float, warned: bool, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Over 100 ms of work on one reply."""
+    """More than 100 ms of work on one reply are logged as a warning."""
     ticks = itertools.count()
     monkeypatch.setattr("vtc.proxy.addon.time.perf_counter", lambda: next(ticks) * tick)
     lab = await start(chat.streamed(SEED))
-    for _ in range(2):  # the first of all has to compile the dialects, which is no fault
+    for _ in range(2):  # the first exchange compiles the dialects, which is no fault
         await asked(lab)
         await lab.flow()
     found = [record for record in caplog.records if "ms of work" in record.getMessage()]

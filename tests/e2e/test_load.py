@@ -1,7 +1,7 @@
-"""Many streams through one mitmdump: nothing mixed up, nothing lost, and the memory back to where it was.
+"""Many streams through one mitmdump: none is mixed up or lost, and the memory returns to its size before.
 
-`make load` runs 200 at once, 10,000 in a row, and 20,000 of which no two are alike; `make test-all` few of each, and
-`make test` 20 at once. The figures are printed.
+`make load` runs 200 at once, 10,000 in a row, and 20,000 different ones; `make test-all` runs few of each, and `make
+test` 20 at once. The figures are printed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tests.e2e.upstream import JSON, Reply, Seen, serving
 
 WRITTEN = [chat.DIALECTS[name] for name in ("hermes", "tag", "invoke", "qwen3-coder")]
 PATIENCE = 3600
-"""Seconds for all of it."""
+"""Seconds for the whole run."""
 WARM_UP = 50
-"""Rounds before memory is measured: until then caches fill."""
+"""Rounds before memory is measured, because caches fill during them."""
 GROWTH = 32
 """Megabytes by which mitmdump may have grown in the end; the replies of the large run are several times that."""
 FLAT = 4
-"""Megabytes by which it may differ once every cache is full."""
+"""Megabytes by which it may change once every cache is full."""
 FILLED = 6_000
-"""Exchanges that are all different after which every cache is full: those with a bound in bytes, and those of `re`."""
+"""Number of different exchanges after which every cache is full, the caches with a limit in bytes and those of `re`."""
 
 
 @dataclass(slots=True)
 class Load:
-    """Clients of one mitmdump, and what they were told."""
+    """Clients of one mitmdump, and counters of their replies."""
 
     client: httpx.AsyncClient
     process: Process
@@ -50,7 +50,7 @@ class Load:
     done: int = 0
 
     async def ask(self, number: int, **fields: Any) -> None:
-        """A request with a number of its own, whose reply must be the one for it."""
+        """Send a request with a unique number, and check that the reply is the one for it."""
         body = chat.request(str(number), stream=bool(number % 5), **fields)
         read = chat.read((await self.client.post(PATH, json=body)).content)
         assert read.content == f"This is {number}."
@@ -60,13 +60,13 @@ class Load:
 
     @property
     def megabytes(self) -> float:
-        """What mitmdump holds in memory (resident)."""
+        """The resident memory of mitmdump in megabytes."""
         found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
         assert found
         return int(found[1]) / 1024
 
     async def summary(self) -> bytes:
-        """End mitmdump, for what it says at the end."""
+        """Terminate mitmdump and return its output."""
         self.process.terminate()
         await self.process.wait()
         await self.reading
@@ -132,7 +132,7 @@ def told(capsys: pytest.CaptureFixture[str], line: str) -> None:
     [pytest.param(20, id="small", marks=pytest.mark.rest), pytest.param(200, id="large", marks=pytest.mark.load)],
 )
 async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of them are in the middle of a call at the same time."""
+    """All of them are inside of a call at the same time."""
     begun = asyncio.Barrier(count)
 
     def script(seen: Seen) -> Reply:
@@ -169,7 +169,7 @@ async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys
     ],
 )
 async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Streamed and whole by turns."""
+    """Streamed and whole replies alternate."""
     async with loaded(replying, confdir, tmp_path) as load:
         for number in range(WARM_UP):
             await load.ask(number)
@@ -197,7 +197,7 @@ async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsy
 async def test_memory_when_no_two_exchanges_are_alike(
     count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each has a model and a prompt of its own, every hundred a tool: what is kept for one is of no use to the next."""
+    """Each has a different model and prompt, and every hundred a different tool, so no cached value is used again."""
     async with loaded(replying, confdir, tmp_path) as load:
         megabytes = list[float]()
         for number in range(count):

@@ -1,4 +1,4 @@
-"""Anthropic Messages through a real mitmproxy, with the official SDK as the client; streamed and whole alike."""
+"""Anthropic Messages through a real mitmproxy, with the official SDK as the client, streamed and whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THINKING: Json = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
 def replying(said: str, stream: bool, stop_reason: str = "end_turn") -> Reply:
-    """A reply in text, streamed in pieces of three characters."""
+    """Return a text reply; a stream has pieces of three characters."""
     if stream:
         pieces = [said[at : at + 3] for at in range(0, len(said), 3)]
         return Reply(messages.streamed_text(*pieces, stop_reason=stop_reason))
@@ -33,7 +33,7 @@ def replying(said: str, stream: bool, stop_reason: str = "end_turn") -> Reply:
 
 
 async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str = "", **fields: Any) -> messages.Read:
-    """What anthropic-python makes of the reply."""
+    """Return the reply as anthropic-python parses it."""
     client = anthropic.AsyncAnthropic(
         base_url=lab.proxy.url,
         api_key="sk-none",
@@ -48,13 +48,13 @@ async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str
 
 
 def profile(directory: Path, kind: str = "model", **settings: Any) -> list[str]:
-    """A directory with one profile of a user's own, as the option `vtc_profiles` takes it."""
+    """Write a user's profile, and return its directory as the option `vtc_profiles` takes it."""
     match = {"match": {"model": messages.MODEL}} if kind == "model" else {}
     (directory / "mine.yaml").write_bytes(chat.encoded({"kind": kind, "name": "mine", **match, **settings}))
     return [str(directory)]
 
 
-# Lifting
+# Text tool calls
 
 
 @STREAM
@@ -104,7 +104,7 @@ async def test_error_within_a_stream_reaches_the_client(start: Start) -> None:
 
 
 async def test_client_that_waits_is_sent_a_ping(start: Start) -> None:
-    """While a call is held back, and only then."""
+    """Pings are sent only while a call is buffered."""
     written = chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 50})
     lab = await start(messages.streamed_text("Look:", *written), vtc_keep_alive=15)
     clock = iter(range(0, 100000, 10))
@@ -118,7 +118,7 @@ async def test_client_that_waits_is_sent_a_ping(start: Start) -> None:
 
 
 def strict_model(dialect: str, *, stream: bool) -> Any:
-    """A server that refuses what it does not know, and answers only if the whole cycle reached it as text."""
+    """Return a server that rejects unknown fields, and answers only if the whole cycle arrives as text."""
 
     def script(seen: Seen) -> Reply:
         body = seen.json
@@ -155,11 +155,11 @@ async def test_model_that_knows_no_tools_takes_part_in_the_whole_cycle(
     assert "at least one function" in system[0]["text"]
 
 
-# Clients of text
+# Text clients
 
 
 def told(reply: messages.Read) -> str:
-    """What a client of text was given: one block of text."""
+    """Return the content of the single block of text that a text client gets."""
     assert reply.kinds == ["text"]
     assert reply.stop_reason == "end_turn"
     return reply.content
@@ -185,7 +185,7 @@ async def test_client_of_text_is_given_calls_in_its_own_dialect(stream: bool, st
 
 @STREAM
 async def test_client_of_text_is_promoted(stream: bool, start: Start) -> None:
-    """The model is given `tools`, and its calls go back in the same block of text."""
+    """The model gets `tools`, and its calls are returned in the same block of text."""
     reply = messages.message(text("Look:"), call("read_file", path="a.py"), stop_reason="tool_use")
     blocks = [messages.text_block(0, "Look:"), messages.call_block(1, "read_file", '{"path":', '"a.py"}')]
     streamed = Reply(messages.streamed(*blocks, stop_reason="tool_use"))
@@ -255,7 +255,7 @@ async def test_upstream_is_asked_again_about_a_broken_call(stream: bool, start: 
 
 @STREAM
 async def test_upstream_is_asked_for_a_whole_reply(stream: bool, start: Start, tmp_path: Path) -> None:
-    """Where its streams are not to be trusted."""
+    """A profile requests this if the server's streams are unreliable."""
     reply = replying(f"Look:\n{chat.DIALECTS['hermes']('read', {'filePath': '/a'})}", False)
     lab = await start(reply, vtc_profiles=profile(tmp_path, upstream_stream="never"))
     assert await ask(lab, stream) == CALLED

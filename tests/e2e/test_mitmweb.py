@@ -1,7 +1,7 @@
-"""What a person sees in mitmweb, in a real browser: the list of flows, their panes, options and the command bar.
+"""mitmweb in a real browser: the list of flows, their panes, options and the command bar.
 
-Needs Chromium (Debian's `chromium`), and is skipped without. Screenshots go to the directory that the environment
-variable VTC_SCREENSHOTS names, if it does; those of the docs were made so.
+The tests need Chromium (Debian's `chromium`), and are skipped without it. Screenshots are written to the directory in
+the environment variable VTC_SCREENSHOTS, if it is set; the screenshots in the documentation were made this way.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class Mitmweb:
 
     @property
     def pane(self) -> Locator:
-        """What is shown of the flow that is open."""
+        """The pane of the open flow."""
         return self.page.locator(".flow-detail section").first
 
     async def open(self, what: str) -> None:
         await self.page.get_by_text(COMMENTS[what]).first.click()
 
     async def tab(self, name: str) -> str:
-        """The text of a tab of the flow that is open."""
+        """Return the text of a tab of the open flow."""
         await self.page.locator(".flow-detail .nav-tabs a", has_text=name).click()
         await expect(self.pane).to_contain_text("View:")
         await expect(self.pane).not_to_contain_text("Loading")
@@ -99,12 +99,12 @@ class Exchanges:
         return self.page.locator("#exchanges tbody tr:not(.none)")
 
     def chip(self, word: str) -> Locator:
-        """What chooses an outcome."""
+        """Return the link that selects an outcome."""
         return self.page.locator("#outcomes a", has_text=word)
 
 
 RELEASED = asyncio.Event()
-"""Until then the reply "slow" does not end."""
+"""Set when the reply "slow" may end."""
 
 
 async def slow() -> AsyncIterator[bytes]:
@@ -114,10 +114,10 @@ async def slow() -> AsyncIterator[bytes]:
 
 
 def answer(seen: Seen) -> Reply:
-    """The reply that the request asks for; none to the question for models, by which `vtc run` knows its server."""
+    """Return the reply that the request asks for, or 404 for the list of models, which `vtc run` requests."""
     if seen.method == "GET":
         return Reply([b"{}"], JSON, status=404)
-    if not seen.json:  # `vtc run` asks which APIs are spoken
+    if not seen.json:  # `vtc run` probes the server for its APIs
         return Reply([b"{}"], JSON, 400, framing="length")
     if seen.json["user"] == "slow":
         return Reply(slow())
@@ -125,7 +125,7 @@ def answer(seen: Seen) -> Reply:
 
 
 async def ask(client: httpx.AsyncClient, user: str, agent: str = "OpenAI/Python 2.0", **fields: str) -> httpx.Response:
-    """An exchange; `user` is which reply is given, `agent` who asks."""
+    """Send a request; `user` selects the reply, and `agent` is the user agent."""
     body = chat.request("What does note.txt say?", stream=True, user=user, **fields)
     return await client.post(PATH, json=body, headers={"user-agent": agent})
 
@@ -139,7 +139,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str, Process]]:
-    """`vtc run --web`; gives the proxy's address and the page's, token and all, and the process."""
+    """Run `vtc run --web`; yield the address of the proxy, the URL of the page with its token, and the process."""
     arguments = ["run", "--web", upstream, "--port", "0", "--tools", "prompt", "--dialect", "qwen3-coder", "--"]
     (confdir / "profiles").mkdir()
     arguments[2:2] = ["--profiles", str(confdir / "profiles")]
@@ -176,11 +176,11 @@ class Started:
     token: str
     process: Process
     profiles: Path
-    """The user's own."""
+    """The user's profile directory."""
 
     @asynccontextmanager
     async def opened(self, path: str, width: int = 1500) -> AsyncIterator[Page]:
-        """A page of mitmweb."""
+        """Open a page of mitmweb."""
         context = await self.browser.new_context(viewport={"width": width, "height": 950})
         context.set_default_timeout(PATIENCE * 1000)
         page = await context.new_page()
@@ -191,7 +191,7 @@ class Started:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Started]:
-    """A browser, mitmweb, and a client of its proxy: once for all, they start slowly."""
+    """Start a browser, mitmweb and a client of its proxy, once for all tests because they start slowly."""
     async with (
         serving(answer) as upstream,
         running(upstream.url, folder := tmp_path_factory.mktemp("mitmproxy")) as (proxy, url, process),
@@ -210,14 +210,14 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def mitmweb(started: Started) -> AsyncIterator[Mitmweb]:
-    """A page of its own for each test."""
+    """Open a separate page for each test."""
     async with started.opened("/") as page:
         yield Mitmweb(page, started.client)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def exchanges(started: Started) -> AsyncIterator[Exchanges]:
-    """The page `/vtc`, once it listens."""
+    """Open the page `/vtc` and wait until it receives updates."""
     async with started.opened("/vtc", 1300) as page:
         yield Exchanges(page, started.client)
 
@@ -242,7 +242,7 @@ async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) ->
 
 async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
-    await expect(mitmweb.page.locator("th.col-time")).to_be_in_viewport(ratio=1)  # beside the comment
+    await expect(mitmweb.page.locator("th.col-time")).to_be_in_viewport(ratio=1)  # next to the comment
     text = await mitmweb.tab("Response")
     before, after = text.split("[assistant, as the model wrote it]")[1].split("[assistant, as the client received it]")
     assert '(thought: "The file must be read first.", 28 characters)' in before
@@ -326,11 +326,11 @@ async def test_the_page_shows_exchanges_as_they_happen(exchanges: Exchanges) -> 
     await exchanges.rows.nth(1).get_by_role("link", name="flow").focus()
     at = await page.evaluate("document.activeElement.href")
     await ask(exchanges.client, "again")
-    await expect(exchanges.rows).to_have_count(before + 1)  # by itself
+    await expect(exchanges.rows).to_have_count(before + 1)  # without reloading
     await expect(exchanges.rows.first.locator(".badge")).to_have_text("✓rewritten")
     await expect(exchanges.chip("all")).to_contain_text(str(before + 1))
-    assert await page.evaluate("document.activeElement.href") == at  # the keyboard stays where it was
-    assert said == []  # neither a fault nor anything that mitmweb's Content-Security-Policy forbids
+    assert await page.evaluate("document.activeElement.href") == at  # the keyboard focus has not moved
+    assert said == []  # neither an error nor a violation of mitmweb's Content-Security-Policy
 
 
 async def test_an_exchange_is_shown_side_by_side_and_leads_to_its_flow(exchanges: Exchanges) -> None:
@@ -352,7 +352,7 @@ async def test_an_exchange_under_way_is_shown_to_its_end(exchanges: Exchanges) -
         await exchanges.rows.first.locator(".happened a").click()
     await expect(page.locator("h1")).to_contain_text("under way")
     socket = await listening.value
-    async with socket.expect_event("close"):  # there is nothing more to hear
+    async with socket.expect_event("close"):  # the page closes its connection
         RELEASED.set()
         await asking
     await expect(page.locator("h1")).to_contain_text("rewritten")
@@ -399,7 +399,7 @@ AGENTS = {"codex_cli_rs/0.50.0": "Qwen3-Coder-30B-A3B", "opencode/1.0": "GLM-4.5
 SESSION = [
     (what, *one) for what in ("again", "rewritten", "repaired", "again", "refused") for one in AGENTS.items()
 ] * 2
-"""Exchanges enough for a picture: which reply, who asks, which model."""
+"""Exchanges for a screenshot: reply, agent and model of each."""
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 TOO_FAINT = """() => {
   const parse = (color) => color.match(/[\\d.]+/g).map(Number);
@@ -416,7 +416,7 @@ TOO_FAINT = """() => {
     .map((one) => [one, [light(getComputedStyle(one).color), light(ground(one))].sort((a, b) => b - a)])
     .filter(([, [more, less]]) => (more + 0.05) / (less + 0.05) < 4.5).map(([one]) => one.outerHTML);
 }"""
-"""Texts with less contrast than WCAG 2 wants at level AA, 4.5 to 1."""
+"""Texts whose contrast is lower than WCAG 2 requires for level AA, 4.5 to 1."""
 
 
 async def test_the_page_is_behind_mitmwebs_token(started: Started) -> None:
@@ -434,7 +434,7 @@ async def test_the_page_is_behind_mitmwebs_token(started: Started) -> None:
 async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pressed(
     exchanges: Exchanges, started: Started
 ) -> None:
-    """Late: the dialect is there afterwards."""
+    """Late in the file, because the dialect exists afterwards."""
     page = exchanges.page
     await ask(exchanges.client, "unread")
     await page.get_by_role("link", name="a possible call was not read").first.click()
@@ -463,7 +463,7 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pre
 
 
 async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path) -> None:
-    """One that VTC never saw. Late: mitmweb forgets its own flows when it opens a file."""
+    """VTC never saw the flow. Late in the file, because mitmweb forgets its own flows when it opens a file."""
     path = await asyncio.to_thread(saved, tmp_path, "Read from a file.", seen=False)
     await mitmweb.page.get_by_role("link", name="File").click()
     async with mitmweb.page.expect_file_chooser() as chooser:
@@ -475,7 +475,7 @@ async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path)
 
 
 async def test_mitmweb_ends_with_a_page_open(exchanges: Exchanges, started: Started) -> None:
-    """The last test: there is no other mitmweb."""
+    """Last in the file, because mitmweb has ended afterwards."""
     feed = exchanges.page.locator("#feed")
     async with exchanges.page.expect_websocket():
         await exchanges.page.reload()

@@ -1,4 +1,4 @@
-"""What clients ask about models, where the server speaks another API: lists, and one by its name."""
+"""Clients' requests for lists of models and for one model by name, if the server speaks another API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.e2e.upstream import JSON, Reply, Seen
 NAME = "Lab/Model-8B"
 TIME = 1_780_000_000
 DATE = "2026-05-28T20:26:40Z"
-"""The same as RFC 3339 has it."""
+"""The same time in the format of RFC 3339."""
 
 SERVERS: Mapping[str, Mapping[str, Any]] = {
     "openai-chat": {
@@ -78,7 +78,7 @@ SERVERS: Mapping[str, Mapping[str, Any]] = {
         },
     },
 }
-"""By API of a server, what it answers by path."""
+"""For each API of a server, its responses by path."""
 HEADERS = {
     "anthropic-messages": {"anthropic-version": "2023-06-01", "x-api-key": "of-the-client"},
     "gemini-generate": {"x-goog-api-key": "of-the-client"},
@@ -122,7 +122,7 @@ PAIRS = [(client, server) for client in SERVERS for server in SERVERS if client 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_a_client_of_any_api_is_told_the_models_of_any_server(client: str, server: str, start: Start) -> None:
-    """By names as requests have them; and of one by its name the window, where the server tells it."""
+    """Names are the same as in requests; the response for one model includes its window, if the server states it."""
     lab = await start(serving(server), vtc_upstream_api=server)
     body = (await listed(lab, client)).json()
     entries = body["data"] if "data" in body else body["models"]

@@ -1,4 +1,4 @@
-"""Models that clients ask for and the server lacks: one of its own stands for them, for every pair of APIs."""
+"""Requested models that the server lacks are replaced by one of its models, for every pair of APIs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ REFUSALS = {
         "error": {"code": 404, "message": "models/%s is not found for API version v1beta", "status": "NOT_FOUND"}
     },
 }
-"""How servers of each API refuse the name of a model."""
+"""Rejections of an unknown model by servers of each API."""
 DISCOVERED = {"vtc_discover": "on", "connection_strategy": "lazy"}
 
 
 def serving(server: str, models: Sequence[str], text: str = "I look.", *, lists: bool = True) -> Any:
-    """A server of one API alone that has these models."""
+    """Return a server of one API that has these models."""
     shape = SHAPES[server]
 
     def script(seen: Seen) -> Reply:
@@ -58,7 +58,7 @@ def serving(server: str, models: Sequence[str], text: str = "I look.", *, lists:
 
 
 async def ask(lab: Lab, client: str, model: str, *, stream: bool) -> tuple[pairs.Said, set[str]]:
-    """Have a client ask for a model; return what it reads, and the models that its reply names."""
+    """Request a model as a client; return the parsed reply, and the models that the reply names."""
     shape = SHAPES[client]
     body = asked(client, stream=stream, **({} if client == "gemini-generate" else {"model": model}))
     answer = await lab.post(body, path=shape.at(stream=stream, model=model))
@@ -68,7 +68,7 @@ async def ask(lab: Lab, client: str, model: str, *, stream: bool) -> tuple[pairs
 
 
 def models_asked(lab: Lab) -> list[str]:
-    """The models that the server was asked for."""
+    """Return the models that the server was asked for."""
     named = [re.search(r"/models/([^:/]+):", seen.path) for seen in lab.upstream.seen]
     return [
         (match[1] if match else seen.json.get("model", ""))
@@ -82,7 +82,7 @@ def models_asked(lab: Lab) -> list[str]:
 async def test_one_model_stands_for_each_that_the_server_does_not_list(
     client: str, server: str, stream: bool, start: Start
 ) -> None:
-    """The reply bears the name that was asked, and the log's line both."""
+    """The reply contains the requested name, and the log line both names."""
     lab = await start(serving(server, [OWN, "other"]), vtc_models=[OWN], **DISCOVERED)
     said, names = await ask(lab, client, FOREIGN, stream=stream)
     assert (said.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
@@ -148,7 +148,7 @@ async def test_without_memory_a_name_is_refused_each_time(start: Start) -> None:
 
 
 async def test_other_fields_of_a_reply_under_another_name_stay(start: Start) -> None:
-    """A call's argument of the same name and value, too."""
+    """The argument of a call that has the same name and value is unchanged, too."""
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": json.dumps({"model": OWN})}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     body = chat.completion(None, "tool_calls", message=message) | {"model": OWN, "odd": {"model": OWN, "n": 1}}

@@ -1,4 +1,4 @@
-"""The switches a person has: observe and off, options changed while running, and what becomes of a flow afterwards."""
+"""Modes observe and off, options that change during a run, and their effect on a flow afterwards."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_with_memory_off_everything_else_is_the_same(start: Start) -> None
 
 
 async def test_observe_holds_nothing_back(start: Start) -> None:
-    """A piece arrives before the next is sent, in the middle of a call too."""
+    """Each piece arrives before the next is sent, even inside of a call."""
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -86,7 +86,7 @@ async def test_off_does_nothing(stream: bool, start: Start) -> None:
 
 
 async def test_options_take_effect_while_running(start: Start, tmp_path: Path) -> None:
-    """The next request is treated as they say."""
+    """The next request is processed with the new options."""
     lab = await start(script)
     assert (await lab.post(ASK)).message.calls
     lab.set(vtc_mode="off")
@@ -103,7 +103,7 @@ async def test_options_take_effect_while_running(start: Start, tmp_path: Path) -
 
 
 async def test_an_option_that_is_refused_leaves_the_others_in_force(start: Start, tmp_path: Path) -> None:
-    """A bad edit in mitmweb's editor does not stop the traffic."""
+    """A wrong value in mitmweb's editor does not stop the traffic."""
     lab = await start(script)
     (tmp_path / "bad.yaml").write_text("kind: model\nname: x\nmatch: {}\nlenientt: true\n")
     for bad in ({"vtc_profiles": [str(tmp_path)]}, {"vtc_model": "nobody"}, {"vtc_max_call_bytes": 0}):
@@ -113,7 +113,7 @@ async def test_an_option_that_is_refused_leaves_the_others_in_force(start: Start
 
 
 async def test_a_change_does_not_reach_into_a_running_exchange(start: Start) -> None:
-    """What was decided for a request holds for its reply."""
+    """The plan of a request also applies to its reply."""
     asked, changed = asyncio.Event(), asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -131,7 +131,7 @@ async def test_a_change_does_not_reach_into_a_running_exchange(start: Start) -> 
 
 
 def reloaded(flow: http.HTTPFlow) -> http.HTTPFlow:
-    """The flow as it is after it was saved to a file and opened again."""
+    """Save a flow to a file and return it as loaded from there."""
     file = io.BytesIO()
     FlowWriter(file).add(flow)
     file.seek(0)
@@ -171,7 +171,7 @@ async def test_why_is_told_again_only_when_it_changes(start: Start, caplog: pyte
     for model in ("one", "one", "qwen3-coder", "one"):
         await lab.post({**ASK, "model": model})
     lines = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
-    told = [line for line in lines if "ms of work" not in line]  # which a busy machine has, too
+    told = [line for line in lines if "ms of work" not in line]  # also logged on a busy machine
     assert ["profile qwen3-coder" in line for line in told] == [False, True, False]
 
 

@@ -1,4 +1,4 @@
-"""Model servers that make calls themselves: for a client that reads `tool_calls` they pass as they came."""
+"""Native tool calls of the server pass unchanged to a client that reads `tool_calls`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
 def made(*calls: Any, **others: Any) -> bytes:
-    """A chunk with entries of `tool_calls`."""
+    """Return a chunk with entries of `tool_calls`."""
     return chat.chunk({**others, "tool_calls": list(calls)})
 
 
@@ -74,14 +74,14 @@ STREAMS = {
 
 @pytest.mark.parametrize("name", STREAMS)
 async def test_calls_pass_as_they_came(name: str, start: Start) -> None:
-    """Streamed, byte for byte; text beside them is not read any more."""
+    """A stream is identical byte for byte; its text is no longer read."""
     lab = await start(STREAMS[name])
     assert (await lab.post(ASK)).body == b"".join(STREAMS[name])
     assert (await lab.report())["calls"] == []
 
 
 def entry(name: str = "read", arguments: Any = '{"filePath": "/a"}', **fields: Any) -> chat.Json:
-    """One entry of `tool_calls`; None leaves a field out."""
+    """Return one entry of `tool_calls`; None omits a field."""
     made = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
     return {key: value for key, value in made.items() if value is not None}
 
@@ -121,7 +121,7 @@ TROUBLED = {
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", TROUBLED)
 async def test_troubled_calls_are_put_in_order(name: str, stream: bool, start: Start) -> None:
-    """Read as strict clients do, which merge, lose or refuse such calls."""
+    """The result is parsed as by strict clients, which merge, lose or reject such calls."""
     pieces, expected = TROUBLED[name]
     if stream:
         frames = [chat.ROLE, *(chat.chunk({"tool_calls": entries}) for entries in pieces), chat.STOP, chat.DONE]
@@ -150,7 +150,7 @@ async def test_list_as_text_is_a_list_only_where_no_text_is_wanted(stream: bool,
 
 
 async def test_call_that_cannot_be_put_in_order_passes_as_it_came_and_is_told(start: Start) -> None:
-    """The reason alone changes: it is half a call."""
+    """Only the finish reason changes, because the call is incomplete."""
     frames = [chat.ROLE, made(entry(arguments='{"filePath": "/a')), chat.chunk({}, "tool_calls"), chat.DONE]
     lab = await start(frames)
     body = (await lab.post(ASK)).body
@@ -167,7 +167,7 @@ async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
 
 @pytest.mark.parametrize("content", [None, "", "I look.", CALL])
 async def test_a_whole_reply_with_calls_passes_as_it_came(content: str | None, start: Start) -> None:
-    """Also where the text holds one too."""
+    """This holds also if the text contains a call."""
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     body = chat.encoded(chat.completion(content, "tool_calls", message={"tool_calls": [call]}))
     lab = await start(Reply([body], JSON, framing="length"))
@@ -176,7 +176,7 @@ async def test_a_whole_reply_with_calls_passes_as_it_came(content: str | None, s
 
 @pytest.mark.parametrize("empty", [[], None])
 async def test_no_calls_are_none(empty: Any, start: Start) -> None:
-    """Servers write `tool_calls: []` into everything: that does not switch the reading off."""
+    """Some servers write `tool_calls: []` into every chunk; reading must continue."""
     frames = [chat.chunk({"role": "assistant", "content": "", "tool_calls": empty, "function_call": None})]
     frames += [chat.chunk({"content": piece, "tool_calls": empty}) for piece in ["I ", "look ", "at it.\n", *CALL]]
     lab = await start([*frames, chat.chunk({"tool_calls": empty}, "stop"), chat.DONE])
@@ -185,7 +185,7 @@ async def test_no_calls_are_none(empty: Any, start: Start) -> None:
 
 
 async def test_calls_of_both_kinds_in_one_reply(start: Start) -> None:
-    """What was delivered keeps its place; those that the server makes then come behind it."""
+    """Delivered calls keep their index; the indexes of later native calls follow."""
     frames = [
         chat.ROLE,
         *chat.said(chat.DIALECTS["invoke"]("read", {"filePath": "/a"})),
@@ -215,7 +215,7 @@ async def test_calls_of_both_kinds_in_one_reply(start: Start) -> None:
 async def test_reply_without_the_closer_of_prefilled_reasoning_is_said(
     text: str, content: str, finish: str, stream: bool, start: Start
 ) -> None:
-    """The guess that it began inside of the reasoning was wrong; one that was cut off may still have been thinking."""
+    """The reply did not begin inside of reasoning as guessed, unless it was cut off while the model was thinking."""
     whole = Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
     lab = await start(chat.streamed(*text, finish=finish) if stream else whole, vtc_model="deepseek-r1")
     assert (await lab.post(chat.request(stream=stream))).message.content == content

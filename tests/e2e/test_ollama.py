@@ -1,4 +1,4 @@
-"""Ollama's chat API through a real proxy, read with ollama-python and as the strictest clients read it."""
+"""Ollama's chat API through a real proxy, parsed by ollama-python and as the strictest clients parse it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLED = [("read", {"filePath": "/a"})]
 
 
 def replying(text: str, *, stream: bool, **fields: Any) -> Reply:
-    """A reply in text, streamed character by character."""
+    """Return a text reply, streamed character by character."""
     if stream:
         thinking = [ollama.thought(fields.pop("thinking"))[0]] if "thinking" in fields else []
         lines = ollama.streamed(*thinking, *ollama.said(*text), done_reason=fields.get("done_reason", "stop"))
@@ -181,7 +181,7 @@ async def test_request_to_a_path_close_by_passes_untouched(start: Start) -> None
 
 
 async def test_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
-    """A copy of the last line, as clients read every line as JSON."""
+    """The client gets a copy of the last line, because clients parse every line as JSON."""
     text = "Hi.\n" + chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 40})
     lab = await start(Reply(ollama.streamed(*ollama.said(*text)), ollama.NDJSON), vtc_keep_alive=15)
     lab.proxy.addon.clock = iter(range(0, 10_000, 5)).__next__
@@ -194,7 +194,7 @@ async def test_client_hears_something_while_a_call_is_held_back(start: Start) ->
 
 
 async def test_separators_of_lines_in_text_and_in_calls_reach_the_sdk(start: Start) -> None:
-    """ollama-python cuts a stream at them. The server escapes them, and so does VTC."""
+    """ollama-python splits a stream at these characters. The server escapes them, and so does VTC."""
     odd = "a\u2028b\u2029c\x85d"
     call = chat.DIALECTS["hermes"]("read", {"filePath": odd})
     lines = ollama.streamed(*ollama.said(f"{odd}: ", call[:30], call[30:]))
@@ -211,14 +211,14 @@ async def test_separators_of_lines_in_text_and_in_calls_reach_the_sdk(start: Sta
 
 
 def of_two_apis(seen: Seen) -> Reply:
-    """An Ollama: it lists its models, and speaks its own API and chat completions."""
+    """Act as Ollama, which lists its models, and speaks its own API and chat completions."""
     if seen.method == "GET":
         models = {"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "library"}]}
         return Reply([chat.encoded(models)], JSON, framing="length")
     spoken = {SHAPES[name].path: name for name in ("openai-chat", "ollama-chat")}
     if not (server := spoken.get(seen.path)):
         return Reply([b"404 page not found"], status=404, framing="length")
-    if seen.body == b"{}":  # what VTC asks to see whether it has the API
+    if seen.body == b"{}":  # VTC's probe for the API
         return Reply([b'{"error": "model is required"}'], JSON, status=400, framing="length")
     if seen.json.get("stream", server == "ollama-chat"):
         return Reply([pairs.streamed(server, ["I look."], pairs.READ)], {"content-type": SHAPES[server].media_type})
@@ -231,7 +231,7 @@ def of_two_apis(seen: Seen) -> Reply:
 async def test_where_its_context_is_known_each_client_has_it_told_to_the_server(
     context: int | None, client: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """By its own API, which no option names; without it a client of chat completions is served in that."""
+    """This uses Ollama's API, even if no option names it; without a known context a client keeps chat completions."""
     ready: dict[str, Any] = {"ready": {"context": context}} if context else {}
     mine = profiles(tmp_path, server={"match": {"host": "127.0.0.1"}, **ready})
     lab = await start(of_two_apis, vtc_profiles=mine, vtc_discover="on", connection_strategy="lazy")

@@ -1,4 +1,4 @@
-"""Requests to paths close to those of the APIs: nothing is done to them, and the flow says what is not read."""
+"""Requests to paths that resemble those of the APIs pass unchanged, and the comment states that they are not read."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_request_that_looks_like_none_of_an_api_is_not_marked(path: str, s
 
 @STREAMED
 async def test_stream_of_a_path_close_by_is_not_kept_back(headers: dict[str, str], start: Start) -> None:
-    """A piece arrives before the next is sent; mitmproxy by itself would wait for the end."""
+    """Each piece arrives before the next is sent; mitmproxy alone would wait for the end."""
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:

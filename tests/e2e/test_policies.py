@@ -1,4 +1,4 @@
-"""Policies through a real proxy: which tools, calls and text; stopping, asking again, asking without streaming."""
+"""Policies through a real proxy: tools, calls and text; stopping loops, retries, requests without streaming."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[2] / "profiles" / "examples"
 RUN = chat.tool("run", ["path"], path="string", times="integer", force="boolean")
 
 
-# Which tools
+# Tools
 
 
 @STREAM
@@ -41,7 +41,7 @@ RUN = chat.tool("run", ["path"], path="string", times="integer", force="boolean"
 async def test_a_denied_tool_is_not_called(
     manner: str, content: str | None, form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """What stands in the call's place is a setting; the other call is delivered."""
+    """A setting selects the text that replaces the call; the other call is delivered."""
     reply = calling(form, stream, ("bash", {"command": "ls"}), ("read", {"filePath": "a"}))
     denying = guarded(tmp_path, denied_tools=["ba*"], on_denied=manner, denied_message="Not here.")
     lab = await start(reply, vtc_profiles=denying)
@@ -94,7 +94,7 @@ async def test_a_tool_that_is_not_declared_is_judged_like_any_other(
 async def test_a_call_of_a_tool_that_is_not_declared_reaches_the_client(
     guards: dict[str, Any], form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """It answers that there is no such tool, and its agent goes on."""
+    """The agent answers that there is no such tool, and continues."""
     lab = await start(calling(form, stream, ("Grep", {"pattern": "x"})), vtc_profiles=guarded(tmp_path, **guards))
     message = (await lab.post(chat.request(stream=stream))).message
     assert (message.calls, message.finish_reason) == ([("Grep", {"pattern": "x"})], "tool_calls")
@@ -102,7 +102,7 @@ async def test_a_call_of_a_tool_that_is_not_declared_reaches_the_client(
 
 @pytest.mark.parametrize("tools", ["native", "prompt"])
 async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: Path) -> None:
-    """A `tool_choice` that demands it is dropped, too."""
+    """A `tool_choice` that requires it is removed, too."""
     lab = await start(chat.streamed("Hi"), vtc_tools=tools, vtc_profiles=guarded(tmp_path, allowed_tools=["read"]))
     choice = {"type": "function", "function": {"name": "bash"}}
     await lab.post(chat.request(stream=True, tools=[BASH, chat.READ], tool_choice=choice))
@@ -122,7 +122,7 @@ async def test_with_no_tool_left_none_is_declared(start: Start, tmp_path: Path) 
 async def test_a_client_that_reads_calls_out_of_the_text_gets_no_denied_one(
     manner: str, fence: bool, start: Start, tmp_path: Path
 ) -> None:
-    """Such clients carry out what stands in a code block, too."""
+    """Such clients also execute calls in code blocks."""
     call = chat.DIALECTS["tag"]("execute_command", {"command": "rm -rf .", "requires_approval": "false"})
     said = f"So:\n```\n{call}\n```\n" if fence else f"So:\n\n{call}"
     denying = guarded(tmp_path, denied_tools=["execute_command"], on_denied=manner)
@@ -150,7 +150,7 @@ async def test_policies_hold_beside_the_profile_of_the_model_and_only_where_they
 async def test_native_calls_that_nothing_is_done_to_keep_what_they_say(
     on_failure: str, start: Start, tmp_path: Path
 ) -> None:
-    """With every field that nobody here knows, in frames of VTC's own; in the server's where policies may fail."""
+    """Unknown fields are kept in VTC's own frames, or in the server's if policies may fail."""
     signed = {"index": 0, "id": "c0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     frames = [
         chat.chunk({"role": "assistant", "content": None, "tool_calls": [{**signed, "extra_content": {"sig": "x"}}]}),
@@ -186,7 +186,7 @@ async def test_a_changed_native_call_keeps_the_fields_that_nobody_knows(start: S
 @STREAM
 @FORM
 async def test_reactors_change_a_call(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
-    """A name that nobody offers is read, as a reactor makes an offered one of it."""
+    """A call of an unknown tool is read if a reactor renames it to an offered one."""
     reactors = [
         {"name": "name", "when": {"tools": ["execute"]}, "then": {"rename_tool": "run"}},
         {
@@ -252,7 +252,7 @@ async def test_a_text_client_gets_the_changed_call(start: Start, tmp_path: Path)
 
 
 def looping(*, times: int, arguments: str = '{"filePath": "a"}') -> list[chat.Json]:
-    """A user's word, and the same call so many times."""
+    """Return a message of the user, and the same call as often as given."""
     messages: list[chat.Json] = [{"role": "user", "content": "Go."}]
     for i in range(times):
         function = {"name": "read", "arguments": arguments}
@@ -276,7 +276,7 @@ def looping(*, times: int, arguments: str = '{"filePath": "a"}') -> list[chat.Js
 async def test_an_agent_in_a_loop_is_stopped(
     loop: chat.Json, times: int, told: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """Nothing is forwarded; the client gets a complete reply in the form it asked for."""
+    """No request is forwarded; the client gets a complete reply, streamed or whole as requested."""
     lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop=loop))
 
     def ask(client: openai.OpenAI) -> Any:
@@ -306,7 +306,7 @@ async def test_calls_whose_results_change_are_no_loop(start: Start, tmp_path: Pa
 async def test_equal_calls_with_equal_results_are_told_where_no_policy_is_there(
     times: int, told: list[tuple[str, str, str]], start: Start
 ) -> None:
-    """And nothing else: the request leaves as it came."""
+    """The request is forwarded unchanged."""
     lab = await start(chat.streamed("Hi"))
     body = chat.encoded(chat.request(stream=True, messages=looping(times=times)))
     assert (await lab.post(body)).message.content == "Hi"
@@ -343,7 +343,7 @@ async def test_replies_that_cannot_be_read_are_counted(start: Start, tmp_path: P
 
 
 async def test_a_text_client_is_stopped_in_its_own_form(start: Start, tmp_path: Path) -> None:
-    """What a client adds to a result is no word of the user."""
+    """Text that a client appends to a result is no message of the user."""
     lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"max_tool_messages": 2}))
     turns = [{"role": "user", "content": "<task>\nLook.\n</task>"}]
     for name in ("a", "b"):
@@ -366,7 +366,7 @@ async def test_a_text_client_is_stopped_in_its_own_form(start: Start, tmp_path: 
 @STREAM
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "read"}}])
 async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bool, start: Start) -> None:
-    """A reply without it is told of, and passes."""
+    """A reply without the call is reported and passes."""
     text = chat.streamed("No.") if stream else Reply([chat.encoded(chat.completion("No."))], JSON, framing="length")
     lab = await start(text)
     assert (await lab.post(chat.request(stream=stream, tool_choice=choice))).message.content == "No."
@@ -376,7 +376,7 @@ async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bo
 @STREAM
 @FORM
 async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, start: Start) -> None:
-    """Whichever way the calls are written."""
+    """This holds for text tool calls and native tool calls."""
     lab = await start(calling(form, stream, ("read", {"filePath": "a"}), ("read", {"filePath": "b"})))
     message = (await lab.post(chat.request(stream=stream, parallel_tool_calls=False))).message
     assert message.calls == [("read", {"filePath": "a"})]
@@ -388,7 +388,7 @@ async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, 
 
 @STREAM
 async def test_fields_that_a_client_does_not_want(stream: bool, start: Start, tmp_path: Path) -> None:
-    """At the top, in choices, in messages and deltas, in usage; and empty lists of calls."""
+    """They are removed from the top, choices, messages, deltas and usage, and so are empty lists of calls."""
     names = ["prompt_logprobs", "stop_reason", "reasoning", "prompt_tokens_details"]
     extra = {"prompt_logprobs": None, "usage": {**chat.USAGE, "prompt_tokens_details": None}}
     inner = {"reasoning": "Hm.", "tool_calls": []}
@@ -437,7 +437,7 @@ async def test_fields_that_a_server_refuses(start: Start, tmp_path: Path) -> Non
     }
 
 
-# Asking without streaming, and asking again
+# Requests without streaming, and retries
 
 
 HERMES = chat.DIALECTS["hermes"]
@@ -445,7 +445,7 @@ TWO = "Look.\n" + HERMES("read", {"filePath": "a"}) + "\n" + HERMES("read", {"fi
 
 
 async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:
-    """A chunk with the role, one with the text, one for each call, the finish reason, the usage, `[DONE]`."""
+    """The client gets chunks for the role, the text, each call, the finish reason, the usage, and `[DONE]`."""
     lab = await start(whole(TWO), vtc_profiles=policy(tmp_path, upstream_stream="never"))
     answer = await lab.post(chat.request(stream=True, stream_options={"include_usage": True}))
     sent = lab.upstream.seen[0].json
@@ -485,7 +485,7 @@ async def test_errors_of_upstream_pass(start: Start, tmp_path: Path) -> None:
 async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """Once, at the same server with the same credentials; the client sees only the reply that can be read."""
+    """The retry goes to the same server with the same credentials; the client gets only the readable reply."""
     lab = await start(by_turn(whole(BROKEN), whole(TWO)), vtc_profiles=policy(tmp_path, retry={}))
     key = {"authorization": "Bearer sk-1"}
     message = (await lab.post(chat.request(stream=stream), headers=key)).message
@@ -564,7 +564,7 @@ async def test_where_asking_again_does_not_help_the_first_reply_is_given(
 
 
 async def test_asking_again_is_bounded_in_time_and_holds_up_nobody_else(start: Start, tmp_path: Path) -> None:
-    """While one flow waits for its second answer others come and go."""
+    """While one flow waits for its retry, other flows are processed."""
     asked, released = asyncio.Event(), asyncio.Event()
 
     async def late() -> AsyncIterator[bytes]:
@@ -600,7 +600,7 @@ async def test_a_reply_that_was_cut_off_is_not_asked_about(start: Start, tmp_pat
 
 @STREAM
 async def test_stray_tokens_are_taken_out_of_the_text(stream: bool, start: Start, tmp_path: Path) -> None:
-    """In any cut; the call between them is delivered."""
+    """This holds for any cut of the stream; the call between the tokens is delivered."""
     rules = [{"pattern": r"<\|im_end\|>"}, {"pattern": "colour", "replacement": "color"}]
     said = "The colour<|im_end|>.\n" + HERMES("read", {"filePath": "colour"}) + "<|im_end|>"
     reply = Reply(chat.streamed(*said)) if stream else whole(said)
@@ -620,7 +620,7 @@ async def test_text_that_no_rule_finds_keeps_its_frames_without_tools_too(start:
 
 
 async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
-    """Each look at the clock is ten seconds later."""
+    """The clock advances by ten seconds with each reading."""
     call = HERMES("read", {"filePath": "a" * 40})
     lab = await start(chat.streamed(*call), vtc_keep_alive=15)
     lab.proxy.addon.clock = itertools.count(0, 10).__next__
@@ -638,7 +638,7 @@ async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) 
 
 
 async def test_the_examples_hold(start: Start) -> None:
-    """Each of profiles/examples does what its first line says."""
+    """Each file of profiles/examples has the effect that its first line states."""
     examples = [str(EXAMPLES / name) for name in ("no-deleting.yaml", "read-only.yaml", "argument-names.yaml")]
     calls = [("bash", {"command": "cd x && rm -rf y"}), ("read", {"file_path": "a"})]
     read = chat.tool("read_file", path="string")

@@ -1,4 +1,4 @@
-"""Ways around a policy, each closed: whatever a model, a server or a filter does, no refused call gets through."""
+"""Ways around a policy, each closed: no output of a model, a server or a filter delivers a denied call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNREAD = {
 async def test_a_text_client_finds_no_denied_call_in_what_was_not_read(
     said: str, finish: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """Such clients read by rules of their own, and carry out what we take for text."""
+    """Such clients parse differently, and execute calls that VTC treats as text."""
     denying = guarded(
         tmp_path, denied_tools=["execute_command"], on_denied="steer", content=[{"pattern": r"<\|im_end\|>"}]
     )
@@ -101,7 +101,7 @@ async def test_name_of_a_declared_tool_is_written_as_it_was_declared(
 
 
 async def test_tools_in_the_older_form_are_refused(start: Start, tmp_path: Path) -> None:
-    """No policy would see `function_call`, which is not read."""
+    """No policy would see `function_call`, because VTC does not read it."""
     lab = await start([chat.DONE], vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
     answer = await lab.post(chat.request(tools=None, functions=[BASH["function"]]))
     assert (answer.status, lab.upstream.seen) == (400, [])
@@ -168,7 +168,7 @@ async def test_a_rule_that_raises_refuses_that_call_alone(start: Start, tmp_path
         assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", told), ("reactors.rm", "refused")]
 
 
-# What is asked of the model and then held against it
+# Requirements of the request that are checked in the reply
 
 
 @pytest.mark.parametrize("choice", [{"type": "function", "function": {"name": "bash"}}, "required"])
@@ -203,7 +203,7 @@ async def test_calls_are_numbered_by_us(start: Start, tmp_path: Path) -> None:
     assert (await lab.post(chat.request(stream=True))).message.calls == [("read", {}), ("read", {})]
 
 
-# What VTC does not get to see
+# Content that VTC does not see
 
 
 def whole_call(padding: int = 0) -> Reply:
@@ -242,7 +242,7 @@ async def test_a_stream_that_cannot_be_read_breaks_off(start: Start, tmp_path: P
 
 @pytest.mark.parametrize("body", [b"x", b'{"messages": [], "x": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"])
 async def test_a_request_that_cannot_be_read_goes_nowhere(body: bytes, start: Start, tmp_path: Path) -> None:
-    """Its reply would be held to no policy; without one it passes as it came."""
+    """No policy would apply to its reply; without a policy it passes unchanged."""
     lab = await start(lambda _: whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
     answer = await lab.post(body)
     assert (answer.status, lab.upstream.seen) == (400, [])

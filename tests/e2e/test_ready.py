@@ -1,4 +1,4 @@
-"""Requests that a server refuses are asked again with what the refusal teaches, through a real mitmproxy."""
+"""Rejected requests are retried with the quirks learned from the rejection, through a real mitmproxy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASKED: dict[str, Any] = {
 
 
 def keeping(*rules: str, status: int = 500) -> Script:
-    """A server that keeps to some rules, and answers what it takes with a call."""
+    """Return a server that enforces some rules, and answers valid requests with a call."""
     servers: list[Server] = [RULES[one] for one in rules]
 
     def script(seen: Seen) -> Reply:
@@ -55,15 +55,16 @@ async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(strea
         assert answer.status == 200
         assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
         assert len(lab.upstream.seen) - before == expected
-    flows = [await lab.flow() for _ in range(4)]  # two of them asked again
+    flows = [await lab.flow() for _ in range(4)]  # two of them retried
     assert any("applied at once from now on: schemas: grammar, system: folded" in flow.comment for flow in flows)
     assert any("1 schema simplified (read: pattern, maxLength)" in str(flow.metadata) for flow in flows)
 
 
 @STREAM
 async def test_a_server_that_names_one_field_at_a_time_takes_the_next_request(stream: bool, start: Start) -> None:
-    """Of more than an exchange asks for: the client gets the last error, and the next request of the conversation goes
-    with what helped, which other conversations get once it was accepted."""
+    """There are more fields than retries: the client gets the last error. The next request of the conversation begins
+    with the corrections so far; other conversations get them once a request was accepted.
+    """
     fields = {"top_k": 1, "seed": 1, "top_p": 0.5, "temperature": 0.5, "presence_penalty": 1, "frequency_penalty": 1}
 
     def script(seen: Seen) -> Reply:
@@ -87,7 +88,7 @@ async def test_a_server_that_names_one_field_at_a_time_takes_the_next_request(st
 async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_same_request(
     stream: bool, start: Start
 ) -> None:
-    """And the call in the text of the reply is read."""
+    """The call in the text of the reply is read."""
     rule, text = RULES["no tools"], chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
     def script(seen: Seen) -> Reply:
@@ -112,7 +113,7 @@ async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_s
 
 
 def without_tools(server: str, words: str, status: int) -> Script:
-    """A server of an API that refuses `tools`; its model writes a call as its prompt says, and reads the result."""
+    """Return a server of an API that rejects `tools`; its model writes a call as prompted, and reads the result."""
 
     def script(seen: Seen) -> Reply:
         body = seen.json
@@ -142,7 +143,7 @@ NO_TOOLS = {
 async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_exchange(
     server: str, client: str, stream: bool, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And from then on; it is told once, with what a profile says to keep it."""
+    """Later requests do so at once; the first is reported with the profile setting that makes it permanent."""
     caplog.set_level(logging.INFO, "vtc")
     lab, shape = await start(without_tools(server, *NO_TOOLS[server]), vtc_upstream_api=server), SHAPES[client]
     for fields, expected, told in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
@@ -168,7 +169,7 @@ IN_RESPONSES_ALONE = [
 
 
 def in_responses(words: str, status: int, *, has_it: bool = True) -> Script:
-    """A server that has its model by Responses alone, if it has that API at all."""
+    """Return a server that serves its model by Responses only, and only if it has that API."""
 
     def script(seen: Seen) -> Reply:
         path = seen.path.partition("?")[0]
@@ -200,7 +201,7 @@ async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
     for _ in range(2):
         await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
         flows.append(await lab.flow())
-        while "vtc" not in flows[-1].metadata:  # by which VTC asks again
+        while "vtc" not in flows[-1].metadata:  # VTC's retries
             flows.append(await lab.flow())
     with file.open("wb") as opened:
         for flow in flows:
@@ -215,7 +216,7 @@ async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
 async def test_a_model_that_a_server_has_in_another_api_is_asked_in_that(
     words: str, status: int, base: str, stream: bool, start: Start
 ) -> None:
-    """In the same exchange, and at once from then on; beside the path where its server refused it."""
+    """This happens in the same exchange, and in later ones at once; the path changes only in its last part."""
     lab = await start(in_responses(words, status))
     headers = {"authorization": "Bearer sk-mine", "openai-organization": "org-1"}
     body = chat.request(stream=stream, reasoning_effort="high", **ASKED)
@@ -239,7 +240,7 @@ async def test_a_model_that_a_server_has_in_another_api_is_asked_in_that(
 async def test_so_is_a_model_whose_clients_speak_any_api(
     client: str, fields: dict[str, Any], stream: bool, start: Start
 ) -> None:
-    """Where the user says that its server speaks chat completions, too."""
+    """This also works if the user states that the server speaks chat completions."""
     lab, shape = await start(in_responses(*IN_RESPONSES_ALONE[0]), vtc_upstream_api="openai-chat"), SHAPES[client]
     asked_for = {key: value for key, value in shape.request(stream=stream, **fields).items() if value is not None}
     for expected in (2, 1):
@@ -286,7 +287,7 @@ async def test_a_model_that_a_server_has_in_neither_api_is_asked_in_each_once(st
 
 @STREAM
 async def test_a_server_without_that_api_is_asked_again_in_the_clients(stream: bool, start: Start) -> None:
-    """With the path, the query and the headers that its client sent, also those that the other API has no use for."""
+    """Path, query and headers are the client's, including headers that the other API does not use."""
     lab = await start(in_responses(*IN_RESPONSES_ALONE[2], has_it=False))
     own, other = "/v1/chat/completions?a=b&api_key=q", "/v1/responses?a=b&api_key=q"
     headers = {"x-api-key": "own-key", "anthropic-version": "2023-06-01", "x-goog-api-client": "c", "openai-beta": "o"}
@@ -332,7 +333,7 @@ STREAMS_ALONE = {
 
 
 def in_streams(api: str, calls: pairs.Calls) -> Script:
-    """A server that answers in streams alone."""
+    """Return a server that answers only with streams."""
 
     def script(seen: Seen) -> Reply:
         if not seen.json.get("stream"):
@@ -348,7 +349,7 @@ def in_streams(api: str, calls: pairs.Calls) -> Script:
 async def test_who_wants_a_whole_reply_of_a_server_of_streams_gets_it(
     server: str, calls: pairs.Calls, client: str, start: Start
 ) -> None:
-    """Asked in a stream at once from then on, with or without tools; who asks in a stream gets that as it comes."""
+    """Later requests use a stream at once, with or without tools; streaming clients get frames as they arrive."""
     lab, shape = await start(in_streams(server, calls), vtc_upstream_api=server), SHAPES[client]
     for stream, fields, expected in ((False, {}, 2), (False, {} if calls else {"tools": None}, 1), (True, {}, 1)):
         before = len(lab.upstream.seen)
@@ -376,7 +377,7 @@ async def test_nothing_is_kept_without_the_cache(start: Start) -> None:
 
 
 async def test_a_request_is_asked_four_times_at_most(start: Start) -> None:
-    """Then the client gets the last error."""
+    """After that, the client gets the last error."""
     lab = await start(keeping("grammar", "system first", "strings", "deepseek", status=400))
     parts = [{"type": "text", "text": "three"}]
     answer = await lab.post(
@@ -392,7 +393,7 @@ UNSUPPORTED = "messages.1.assistant.reasoning_content: property 'messages.1.assi
 
 
 def naming(body: Any) -> str:
-    """Refuse what hosted servers of chat completions refuse by its name."""
+    """Return the rejection that hosted servers of chat completions send, which names the field."""
     if "max_tokens" in body:
         return RENAMED
     if "temperature" in body and "top_p" in body:
@@ -447,7 +448,7 @@ SENT = {
 
 
 def like_vertex(seen: Seen) -> Reply:
-    """Refuse flags that the model does not know by name, and the rest, `claude-code`, as Bedrock does."""
+    """Reject flags that the model does not know by name, and `claude-code` as Bedrock does."""
     flags = seen.headers.get("anthropic-beta", "").split(",")
     unknown = [flag for flag in flags if flag.startswith(("prompt-", "effort-"))]
     words = "Unexpected value(s) {} for the `anthropic-beta` header. Please try again without the header."
@@ -470,7 +471,7 @@ def refused(words: str) -> Reply:
 async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_on(
     limit: int, left: str | None, stream: bool, start: Start
 ) -> None:
-    """And nothing else of any header changes; where no flag is left, or none is named, the header is left out."""
+    """No other header changes; if no flag remains, or the server names none, the header is removed."""
     lab = await start(like_vertex)
     body = messages.request(stream=stream, max_tokens=limit)
     for expected, told in ((2 if left else 3, True), (1, False)):
@@ -488,7 +489,7 @@ async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_
         assert any(f"from now on: {line}" in note for note in report["notes"]) == told
         assert not [name for name in ("authorization", "x-api-key", "cookie") if SENT[name][-10:] in json.dumps(report)]
     assert lab.upstream.seen[0].headers["anthropic-beta"] == SENT["anthropic-beta"]
-    # Another client, which may use another credential, is asked for as it asks.
+    # The request of another client, which can have another credential, is sent unchanged.
     before = len(lab.upstream.seen)
     await lab.post(body, path=messages.PATH, headers={**SENT, "x-api-key": "sk-ant-other-0123456789"})
     assert lab.upstream.seen[before].headers["anthropic-beta"] == SENT["anthropic-beta"]
@@ -520,7 +521,7 @@ FULL = {"error": {"code": 400, "message": WINDOW, "type": "exceed_context_size_e
 
 
 def told_as_full(client: str, answer: Answer, *, stream: bool) -> None:
-    """Check that a client is told of a full window by the error, the status and the place that its agents know."""
+    """Check that the error, status and place are the ones by which the client's agents recognize a full window."""
     in_stream = stream and client == "openai-responses"
     assert answer.status == (200 if in_stream else 400)
     assert answer.headers["content-type"].startswith("text/event-stream" if in_stream else "application/json")
@@ -531,7 +532,7 @@ def told_as_full(client: str, answer: Answer, *, stream: bool) -> None:
 
 
 def errors_in(stream: bytes) -> list[Any]:
-    """The errors of a stream, of Responses both: that of its event, and that of the response that failed."""
+    """Return the errors of a stream, including both of Responses: in the event, and in the response that failed."""
     lines = [line.removeprefix(b"data: ") for line in stream.splitlines() if line[:1] == b"{" or b"data: {" in line]
     values = [json.loads(line) for line in lines]
     found = [value.get("error") or value.get("response", {}).get("error") for value in values]
@@ -550,7 +551,7 @@ KNOWN_BY = {
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("status", [200, 400, 500])
 async def test_a_full_window_is_told_in_the_clients_words(status: int, client: str, stream: bool, start: Start) -> None:
-    """Also where the error comes by status 200, as of LM Studio and OpenRouter."""
+    """This holds also for an error with status 200, as LM Studio and OpenRouter send it."""
     error = json.dumps(FULL).encode()
     lab = await start(lambda _: Reply([error], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
     answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
@@ -562,7 +563,7 @@ async def test_a_full_window_is_told_in_the_clients_words(status: int, client: s
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("server", ["openai-chat", "same"])
 async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: str, server: str, start: Start) -> None:
-    """A server of chat completions or the client's API tells it by an event, after status 200."""
+    """A server of chat completions or of the client's API sends an event with the error after status 200."""
     speaks = client if server == "same" else server
     own = {"type": "error", **FULL} if speaks in ("anthropic-messages", "openai-responses") else FULL
     own = {"error": WINDOW} if speaks == "ollama-chat" else own
@@ -581,7 +582,7 @@ async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: 
 @STREAM
 @pytest.mark.parametrize("client", SHAPES)
 async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, stream: bool, start: Start) -> None:
-    """Groq's, which says it by status 413 and asks for a smaller message."""
+    """Groq sends status 413 and asks for a smaller message."""
     words = (
         "Request too large for model `m` in organization `o` on tokens per minute (TPM): Limit 12000, Requested 14137, "
         "please reduce your message size and try again."
@@ -596,7 +597,7 @@ async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, strea
 
 
 async def test_tools_that_a_server_refuses_amid_its_stream_stand_in_the_prompt_from_then_on(start: Start) -> None:
-    """The client has a status, so that nothing can be asked again for it."""
+    """The client has received a status already, so a retry is impossible."""
     words, status = NO_TOOLS["openai-chat"]
     script = without_tools("openai-chat", words, status)
 

@@ -1,4 +1,4 @@
-"""A profile edited while a flow runs through a whole proxy."""
+"""A profile is edited while a flow runs through a whole proxy."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ STREAMS = 40
 
 @pytest.mark.rest
 async def test_streams_keep_their_plan_while_profiles_change_under_load(start: Start, tmp_path: Path) -> None:
-    """Each stream calls a denied tool at its beginning and at its end; every third edit is one that cannot be used.
+    """Each stream calls a denied tool at its beginning and at its end; every third edit is invalid.
 
-    Ten streams are on their way at any time, and between their calls the profiles change many times.
+    Ten streams run at any time, and between the two calls of each the profiles change many times.
     """
     file = tmp_path / "mine.yaml"
     version = 0
@@ -90,7 +90,7 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
         by_turn(chat.streamed("Hi"), *[lambda _: Reply(pieces())] * STREAMS), vtc_profiles=[str(tmp_path)]
     )
     look = lab.proxy.addon.addons[1].check_files
-    await lab.post(ASK)  # until it has begun to serve, mitmproxy ends with the first error that is logged
+    await lab.post(ASK)  # mitmproxy ends with the first logged error unless it has begun to serve
     at_once, texts = asyncio.Semaphore(10), []
 
     async def client() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of the calls in a reply: values, types, limits, ids, and which text is left alone."""
+"""Calls in a reply: values, types, limits, ids, and text that stays unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
 
 
 def model_profile(directory: Path, **settings: Any) -> list[str]:
-    """A directory with one model profile of a user's own, as the option `vtc_profiles` takes it."""
+    """Write a model profile, and return its directory as the option `vtc_profiles` takes it."""
     profile = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **settings}
     (directory / "mine.yaml").write_bytes(chat.encoded(profile))  # JSON is YAML
     return [str(directory)]
@@ -53,7 +53,7 @@ async def test_text_and_a_call(stream: bool, start: Start) -> None:
     ],
 )
 async def test_values_arrive_exactly(value: str, stream: bool, start: Start) -> None:
-    """A file's content as the model meant it, without the newlines that only set it off."""
+    """The content of a file loses only the newlines that separate it from the tags."""
     framed = f"\n{value}\n" if "\n" in value else value
     text = f"<write>\n<filePath>/a</filePath>\n<content>{framed}</content>\n</write>"
     lab = await start(replying(text, stream))
@@ -94,7 +94,7 @@ TYPED = chat.tool(
     ],
 )
 async def test_types_come_from_the_schema(written: dict[str, str], value: Any, stream: bool, start: Start) -> None:
-    """For a dialect in which all values are text."""
+    """In this dialect all values are text."""
     lab = await start(replying(chat.DIALECTS["tag"]("typed", {"string": "s", **written}), stream))
     message = (await lab.post(chat.request(stream=stream, tools=[TYPED]))).message
     ((name, arguments),) = message.calls
@@ -117,7 +117,7 @@ async def test_types_come_from_the_schema(written: dict[str, str], value: Any, s
 async def test_a_parameter_that_is_never_closed(
     text: str, lenient: str, message: chat.Read | None, told: str | None, stream: bool, start: Start
 ) -> None:
-    """Mended where that is safe, else the text stays text; the report says which and why."""
+    """The call is repaired if that is safe, otherwise it stays text; the report states the reason."""
     lab = await start(replying(text, stream), vtc_lenient=lenient)
     found = (await lab.post(chat.request(stream=stream))).message
     report = await lab.report()
@@ -144,7 +144,7 @@ UNOFFERED = 'Go. <tool_call>{"name": "rm", "arguments": {"path": "/"}}</tool_cal
 async def test_a_call_of_a_tool_that_is_not_offered(
     unknown_tools: str, message: chat.Read, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """By profile left as text, dropped, or lifted."""
+    """The profile decides: it stays text, is dropped, or is delivered."""
     directories = model_profile(tmp_path, unknown_tools=unknown_tools)
     lab = await start(replying(UNOFFERED, stream), vtc_profiles=directories)
     assert (await lab.post(chat.request(stream=stream))).message == message
@@ -160,7 +160,7 @@ THREE = "\n".join(chat.DIALECTS["tag"]("read", {"filePath": path}) for path in "
 
 @STREAM
 async def test_several_calls(stream: bool, start: Start) -> None:
-    """All are lifted, in order and with ids of their own."""
+    """All are delivered in order, with different ids."""
     lab = await start(replying(THREE, stream))
     message = (await lab.post(chat.request(stream=stream))).message
     assert message.calls == [("read", {"filePath": path}) for path in "abc"]
@@ -170,7 +170,7 @@ async def test_several_calls(stream: bool, start: Start) -> None:
 @STREAM
 @pytest.mark.parametrize("why", ["max_calls", "parallel_tool_calls"])
 async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Path) -> None:
-    """By profile or because the request forbids more, the first is kept and the report names the others."""
+    """If the profile or the request forbids more, the first call is kept and the report names the others."""
     profiles = model_profile(tmp_path, max_calls=1) if why == "max_calls" else []
     fields = {"parallel_tool_calls": False} if why == "parallel_tool_calls" else {}
     lab = await start(replying("Hi.\n" + THREE, stream), vtc_profiles=profiles)
@@ -191,7 +191,7 @@ async def test_a_forbidden_call_is_text(stream: bool, start: Start) -> None:
 
 
 async def test_ids_are_unique_in_the_conversation(start: Start) -> None:
-    """Also where a model gives its calls ids of its own that it has used before."""
+    """This holds also if a model's calls have ids that it used before."""
     lab = await start(by_turn(*[chat.streamed(THREE)] * 3))
     messages: list[Any] = [{"role": "user", "content": "x"}]
     ids: list[str] = []
@@ -208,7 +208,7 @@ async def test_ids_are_unique_in_the_conversation(start: Start) -> None:
 
 @STREAM
 async def test_the_older_form_of_tools_passes_unread(stream: bool, start: Start) -> None:
-    """`functions` in the request, `function_call` in the reply, and calls in the text."""
+    """These are `functions` in the request, `function_call` in the reply, and calls in the text."""
     functions = [tool["function"] for tool in chat.TOOLS]
     call = {"name": "read", "arguments": '{"filePath":"a"}'}
     pieces = [*chat.said(THREE), chat.chunk({"function_call": call}), chat.chunk({}, "function_call"), chat.DONE]
@@ -228,7 +228,7 @@ async def test_the_older_form_of_tools_passes_unread(stream: bool, start: Start)
     ],
 )
 async def test_a_tool_that_is_named_like_a_marker(text: str, stream: bool, start: Start) -> None:
-    """One agent has a tool named `tool_call`: what follows the tag tells what it is."""
+    """One agent has a tool named `tool_call`; the text after the tag distinguishes the two."""
     lab = await start(replying("Go " + text, stream))
     answer = await lab.post(chat.request(stream=stream, tools=[chat.tool("tool_call", function="string")]))
     assert answer.message == chat.Read("Go", "", [("tool_call", {"function": "x"})], [], "tool_calls")
@@ -263,7 +263,7 @@ async def test_a_tool_that_is_named_like_a_marker(text: str, stream: bool, start
     ids=["tools tag", "one object", "an object a line", "objects that are no calls"],
 )
 async def test_qwen2_5(text: str, message: chat.Read, stream: bool, start: Start) -> None:
-    """Recognised by its name, streaming all the way or not at all."""
+    """The model is recognized by its name, with and without streaming."""
     lab = await start(replying(text, stream))
     answer = await lab.post(chat.request(stream=stream, model="Qwen/Qwen2.5-7B-Instruct"))
     assert answer.message == message
@@ -272,7 +272,7 @@ async def test_qwen2_5(text: str, message: chat.Read, stream: bool, start: Start
 
 @STREAM
 async def test_reasoning_is_not_speech(stream: bool, start: Start) -> None:
-    """What a model thinks goes to `reasoning_content`, and no call is read out of it."""
+    """Reasoning is sent as `reasoning_content`, and no call is read from it."""
     call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
     lab = await start(replying(f"<think>\nI could <tool_call>{{}}</tool_call>\n</think>\n\nOK {call}", stream))
     message = (await lab.post(chat.request(stream=stream, model="qwen3:8b"))).message
@@ -283,7 +283,7 @@ async def test_reasoning_is_not_speech(stream: bool, start: Start) -> None:
 
 @STREAM
 async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
-    """`finish_reason: length` with an open call: what was complete is delivered, the rest is told, the reason stays."""
+    """With `finish_reason: length`, complete calls are delivered, the open call is reported, and the reason is kept."""
     text = "Go\n<read><filePath>a</filePath></read>\n<read><filePath>b"
     lab = await start(replying(text, stream, finish="length"))
     message = (await lab.post(chat.request(stream=stream))).message
@@ -296,7 +296,7 @@ async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
 
 
 async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
-    """The limit is a setting, and the report says that it was met."""
+    """The limit is an option, and the report states that it was reached."""
     text = chat.DIALECTS["tag"]("write", {"filePath": "a", "content": "x" * 5000})
     frames = chat.streamed(*[text[i : i + 100] for i in range(0, len(text), 100)])
     lab = await start(frames, vtc_max_call_bytes=1000)
@@ -304,11 +304,11 @@ async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
     assert "longer than 1000 bytes" in (await lab.report())["refusals"][0]["reason"]
 
 
-# What is told
+# Log lines
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Our lines on exchanges, at the level that people see; that a slow machine is slow is a warning."""
+    """Return VTC's log lines on exchanges at level INFO; warnings about a slow machine are excluded."""
     ours = [record for record in caplog.records if record.name.startswith("vtc.") and "startup" not in record.name]
     return [record.getMessage() for record in ours if record.levelno == logging.INFO]
 

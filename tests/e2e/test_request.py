@@ -1,4 +1,4 @@
-"""Requests on their way to the model server: tools and history written into the prompt, or not a byte changed."""
+"""Requests to the server: tools and history are written into the prompt, or no byte changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK = Reply([chat.encoded(chat.completion("ok"))], JSON, framing="length")
 
 
 def called(*calls: tuple[str, str, dict[str, Any]], content: Any = None, **fields: Any) -> dict[str, Any]:
-    """An assistant turn with calls: id, name and arguments."""
+    """Return an assistant message with calls: id, name and arguments."""
     entries = [
         {"id": id_, "type": "function", "function": {"name": name, "arguments": chat.encoded(arguments).decode()}}
         for id_, name, arguments in calls
@@ -28,7 +28,7 @@ def result(id_: str, content: Any) -> dict[str, Any]:
 
 
 async def sent(lab: Lab, **fields: Any) -> dict[str, Any]:
-    """What arrives at the model server of a request with these fields."""
+    """Send a request with these fields, and return the body that the server gets."""
     assert (await lab.post(chat.request(**fields))).status == 200
     found = lab.upstream.seen[-1].json
     assert isinstance(found, dict)
@@ -44,7 +44,7 @@ async def prompting(start: Start, dialect: str = "tag") -> Lab:
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_tools_go_into_the_system_message(dialect: str, start: Start) -> None:
-    """One is made if there is none; the tools leave the request, and everything else stays."""
+    """A missing system message is added; the tools are removed from the request, and other fields are kept."""
     lab = await prompting(start, dialect)
     choice = {"tool_choice": "auto", "parallel_tool_calls": True}
     found = await sent(lab, **choice, temperature=0.5, metadata={"x": "é"}, stop=["\n"], seed=2**70)
@@ -59,7 +59,7 @@ async def test_tools_go_into_the_system_message(dialect: str, start: Start) -> N
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("content", ["Be brief.", [{"type": "text", "text": "Be brief.", "cache_control": {"a": 1}}]])
 async def test_a_system_message_is_added_to(role: str, content: Any, start: Start) -> None:
-    """What it said comes first, in the form it had."""
+    """Its content comes first and keeps its form."""
     lab = await prompting(start)
     messages = [{"role": role, "content": content, "name": "boss"}, {"role": "user", "content": "hello"}]
     system, user = (await sent(lab, messages=messages))["messages"]
@@ -74,7 +74,7 @@ async def test_a_system_message_is_added_to(role: str, content: Any, start: Star
 
 
 async def test_the_same_tools_make_the_same_prompt(start: Start) -> None:
-    """Prompt caches hold from turn to turn and from conversation to conversation."""
+    """Prompt caches work across turns and conversations."""
     lab = await prompting(start)
     prompts = {
         (await sent(lab, content=content, tools=tools))["messages"][0]["content"]
@@ -101,7 +101,7 @@ async def test_a_tools_own_texts_are_data(start: Start) -> None:
     ],
 )
 async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) -> None:
-    """The server cannot force what it does not know."""
+    """The server cannot enforce a field that it does not know."""
     lab = await prompting(start)
     found = await sent(lab, tool_choice=choice)
     prompt = found["messages"][0]["content"]
@@ -111,7 +111,7 @@ async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) 
 
 
 async def test_forbidden_tools_are_not_told(start: Start) -> None:
-    """With `tool_choice: none` the model learns of no tool, but reads what it did before."""
+    """With `tool_choice: none` the model gets no tools, but still reads its earlier calls."""
     lab = await prompting(start)
     messages = [called(("a", "read", {"filePath": "/a"})), result("a", "x"), {"role": "user", "content": "So?"}]
     found = await sent(lab, messages=messages, tool_choice="none")
@@ -137,7 +137,7 @@ async def test_the_older_form_of_tools_goes_on_as_it_came(start: Start) -> None:
 
 
 async def test_calls_and_results_become_text(start: Start) -> None:
-    """Several results after one turn stay in order, each by its tool's name; empty ones say so."""
+    """Several results after one turn keep their order and are labelled with the tool's name; empty ones are marked."""
     lab = await prompting(start)
     messages = [
         {"role": "user", "content": "one"},
@@ -210,7 +210,7 @@ async def test_fields_that_nobody_knows_are_kept(mark: str, start: Start) -> Non
 
 
 async def test_half_a_character_is_no_hindrance(start: Start) -> None:
-    """JavaScript cuts emoji in two when it cuts text; servers refuse a half, so that it is written as such."""
+    """JavaScript splits surrogate pairs when it cuts text; servers reject a half, so it is replaced."""
     lab = await prompting(start)
     messages = [called(("a", "read", {"filePath": "/a"})), result("a", "cut \ud83d")]
     *_, half = (await sent(lab, messages=messages))["messages"]
@@ -226,7 +226,7 @@ async def test_an_encoded_request_stays_encoded(start: Start) -> None:
     assert b"# Tools" in gzip.decompress(seen.body)
 
 
-# Untouched
+# Unchanged requests
 
 
 ODD = b'{ "model":"m",\r\n\t"messages" : [ {"role":"user","content":"\\u00e9 \xc3\xa9"} ], "n": 1.0e0, "stop":[]}'
@@ -247,7 +247,7 @@ ODD = b'{ "model":"m",\r\n\t"messages" : [ {"role":"user","content":"\\u00e9 \xc
 async def test_a_request_that_needs_nothing_is_byte_identical(
     body: bytes, settings: dict[str, Any], start: Start
 ) -> None:
-    """The bytes of the body and every header but the one that makes the reply readable."""
+    """The body and all headers are unchanged, except the header that makes the reply readable."""
     lab = await start(OK, **settings)
     headers = {"x-Custom": "1", "authorization": "Bearer sk-secret", "accept-encoding": "gzip, br"}
     await lab.post(body, headers=headers)
@@ -278,7 +278,7 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 async def test_a_bad_request_goes_on_as_it_came(what: str, start: Start) -> None:
-    """It is the model server that says what is wrong with it; the report tells why VTC did nothing."""
+    """The server reports the error; VTC's report states why it did nothing."""
     refusal = Reply([b'{"error": {"message": "bad"}}'], JSON, 400, framing="length")
     lab = await start(refusal, vtc_tools="prompt", vtc_max_body_bytes=15_000)
     answer = await lab.post(BAD[what])
@@ -307,7 +307,7 @@ ODD_SCHEMAS: list[Any] = [
 @pytest.mark.parametrize("parameters", ODD_SCHEMAS, ids=str)
 @pytest.mark.parametrize("how", ["native", "prompt"])
 async def test_odd_schemas_do_no_harm(how: str, parameters: Any, start: Start) -> None:
-    """The request arrives, and the reply too: read, or left alone with a reason that is told."""
+    """The request arrives, and the reply is read or passed through with a reported reason."""
     odd = {"type": "function", "function": {"name": "odd", "description": 5, "parameters": parameters}}
     reply = chat.streamed('<tool_call>{"name": "odd", "arguments": {"a": 1}}</tool_call>')
     lab = await start(reply, vtc_tools=how)
@@ -322,7 +322,7 @@ async def test_odd_schemas_do_no_harm(how: str, parameters: Any, start: Start) -
 
 
 async def test_other_paths_and_methods_are_nobodys_business(start: Start) -> None:
-    """Also when their bodies look familiar."""
+    """This holds even if their bodies look like an exchange."""
     text = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
     body = chat.encoded(chat.completion(text))
     lab = await start(Reply([body], {**JSON, "content-encoding": "identity"}, framing="length"), vtc_tools="prompt")
@@ -339,7 +339,7 @@ async def test_other_paths_and_methods_are_nobodys_business(start: Start) -> Non
     "path", ["/v1/chat/completions", "/chat/completions?api-version=1", "/openai/deployments/x/chat/completions/"]
 )
 async def test_paths_of_chat_completions(path: str, start: Start) -> None:
-    """Servers put it below all sorts of prefixes."""
+    """Servers use the path with many different prefixes."""
     text = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
     lab = await start(Reply([chat.encoded(chat.completion(text))], JSON))
     assert (await lab.post(chat.request(), path=path)).message.calls == [("read", {"filePath": "/a"})]

@@ -1,4 +1,4 @@
-"""OpenAI Responses through a real proxy: the official SDK, streamed and whole, with models of every kind."""
+"""OpenAI Responses through a real proxy with the official SDK, streamed and whole, and models of every kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLINE_READ = "<read_file>\n<path>a.py</path>\n</read_file>"
 
 
 def replying(*items: Json | str, stream: bool) -> Reply:
-    """A reply of these items; a string is a message, streamed character by character."""
+    """Return a reply of these items; a string is a message, streamed character by character."""
     whole = [message(item, f"msg_{place}") if isinstance(item, str) else item for place, item in enumerate(items)]
     if not stream:
         return Reply([chat.encoded(responses.response(*whole))], JSON, framing="length")
@@ -57,7 +57,7 @@ def item_events(item: Json) -> list[Json]:
 
 
 async def asked(lab: Lab, *, headers: dict[str, str] | None = None, **fields: Any) -> responses.Read:
-    """Send a request; the strictest reader reads the reply."""
+    """Send a request, and parse the reply as the strictest client does."""
     answer = await lab.post(responses.request(**fields), path=responses.PATH, headers=headers)
     assert answer.status == 200, answer
     return responses.read(answer.body)
@@ -73,7 +73,7 @@ def profile(directory: Path, kind: str = "policy", **settings: Any) -> list[str]
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_a_call_in_every_dialect_reaches_the_sdk(dialect: str, stream: bool, start: Start) -> None:
     written = chat.DIALECTS[dialect]("read", {"filePath": "/é"})
-    read = {"vtc_dialect": dialect} if dialect == "bare-json" else {}  # only read where it is expected
+    read = {"vtc_dialect": dialect} if dialect == "bare-json" else {}  # only read if it is expected
     lab = await start(replying(written if dialect == "bare-json" else f"Look:\n{written}", stream=stream), **read)
     body = {key: value for key, value in responses.request().items() if key != "stream"}
     async with lab.sdk() as client:
@@ -133,7 +133,7 @@ async def test_a_text_client_reads_a_call_of_another_dialect_as_its_own(stream: 
 
 @STREAM
 async def test_a_text_client_is_promoted(stream: bool, start: Start, tmp_path: Path) -> None:
-    """The model is given tools, calls and results as such; calls come back as the client's text."""
+    """The model gets tools, calls and results in native form; its calls are returned as the client's text."""
     lab = await start(replying(call("read_file", path="a.py"), stream=stream), vtc_tools="native")
     turns = [said("user", "Look"), message(f"Yes.\n\n{CLINE_READ}"), said("user", "[read_file for 'a.py'] Result:\nA")]
     found = await asked(lab, input=turns, instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
@@ -189,7 +189,7 @@ BROKEN = 'Look.\n<tool_call>\n{"name": "read", "arguments": {"filePath": \n</too
 
 @STREAM
 async def test_the_model_is_asked_again(stream: bool, start: Start, tmp_path: Path) -> None:
-    """About a call that cannot be read: upstream is asked for whole replies, the client gets what it asked for."""
+    """The server is asked for whole replies about an unreadable call; the client gets the form that it asked for."""
     turns = by_turn(replying(BROKEN, stream=False), replying(f"Look.\n{READ}", stream=False))
     lab = await start(turns, vtc_profiles=profile(tmp_path, retry={}))
     found = await asked(lab, stream=stream)
@@ -279,7 +279,7 @@ async def test_nothing_is_lifted_where_the_server_keeps_the_conversation(key: st
 
 
 async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
-    """Codex's timer takes no comments."""
+    """Codex ignores comments, so its timeout needs events."""
     pieces: Sequence[bytes] = responses.streamed_text("Hi ", *HERMES("write", {"filePath": "a", "content": "x" * 200}))
 
     async def slow() -> AsyncIterator[bytes]:

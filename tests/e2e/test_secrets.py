@@ -1,4 +1,4 @@
-"""Secrets of requests and replies, planted as canaries, and looked for in everything that VTC says or keeps."""
+"""Secrets are planted in requests and replies, and searched for in all output and storage of VTC."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def written(directory: Path) -> list[str]:
 
 
 async def everything_said(lab: Lab, caplog: pytest.LogCaptureFixture, directory: Path) -> str:
-    """All that is logged, kept or counted of an exchange; the flow itself mitmproxy shows and saves as it is."""
+    """Return everything that is logged, stored or counted of an exchange; mitmproxy shows and saves the flow itself."""
     flow = await lab.flow()
     commands = lab.proxy.master.commands
-    with suppress(CommandError):  # of some flows there is nothing to save
+    with suppress(CommandError):  # some flows have nothing to save
         commands.call("vtc.save", [flow], str(directory / "cases.yaml"))
     logged = [logging.Formatter().format(record) for record in caplog.records if record.name.startswith("vtc")]
     kept = [
@@ -137,7 +137,7 @@ async def test_no_secret_is_in_what_is_said_of_a_fault(
 async def test_no_part_of_a_secret_is_in_an_excerpt(
     behind: int, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Excerpts are cut, and so may be what they quote; of a word of bad JSON only the beginning is shown."""
+    """Excerpts can cut a secret; an error about bad JSON shows only the beginning of a word."""
     token = "".join(f"{letter}{number}" for number in range(4) for letter in "qwertyuiop")
     padding = REFUSED[:-1] + '"x": "' + "." * (behind - len(REFUSED) - 5)
     bad = f'<tool_call>{{"name": {token}}}</tool_call>'
@@ -153,7 +153,7 @@ async def test_no_part_of_a_secret_is_in_an_excerpt(
 
 
 OWN = "Ab1+/9=zz~Xy-0f1e2d"
-"""A key of no known form."""
+"""A key of no known format."""
 QUOTED_OWN = quote(OWN, safe="")
 PLACES: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
     **{
@@ -168,7 +168,7 @@ PLACES: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
     **{f"?{name}": ({}, f"{name}={QUOTED_OWN}", {}) for name in ("key", "api-key", "access_token", "%6bey", "KEY")},
     "the body": ({}, "", {"extra_headers": {"Authorization": f"Bearer {OWN}"}}),
 }
-"""Where a request may carry a key: headers, query, fields of the body."""
+"""Places of a request that can contain a key: headers, query, fields of the body."""
 REPEATED = f"API key not valid: {OWN} ({QUOTED_OWN}, {re.sub('%..', lambda one: one[0].lower(), QUOTED_OWN)})"
 ANSWERS: dict[str, Reply] = {
     "an error": Reply([chat.encoded({"error": {"message": REPEATED, "code": 401}})], JSON, 401, framing="length"),
@@ -191,7 +191,7 @@ ANSWERS: dict[str, Reply] = {
 async def test_a_key_that_the_server_repeats_is_in_nothing_that_is_said(
     answer: str, client: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wherever the request carried it; nor one of a client of another API, whose key goes on by another way."""
+    """This holds for any place of the key in the request, also if it moves because the server has another API."""
     caplog.set_level(logging.DEBUG)
     log = tmp_path / "log.jsonl"
     lab = await start(ANSWERS[answer], vtc_upstream_api="openai-chat", vtc_log=str(log))

@@ -1,4 +1,4 @@
-"""Turns that end without a word: the model is asked once more, and its client sees one reply."""
+"""Replies without text or calls: the server is asked again, and the client gets one reply."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SILENT: dict[str, tuple[str, str]] = {
 
 
 def replying(server: str, seen: Seen, text: str, calls: pairs.Calls = (), reasoning: str = "", parts: int = 2) -> Reply:
-    """A reply in the form that the request asks for."""
+    """Return a reply, streamed or whole as the request asks."""
     shape = SHAPES[server]
     if seen.path == shape.at(stream=True) != shape.path or seen.json.get("stream", server == "ollama-chat"):
         pieces = [text[:5], text[5:]] if text else []
@@ -41,7 +41,7 @@ def replying(server: str, seen: Seen, text: str, calls: pairs.Calls = (), reason
 
 
 def serving(server: str, silence: str) -> Script:
-    """A server that says nothing of use until it is reminded, then calls `read`, then says what that gave."""
+    """Return a server that answers without content until it is reminded, then calls `read`, then states the result."""
     text, reasoning = SILENT[silence]
 
     def script(seen: Seen) -> Reply:
@@ -73,13 +73,13 @@ async def test_an_sdk_gets_the_call_that_was_not_made_at_first(
 
 
 def body_of(client: str, **fields: Any) -> bytes:
-    """A request of a client that wants to be told all."""
+    """Return the body of a client's request that asks for reasoning and usage."""
     usage = {"stream_options": {"include_usage": True}} if client == "openai-chat" and fields.get("stream") else {}
     return chat.encoded(SHAPES[client].request(**{**THINKING.get(client, {}), **usage, **fields}))
 
 
 async def asked(lab: Lab, client: str, *, stream: bool = True, **fields: Any) -> tuple[pairs.Said, bytes]:
-    """Ask as a client of an API does; the strictest reader of it reads the reply."""
+    """Send a request as a client of an API, and parse the reply as its strictest client does."""
     answer = await lab.post(body_of(client, stream=stream, **fields), path=SHAPES[client].at(stream=stream))
     assert answer.status == 200
     return pairs.read(client, answer.body, stream=stream), answer.body
@@ -91,7 +91,7 @@ async def asked(lab: Lab, client: str, *, stream: bool = True, **fields: Any) ->
 async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
     client: str, server: str, silence: str, start: Start, tmp_path: Path
 ) -> None:
-    """Text and thought of both replies leave, and the usage is that of both."""
+    """Text and reasoning of both replies are sent, and the usage is the sum."""
     text, reasoning = SILENT[silence]
     lab = await start(
         by_turn(
@@ -107,11 +107,11 @@ async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
     assert used(client, body) == (6, 10)
 
 
-# What is asked, and what becomes of the answer
+# The follow-up and its reply
 
 
 async def reported(lab: Lab) -> list[str]:
-    """What was done about the turn, from the flow that is not the question."""
+    """Return the actions on the turn from the report of the client's flow, not the follow-up's."""
     flow = await lab.asked_for()
     return [entry["action"] for entry in flow.metadata["vtc"]["policies"] if entry["policy"] == "retry"]
 
@@ -171,7 +171,7 @@ async def test_without_tools_nothing_is_announced(start: Start, tmp_path: Path) 
 
 
 async def test_what_leaves_does_not_wait_for_the_second_reply(start: Start, tmp_path: Path) -> None:
-    """The first reply but for its end, then each piece of the second as it comes."""
+    """The first reply is sent except its end, then each piece of the second as it arrives."""
     goes_on = [asyncio.Event(), asyncio.Event()]
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -319,7 +319,7 @@ async def test_a_client_that_reads_calls_out_of_the_text_gets_one(start: Start, 
 async def test_the_first_reply_and_the_reminder_stay_in_later_turns(
     client: str, server: str, silence: str, start: Start, tmp_path: Path
 ) -> None:
-    """So that each prompt begins with the one before it; the client knows nothing of them."""
+    """Each prompt begins with the one before it, although the client does not know the added turns."""
     profiles = policy(tmp_path, retry={"on": ON})
     lab = await start(serving(server, silence), vtc_upstream_api=server, vtc_profiles=profiles)
     entries = asks(client, "Read it")
@@ -337,7 +337,7 @@ async def test_the_first_reply_and_the_reminder_stay_in_later_turns(
 
 
 def unmarked(value: Any) -> Any:
-    """Leave out the marks for prompt caches, which go on with a conversation."""
+    """Remove the marks for prompt caches, which move with a conversation."""
     if isinstance(value, list):
         return [unmarked(item) for item in value]
     if isinstance(value, dict):
@@ -346,7 +346,7 @@ def unmarked(value: Any) -> Any:
 
 
 async def test_the_model_is_not_asked_twice_in_a_row(start: Start, tmp_path: Path) -> None:
-    """Once in a request, and not in the next one if that brought no call."""
+    """There is one follow-up in a request, and none in the next if that brought no call."""
     lab = await start(lambda seen: replying("openai-chat", seen, ANNOUNCED), vtc_profiles=policy(tmp_path, retry={}))
     entries: list[Any] = [{"role": "user", "content": "Read it"}]
     counts = []

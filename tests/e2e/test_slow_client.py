@@ -1,4 +1,4 @@
-"""A client that stops reading in the middle of its stream: upstream is held back, and all others go on."""
+"""A client stops reading in the middle of its stream: its server is slowed down, and all others continue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TEXT = chat.said("This is a line of an answer that is long. " * 20 + "\n")[0]
 CALL = chat.said("Go.\n", chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 500}), "\n")
 FRAMES = {"text": [TEXT], "calls": CALL, "text under a policy": [TEXT]}
 MOST = 24 << 20
-"""Bytes that upstream may get rid of: what the kernel keeps for four sockets, and mitmproxy and VTC for one read."""
+"""Bytes that the server can write: the kernel's buffers of four sockets, and one read of mitmproxy and VTC."""
 
 
 class Offered:
-    """A reply that goes on until it is enough, and how much of it upstream got rid of."""
+    """A reply that continues until `enough` is set, and the number of bytes that were written."""
 
     def __init__(self, frames: list[bytes]) -> None:
         self._frames = b"".join(frames) * 8
@@ -46,7 +46,7 @@ class Offered:
 
 
 async def not_reading(lab: Lab, body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Ask for a stream and read none of it: the client's end takes 4 KB and no more."""
+    """Request a stream and read none of it; the client's socket buffers 4 KB."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.setblocking(False)
@@ -59,7 +59,7 @@ async def not_reading(lab: Lab, body: Any) -> tuple[asyncio.StreamReader, asynci
 
 
 async def stuck(lab: Lab, offered: Offered) -> None:
-    """Wait until upstream can write no more: others have whole exchanges meanwhile, and nothing moves."""
+    """Wait until the server can write no more; other clients complete exchanges meanwhile."""
     async with asyncio.timeout(PATIENCE):
         while True:
             await lab.upstream.blocked.wait()
@@ -71,7 +71,7 @@ async def stuck(lab: Lab, offered: Offered) -> None:
 
 
 def waiting(lab: Lab) -> int:
-    """Bytes that mitmproxy has for clients and cannot get rid of."""
+    """Return the number of bytes that mitmproxy buffers for clients."""
     server = lab.proxy.master.addons.get("proxyserver")
     assert isinstance(server, Proxyserver)
     writers = [
@@ -86,7 +86,7 @@ def waiting(lab: Lab) -> int:
 
 
 async def slow_and_others(start: Start, reply: Any, **settings: Any) -> Lab:
-    """A lab whose first client gets `reply`, and all others a short one with a call."""
+    """Start a lab that sends `reply` to the first client, and a short reply with a call to all others."""
     replies = [reply]
     short = chat.streamed("Go.", chat.DIALECTS["hermes"]("read", {"filePath": "/b"}))
 
@@ -98,7 +98,7 @@ async def slow_and_others(start: Start, reply: Any, **settings: Any) -> Lab:
 
 @pytest.mark.parametrize("what", ["text", "text under a policy", pytest.param("calls", marks=pytest.mark.rest)])
 async def test_client_that_does_not_read_holds_up_its_own_upstream(what: str, start: Start, tmp_path: Path) -> None:
-    """What it is owed arrives in the end, all of it."""
+    """The client gets the whole rest in the end."""
     settings = {"vtc_profiles": guarded(tmp_path, denied_tools=["bash"])} if "policy" in what else {}
     offered = Offered(FRAMES[what])
     lab = await slow_and_others(start, Reply(offered.pieces()), **settings)
@@ -119,7 +119,7 @@ async def test_client_that_does_not_read_holds_up_its_own_upstream(what: str, st
 
 
 def unchunked(reply: bytes) -> bytes:
-    """The body of a reply in chunks."""
+    """Return the body of a chunked reply."""
     rest, body = reply.partition(b"\r\n\r\n")[2], []
     while rest:
         size, _, rest = rest.partition(b"\r\n")
@@ -129,7 +129,7 @@ def unchunked(reply: bytes) -> bytes:
 
 
 async def test_little_that_stands_for_much_is_held_back_too(start: Start) -> None:
-    """Of a compressed reply no more is decoded than the client reads: one read of it, which has a limit of its own."""
+    """A compressed reply is decoded only as far as the client reads, in steps of one read, which is limited."""
     packer = zlib.compressobj(9, wbits=31)
     packed = packer.compress(TEXT * 4_000) + packer.flush(zlib.Z_SYNC_FLUSH)
     again = packer.compress(TEXT * 4_000) + packer.flush(zlib.Z_SYNC_FLUSH)
@@ -149,7 +149,7 @@ async def test_little_that_stands_for_much_is_held_back_too(start: Start) -> Non
 
 
 async def test_client_that_does_not_read_may_leave(start: Start) -> None:
-    """Nothing is kept of it."""
+    """No state of it is kept."""
     offered = Offered([TEXT])
     lab = await slow_and_others(start, Reply(offered.pieces()))
     _, writer = await not_reading(lab, ASK)

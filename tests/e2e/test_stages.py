@@ -1,4 +1,4 @@
-"""A fault of ours in each stage, planted: every byte goes on, in order, once; it is logged once and counted once."""
+"""An internal fault in each stage: every byte is sent once and in order, and the fault is logged and counted once."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class PlantedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A function, by its owner and name, and the call of it that fails (from 0)."""
+    """A function, given by its owner and name, and the number of the call of it that fails (from 0)."""
 
     owner: Any
     name: str
     call: int = 0
 
     def plant(self, patch: pytest.MonkeyPatch) -> Callable[[], int]:
-        """Make it fail; returns how often it was called."""
+        """Replace the function by a failing one; return a function that counts its calls."""
         real, calls = getattr(self.owner, self.name), [0]
 
         def broken(*args: Any, **kwargs: Any) -> Any:
@@ -111,7 +111,7 @@ def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def said(body: bytes) -> str:
-    """All text that left, with each call as the text that it was."""
+    """Return all text that was sent, with each call as its original text."""
     out = ""
     for delta in chat.deltas(body):
         out += delta.get("content") or ""
@@ -121,13 +121,15 @@ def said(body: bytes) -> str:
 
 
 def squeezed(text: str) -> str:
-    """White space beside a call goes with it."""
+    """Remove white space, because white space next to a call is removed with it."""
     return re.sub(r"\s+", "", text)
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault meets the reply: not the sample that a thread may read before it comes."""
+    """Disable `Session.warm`, so that the fault occurs in the reply and not in the sample that a thread reads
+    before.
+    """
     monkeypatch.setattr(exchange.Session, "warm", lambda _: None)
 
 
@@ -222,7 +224,7 @@ async def test_calls_that_upstream_made_itself(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Of a call that was taken out of its frames, what had come is given back, and the rest follows as it comes."""
+    """The buffered part of a call is released, and its other frames follow as they arrive."""
     pieces = ['{"path"', ': "a.', 'py"}']
     deltas = [[chat.native(0, id="a", name="read_file")], *([chat.native(0, arguments=piece)] for piece in pieces)]
     frames = [chat.ROLE, *chat.said("I", " will."), *(chat.chunk({"tool_calls": delta}) for delta in deltas)]
@@ -256,7 +258,7 @@ async def test_calls_that_upstream_made_itself(
 async def test_no_fault_of_ours_opens_a_policy(
     stage: Stage, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not read then does not leave: the client is told of a broken connection, if of anything."""
+    """Unread content is withheld; the client notices at most a broken connection."""
     deltas = [[chat.native(0, id="a", name="rm")], [chat.native(0, arguments='{"path": "a"}')]]
     own = [chat.chunk({"tool_calls": delta}) for delta in deltas]
     text = chat.DIALECTS["hermes"]("rm", {"path": "b"})
@@ -301,7 +303,7 @@ REQUEST = [
 async def test_a_request(
     client: str, stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Request and reply go on as they came."""
+    """Request and reply pass unchanged."""
     frames = chat.streamed(TEXT)
     lab = await start(frames, vtc_tools="prompt", vtc_dialect="hermes")
     calls = stage.plant(monkeypatch)
@@ -322,7 +324,7 @@ async def test_a_request(
 async def test_a_reply_that_is_settled_first(
     name: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where upstream is to be asked again, or was asked for a whole reply: the one that came is passed on."""
+    """If a retry fails, or the request for a whole reply, the reply that arrived is passed on."""
     mine: chat.Json = {"match": {"model": chat.MODEL}, "upstream_stream": "never"}
     if name == "encode_retry":
         mine["retry"] = {"max": 1, "on": ["malformed"]}
@@ -331,7 +333,7 @@ async def test_a_reply_that_is_settled_first(
         Reply([chat.encoded(chat.completion(text))], JSON, framing="length"),
         vtc_profiles=profiles(tmp_path, model=mine),
     )
-    # It becomes a stream twice: to be read, and for the client.
+    # It is converted to a stream twice, for reading and for the client.
     stage = Stage(whole_replies, name, 1) if name == "convert_to_stream" else Stage(RequestEncoder, name)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(ASK)
@@ -341,11 +343,11 @@ async def test_a_reply_that_is_settled_first(
     assert len(faults(caplog)) == 1
 
 
-# What cannot be given back is told
+# Content that cannot be released is reported
 
 
 async def test_the_decoder(start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """The client does not take what there is for the whole."""
+    """The client notices that the reply is incomplete."""
     frames = chat.streamed(*TEXT)
     lab = await start(Reply(gzipped(frames), {**SSE, "content-encoding": "gzip"}))
     Stage(compression._LimitedDecoder, "feed", 5).plant(monkeypatch)
@@ -355,13 +357,13 @@ async def test_the_decoder(start: Start, monkeypatch: pytest.MonkeyPatch, caplog
     assert len(faults(caplog)) == 1
 
 
-# mitmproxy's traps
+# Pitfalls of mitmproxy
 
 
 async def test_a_fault_in_the_final_call_ends_the_reply_all_the_same(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An exception there would have the client wait for ever."""
+    """After an exception there, the client would wait forever."""
     frames = [chat.ROLE, *chat.said(*"Hi <read> there"), *chat.said("<read>")]
     lab = await start(frames)
     Stage(relay.Relay, "finish").plant(monkeypatch)
@@ -373,7 +375,7 @@ async def test_a_fault_in_the_final_call_ends_the_reply_all_the_same(
 async def test_two_faults_at_once_end_the_reply_all_the_same(
     also: str, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where giving back fails, too, the rest of the reply goes on, and the log says what was lost."""
+    """If releasing fails, too, the rest of the reply continues, and the log states the loss."""
     lab = await start([chat.ROLE, *chat.said("a", " <read>"), *chat.said("b", "c"), chat.STOP, chat.DONE])
     Stage(relay.Relay, "feed", 3).plant(monkeypatch)
     if also == "release":
@@ -396,7 +398,7 @@ HOOKS = [
 
 @pytest.mark.parametrize("stage", HOOKS, ids=str)
 async def test_a_fault_in_a_hook(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """mitmproxy logs it and goes on; the flow does, too, and so does the next."""
+    """mitmproxy logs it and continues; this flow and the next are processed."""
     frames = chat.streamed(*TEXT)
     lab = await start(by_turn(frames, frames))
     stage.plant(monkeypatch)
@@ -406,7 +408,7 @@ async def test_a_fault_in_a_hook(stage: Stage, start: Start, monkeypatch: pytest
 
 
 async def test_a_reply_never_ends_early(start: Start) -> None:
-    """Empty bytes, which would end it at the client, are never sent: where nothing may leave nothing does."""
+    """Empty bytes would end the reply for the client, so VTC sends none while text is buffered."""
     lab = await start(chat.streamed(*("<read>" * 50), " end"))
     async with lab.client.stream("POST", PATH, json=ASK) as response:
         pieces = [piece async for piece in response.aiter_raw()]

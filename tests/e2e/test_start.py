@@ -1,4 +1,4 @@
-"""mitmdump as a person starts it, `mitmdump -s addons/addon.py`: a process of its own, in whatever folder."""
+"""mitmdump started as a user does, `mitmdump -s addons/addon.py`, in a separate process and any folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def mitmdump(
 
 @pytest.mark.rest
 async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Path) -> None:
-    """The message names the file, the line, the key and the nearest word that would do."""
+    """The message names the file, the line, the key and the nearest valid word."""
     profiles = tmp_path / "profiles"
     profiles.mkdir()
     (profiles / "mine.yaml").write_text("kind: model\nname: mine\nmatch:\n  model: x\nlenientt: true\n")
@@ -85,14 +85,14 @@ async def test_a_wrong_option_keeps_it_from_starting_and_is_told_in_one_line(
 
 @pytest.mark.rest
 async def test_it_takes_its_own_package_where_another_has_the_name(confdir: Path, tmp_path: Path) -> None:
-    """`vtc` on the package index is somebody else's."""
+    """`vtc` on the package index is another project."""
     (tmp_path / "vtc").mkdir()
     (tmp_path / "vtc" / "__init__.py").write_text("raise ValueError('theirs')\n")
     settings = ["--set", f"confdir={confdir}", "--set", "vtc_mode=nonsense"]
     async with mitmdump(tmp_path, *settings, environment={"PYTHONPATH": str(tmp_path)}) as process:
         output, _ = await process.communicate()
     assert f"another package or copy named vtc, {tmp_path / 'vtc' / '__init__.py'}, is ignored" in output.decode()
-    assert "vtc_mode must be one of" in output.decode()  # that is ours
+    assert "vtc_mode must be one of" in output.decode()  # this error is VTC's
     assert "Traceback" not in output.decode()
 
 
@@ -108,7 +108,7 @@ async def test_it_says_what_it_lacks(confdir: Path, tmp_path: Path) -> None:
 
 
 async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path, tmp_path: Path) -> None:
-    """The figures by model when it ends."""
+    """Statistics by model are printed when it ends."""
     reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
     async with serving(lambda _: reply) as upstream:
         mode = f"reverse:{upstream.url}"

@@ -1,4 +1,4 @@
-"""Streamed replies: what leaves, when, in which chunks, and that the cut of the input makes no difference."""
+"""Streamed replies: what is sent, when, in which chunks, and that cuts of the input make no difference."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/a"})], [], "tool
 
 
 def script_of(seen: Seen, text: str, finish: str = "stop") -> Reply:
-    """The same text as a stream of characters or as a whole reply, as it was asked for."""
+    """Return the text as a stream of characters or as a whole reply, as the request asks."""
     if seen.json["stream"]:
         return Reply(chat.streamed(*text, finish=finish))
     return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
 
 
 async def test_the_chunks_of_a_call_have_the_shape_that_every_client_takes(start: Start) -> None:
-    """Role, text, then index, id, type and the whole name with empty arguments, the arguments, finish, usage."""
+    """Chunks: role; text; index, id, type and name with empty arguments; arguments; finish reason; usage."""
     lab = await start(chat.streamed(*REPLY))
     answer = await lab.post(ASK)
     assert answer.headers["content-type"] == "text/event-stream"
@@ -52,7 +52,7 @@ def call(index: int, **function: str) -> Any:
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_markup_may_be_cut_anywhere(dialect: str, start: Start, some: Any) -> None:
-    """Each place at which a reply's text can be cut in two, and all of them at once, give the same message."""
+    """Each position at which the text can be cut in two, and all of them at once, give the same message."""
     text = "Let me look.\n\n" + chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     cuts = [*some(range(1, len(text)), 6)]
     replies = [chat.streamed(text[:cut], text[cut:]) for cut in cuts]
@@ -64,7 +64,7 @@ async def test_markup_may_be_cut_anywhere(dialect: str, start: Start, some: Any)
 
 
 async def test_bytes_may_be_cut_anywhere(start: Start, some: Any) -> None:
-    """Frames and characters of more than one byte come in pieces too."""
+    """Cuts can be inside of frames and of multi-byte characters."""
     body = b"".join(chat.streamed("Schön: é\n\n", REPLY))
     body = body.replace(rb"\u00f6", "ö".encode()).replace(rb"\u00e9", "é".encode())
     cuts = [*some(range(1, len(body), 5), 3)]
@@ -101,7 +101,7 @@ REPLIES = {
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
 async def test_streamed_and_whole_replies_say_the_same(finish: str, start: Start) -> None:
-    """For a reply of every kind, and what comes out is never more or less than what came in."""
+    """This holds for a reply of every kind; no text is added or lost."""
     texts = iter([text for text in REPLIES.values() for _ in range(2)])
     lab = await start(lambda seen: script_of(seen, next(texts), finish))
     for name, text in REPLIES.items():
@@ -116,7 +116,7 @@ WITHOUT_CALLS = ["nothing", "white space", "text", "cut off", "never closed", "n
 
 @pytest.mark.parametrize("name", [*WITHOUT_CALLS, "fence", "code span", "almost"])
 async def test_a_reply_without_calls_is_byte_identical(name: str, start: Start) -> None:
-    """Streamed or whole; text that had to wait leaves in the frames that it came in."""
+    """This holds for streamed and whole replies; buffered text is sent in its original frames."""
     pieces = chat.streamed(*REPLIES[name], finish="length")
     lab = await start(by_turn(pieces, Reply([chat.encoded(chat.completion(REPLIES[name], "length"))], JSON)))
     assert (await lab.post(ASK)).body == b"".join(pieces)
@@ -124,7 +124,7 @@ async def test_a_reply_without_calls_is_byte_identical(name: str, start: Start) 
 
 
 async def test_text_leaves_before_more_is_sent(start: Start) -> None:
-    """The model server goes on only when the client has what was sent: nothing is held that need not be."""
+    """The server continues only when the client has received everything, so no decided text is buffered."""
     gated = [chat.ROLE, *chat.said("Let", " me", " look", " at <b>bold</b>", " and `code`,", " then:")]
     rest = [*chat.said("\n\n<re", "ad><filePath>/a</filePath></read>"), chat.STOP, chat.DONE]
     arrived = asyncio.Event()
@@ -150,7 +150,7 @@ async def test_text_leaves_before_more_is_sent(start: Start) -> None:
 
 @pytest.mark.parametrize("dialect", ["hermes", "tools-tag", "invoke"])
 async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> None:
-    """A complete call does not wait for what comes behind it."""
+    """A complete call does not wait for the text after it."""
     call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     arrived = asyncio.Event()
 
@@ -172,11 +172,11 @@ async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> 
     assert chat.read(body) == CALLED
 
 
-# What else a chunk may hold
+# Other content of a chunk
 
 
 async def test_a_long_call_that_is_cut_is_sent_in_parts_up_to_its_end(start: Start) -> None:
-    """Thousands of frames wait for the rest of a call, and none follows with which they could be sent."""
+    """Thousands of frames wait for the rest of a call, and no later frame triggers their sending."""
     text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "' + "x" * 40_000
     frames = chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)), finish="length")
     lab = await start([b"".join(frames[at : at + 100]) for at in range(0, len(frames), 100)])
@@ -185,7 +185,7 @@ async def test_a_long_call_that_is_cut_is_sent_in_parts_up_to_its_end(start: Sta
 
 
 async def test_choices_are_read_apart(start: Start) -> None:
-    """Two choices, interleaved piece by piece and in one chunk: one of them calls, the other talks."""
+    """There are two choices, interleaved and in one chunk: one calls, the other talks."""
     talk = "No <b>need</b>."
     frames = [chat.chunk({"role": "assistant", "content": ""}, index=index) for index in (0, 1)]
     for at in range(max(len(REPLY), len(talk))):
@@ -199,8 +199,8 @@ async def test_choices_are_read_apart(start: Start) -> None:
 
 
 async def test_what_is_not_text_passes(start: Start) -> None:
-    """Usage in any place, logprobs of text, reasoning_content, refusal and unknown fields are all still there."""
-    refusal = {"refusal": "no"}  # a text of its own: no call goes on after it
+    """Usage anywhere, logprobs of text, reasoning_content, refusal and unknown fields are all kept."""
+    refusal = {"refusal": "no"}  # a separate text in which no call continues
     extra = {"reasoning_content": "hm", "x_delta": {"deep": [1, None]}}
     cited = {"content": "Hi:\n", "annotations": [{"type": "url_citation"}]}
     logprobs = {"content": [{"token": "Hi:\n", "logprob": -0.1}]}
@@ -233,7 +233,7 @@ async def test_what_is_not_text_passes(start: Start) -> None:
 
 
 async def test_text_call_and_finish_reason_in_one_chunk(start: Start) -> None:
-    """Servers that only pretend to stream send everything at once."""
+    """Servers that only simulate streaming send everything at once."""
     lab = await start([chat.chunk({"role": "assistant", "content": REPLY}, "stop", usage=chat.USAGE), chat.DONE])
     body = (await lab.post(ASK)).body
     assert chat.read(body) == CALLED

@@ -1,4 +1,4 @@
-"""Clients that declare their tools in the system prompt and read calls out of the text, with models of every kind."""
+"""Clients that declare tools in the system prompt and read calls from the text, with models of every kind."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NO_MORE = "\n\n(Not carried out, as only one tool can be used at a time: {}.)"
 
 
 def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
-    """A reply in text, streamed character by character."""
+    """Return a text reply, streamed character by character."""
     if stream:
         return Reply(chat.streamed(*text, finish=finish))
     return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
 
 
 def calling(stream: bool, *calls: tuple[str, Any], content: str | None = None, finish: str = "tool_calls") -> Reply:
-    """A reply of native calls; a stream has their arguments in two pieces, those of all calls interleaved."""
+    """Return a reply of native calls; a stream has their arguments in two pieces, interleaved."""
     texts = [arguments if isinstance(arguments, str) else json.dumps(arguments) for _, arguments in calls]
     if not stream:
         entries = [
@@ -58,7 +58,7 @@ async def ask(lab: Lab, body: chat.Json | None = None, *, stream: bool = False, 
 
 
 async def told(lab: Lab, *, stream: bool) -> str:
-    """The text that the client was given; no call in any other form stands beside it."""
+    """Return the text that the client gets, after checking that no native call accompanies it."""
     answer = await ask(lab, stream=stream)
     assert b"tool_calls" not in answer.body
     assert answer.message.finish_reason in ("stop", "length")
@@ -95,14 +95,14 @@ async def test_a_client_is_recognised_by_its_user_agent(
 
 
 async def test_a_client_is_recognised_by_its_prompt(start: Start) -> None:
-    """Newer versions and derivatives carry no mark in their user agent; the prompt is the better witness."""
+    """Newer versions and derivatives have no distinctive user agent, but their prompt is."""
     lab = await start(replying(chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}), True))
     assert (await ask(lab, stream=True, agent="node")).message.content == READ
     assert "the system prompt documents 9 tools: a text client" in (await lab.report())["why"]
 
 
 async def test_a_client_that_declares_tools_is_native(start: Start) -> None:
-    """Also under the name of a text client, and with a prompt like one."""
+    """This holds also under the name of a text client, and with a similar prompt."""
     lab = await start(replying(chat.DIALECTS["tag"]("read", {"filePath": "/a"}), True))
     body = request(stream=True, system=CLINE.replace("path", "filePath")) | {"tools": chat.TOOLS}
     assert (await ask(lab, body)).message.calls == [("read", {"filePath": "/a"})]
@@ -111,7 +111,7 @@ async def test_a_client_that_declares_tools_is_native(start: Start) -> None:
 
 @STREAM
 async def test_a_client_that_is_not_recognised_is_left_alone(stream: bool, start: Start) -> None:
-    """Not a byte changes, and the report says why."""
+    """No byte changes, and the report states the reason."""
     reply = replying(f"{chat.DIALECTS['hermes']('read_file', {'path': 'a.py'})} {READ}", stream)
     lab = await start(reply)
     body = request(stream=stream, system="You are kind.")
@@ -124,7 +124,7 @@ async def test_a_client_that_is_not_recognised_is_left_alone(stream: bool, start
 
 @STREAM
 async def test_no_patterns_turn_the_recognition_off(stream: bool, start: Start) -> None:
-    """By name and by prompt."""
+    """This disables recognition by name and by prompt."""
     reply = replying(chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}), stream)
     lab = await start(reply, vtc_client_patterns=[])
     assert (await ask(lab, stream=stream)).body == b"".join(reply.pieces)  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ async def test_no_patterns_turn_the_recognition_off(stream: bool, start: Start) 
 
 
 async def test_patterns_of_ones_own(start: Start) -> None:
-    """The list is a setting, and can be changed while running."""
+    """The list is an option that can change during a run."""
     lab = await start(replying(chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}), True))
     lab.set(vtc_client_patterns=["MyAgent"])
     assert (await ask(lab, stream=True, agent="myagent/1")).message.content == READ
@@ -141,7 +141,7 @@ async def test_patterns_of_ones_own(start: Start) -> None:
 
 @STREAM
 async def test_a_prompt_without_tools_is_left_alone(stream: bool, start: Start) -> None:
-    """A client's side requests (a title, a summary) have none."""
+    """A client's side requests (for a title, a summary) have no tools."""
     reply = replying(READ, stream)
     lab = await start(reply, vtc_tools="native")
     body = request(stream=stream, system="Make a title of at most five words.")
@@ -197,7 +197,7 @@ async def test_a_reply_whose_calls_are_fine_is_byte_identical(stream: bool, star
 
 
 async def test_fine_calls_are_byte_identical_however_their_frames_are_cut(start: Start) -> None:
-    """Where markup begins in the middle of a frame, the text before it has left already; the text is the same."""
+    """If markup begins in the middle of a frame, the text before it has been sent already; the text is the same."""
     text = f"I will look. \n\n{FINE['file content']}\n\nDone.\n"
     words = [text[:12], text[12:15], *text[15:].splitlines(keepends=True)]
     cuts = [[text[:at], text[at:]] for at in range(1, len(text), 3)]
@@ -244,7 +244,7 @@ REFUSED = {
 
 
 async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
-    """What looked like a call stays text, and the report has the reason."""
+    """Text that resembles a call stays text, and the report states the reason."""
     lab = await start(by_turn(*(chat.streamed(text) for text in REFUSED)))
     for text, reason in REFUSED.items():
         assert await told(lab, stream=True) == text
@@ -252,7 +252,7 @@ async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
 
 
 async def test_a_call_that_is_too_long_is_text(start: Start) -> None:
-    """The limit is a setting, and the report says so."""
+    """The limit is an option, and the report states the reason."""
     text = chat.DIALECTS["hermes"]("write_to_file", {"path": "a", "content": "x" * 3_000})
     lab = await start(replying(text, True), vtc_max_call_bytes=1_000)
     assert await told(lab, stream=True) == text
@@ -263,7 +263,7 @@ async def test_a_call_that_is_too_long_is_text(start: Start) -> None:
 
 
 async def test_no_markup_of_another_dialect_is_ever_shown(start: Start) -> None:
-    """Text flows on; the call is set off by two newlines, however the reply was cut."""
+    """Text is sent as it arrives; two newlines separate the call, however the reply was cut."""
     for dialect in ("hermes", "invoke", "qwen3-coder", "tools-tag"):
         text = "I will check.\n" + chat.DIALECTS[dialect]("list_files", {"path": "."})
         cuts = [[text[:at], text[at:]] for at in range(1, len(text), 7)]
@@ -279,7 +279,7 @@ async def test_a_call_in_another_dialect_becomes_the_clients_own(dialect: str, s
     for stream in BOTH_WAYS:
         assert await told(lab, stream=stream) == f"I will look.\n\n{READ}"
         report = await lab.report()
-        read_as = "cline" if dialect == "tag" else dialect  # which are written alike
+        read_as = "cline" if dialect == "tag" else dialect  # both have the same text
         assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read_file", read_as)]
         assert report["form"] == "cline"
 
@@ -337,7 +337,7 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any], str]] = {
 
 @STREAM
 async def test_special_bodies_reach_the_client_as_it_reads_them(stream: bool, start: Start) -> None:
-    """From Hermes and from native calls alike, values are raw."""
+    """Values are raw, from Hermes and from native calls."""
     replies = []
     for _, tool, arguments, _ in SPECIAL.values():
         hermes = f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
@@ -397,7 +397,7 @@ async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Sta
 
 
 async def test_the_models_own_way_and_the_clients_are_both_read(start: Start) -> None:
-    """The client's own reminders may bring a model to write the client's XML after all."""
+    """The client's own reminders can make a model write the client's XML."""
     lab = await start(replying(READ, True), vtc_tools="prompt", vtc_dialect="hermes")
     assert await told(lab, stream=True) == READ
 
@@ -431,7 +431,7 @@ async def test_a_model_with_native_tools_is_given_them(by: str, stream: bool, tm
 
 
 async def test_ids_and_prompt_stay_the_same_while_the_conversation_grows(start: Start) -> None:
-    """So that prompt caches hold: each request begins with the one before."""
+    """Prompt caches work because each request begins with the one before."""
     turns = [*HISTORY, assistant(READ), said_by_user("[read_file for 'a.py'] Result:\nsame"), assistant(LIST)]
     turns.append(said_by_user("[list_files for '.'] Result:", "a.py", {"type": "image_url", "image_url": {"url": "x"}}))
     lab = await start(lambda _: replying("Hm.", False), vtc_tools="native")
@@ -448,7 +448,7 @@ async def test_ids_and_prompt_stay_the_same_while_the_conversation_grows(start: 
 
 @pytest.mark.parametrize("form", ["parts", "messages"])
 async def test_a_prompt_in_several_parts(form: str, start: Start) -> None:
-    """Tools in one, examples and rules in others; what says nothing of tools stays as it is."""
+    """One part contains tools, others examples and rules; parts without tools stay unchanged."""
     at = [CLINE.index(mark) for mark in ("# Tools\n", "# Tool Use Examples", "====\n\nRULES")]
     pieces = [CLINE[i:j] for i, j in zip([0, *at], [*at, None], strict=True)]
     body = request(system=[{"type": "text", "text": piece} for piece in pieces])
@@ -497,12 +497,12 @@ async def test_denials_errors_and_missing_results(start: Start) -> None:
     assert last == turns[-1]
 
 
-# Native calls in the reply, whoever asked for them
+# Native calls in the reply, requested or not
 
 
 @STREAM
 async def test_native_calls_are_given_as_text(stream: bool, start: Start) -> None:
-    """Also from a server that parses on its own; the calls follow the content and stand alone."""
+    """This includes servers that parse on their own; the calls follow the content as separate paragraphs."""
     lab = await start(by_turn(*(calling(stream, ("list_files", {"path": "."}), content=said) for said in SAYINGS)))
     for content, expected in SAYINGS.items():
         assert await told(lab, stream=stream) == expected, content
@@ -519,7 +519,7 @@ SAYINGS: dict[str | None, str] = {
 
 @STREAM
 async def test_the_gap_before_a_call_is_a_setting(stream: bool, tmp_path: Path, start: Start) -> None:
-    """It is a number of newlines."""
+    """The setting is a number of newlines."""
     replies = [calling(stream, ("list_files", {"path": "."}), content=said) for said in ("One.", "Two.\n")]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(call_gap=1)))
     assert [await told(lab, stream=stream) for _ in range(2)] == [f"One.\n{LIST}", f"Two.\n{LIST}"]
@@ -540,7 +540,7 @@ BOTH = [("read_file", {"path": "a.py"}), ("list_files", {"path": "."})]
 async def test_parallel_calls_reach_the_client_as_its_profile_says(
     settings: chat.Json, expected: str, tmp_path: Path, start: Start
 ) -> None:
-    """Their pieces alternate, told apart by index."""
+    """Their pieces alternate and are distinguished by index."""
     replies = [calling(stream, *BOTH, content="Both.") for stream in BOTH_WAYS]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(**settings)))
     for stream in BOTH_WAYS:
@@ -660,7 +660,7 @@ async def test_calls_that_are_streamed_in_any_way_become_text(tmp_path: Path, st
 
 
 async def test_missing_id_is_given(start: Start) -> None:
-    """It is for people to read, since text has no ids, and stable: made from the exchange."""
+    """Text has no ids, so the report's id is generated from the exchange, always the same."""
     lab = await start(calls_in_pieces([chat.native(0, name="read_file", arguments='{"path":"a.py"}')]))
     await ask(lab, stream=True)
     (call,) = (await lab.report())["calls"]
@@ -689,14 +689,14 @@ async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) ->
     lab = await start(by_turn(*ENDS.values()))
     for name, reply in ENDS.items():
         answer = await ask(lab, stream=True)
-        # The event that upstream did not end stays so, behind all others: every client of events leaves it out.
+        # An incomplete event of the server stays incomplete, after all others: every client of events ignores it.
         body = answer.body.removesuffix(b'data: {"choices": [{"ind')
         assert chat.read(body) == chat.Read(f"I will.\n\n{READ}", finish_reason="stop"), name
         assert answer.body.endswith(chat.DONE) is (chat.DONE in reply.pieces), name  # type: ignore[operator]
 
 
 async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> None:
-    """What was sent has arrived, and the next stream begins afresh."""
+    """All sent text has arrived, and the next stream starts with new state."""
     broken = Reply(chat.streamed("I will.", "\n\n<read_file>\n<pa")[:3], cut=True)
     lab = await start(by_turn(broken, replying(READ, True)))
     with pytest.raises(Exception, match="peer closed connection"):
@@ -706,7 +706,7 @@ async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> N
 
 @STREAM
 async def test_call_whose_arguments_are_cut_off_is_told_in_text(stream: bool, start: Start) -> None:
-    """Half a call is none, and nothing of it vanishes; one that was complete before it is kept."""
+    """An incomplete call is not delivered, but its text is kept; a complete call before it is delivered."""
     ends = {"length": "length", "tool_calls": "stop"}
     half = ("list_files", '{"path": "sr')
     lab = await start(by_turn(*(calling(stream, BOTH[0], half, content="Both.", finish=reason) for reason in ends)))
@@ -730,7 +730,7 @@ async def test_arguments_are_mended_only_where_that_is_wanted(start: Start) -> N
 @STREAM
 async def test_a_call_without_a_name_is_not_delivered(stream: bool, start: Start) -> None:
     lab = await start(calling(stream, ("", {"path": "."}), content="Hm."))
-    assert await told(lab, stream=stream) == 'Hm.{"path": "."}'  # what it holds is text
+    assert await told(lab, stream=stream) == 'Hm.{"path": "."}'  # its content is text
     assert "no name" in (await lab.report())["refusals"][0]["reason"]
 
 
@@ -742,11 +742,11 @@ async def test_native_deltas_pass_to_a_native_client_as_they_came(stream: bool, 
     assert (await ask(lab, body)).body == b"".join(reply.pieces)  # type: ignore[arg-type]
 
 
-# At once
+# Concurrency
 
 
 async def test_two_streams_of_one_client_never_mix(start: Start) -> None:
-    """One is in Hermes, one is native; each piece of the one goes with a piece of the other."""
+    """One stream uses Hermes, one native calls; their pieces alternate."""
     gate = asyncio.Barrier(2)
     hermes = chat.DIALECTS["hermes"]("read_file", {"path": "one"})
     native = json.dumps({"path": "two"})
@@ -778,7 +778,7 @@ async def test_two_streams_of_one_client_never_mix(start: Start) -> None:
 
 
 def strict(form: str) -> Replies:
-    """A model that knows one way of calling: it reads a file, and finishes with what is in it."""
+    """Return a model that knows one format of calls: it reads a file, and ends with the content."""
 
     def call(name: str, stream: bool, **arguments: str) -> Reply:
         if form == "native":
@@ -806,7 +806,7 @@ def strict(form: str) -> Replies:
 
 @pytest.mark.parametrize("form", ["native", "hermes", "invoke", "qwen3-coder"])
 async def test_a_whole_task(form: str, start: Start) -> None:
-    """And without the addon the model does not even learn of the tools."""
+    """Without the addon the model does not even learn of the tools."""
     settings = {"vtc_tools": "native"} if form == "native" else {"vtc_tools": "prompt", "vtc_dialect": form}
     lab = await start(strict(form), **settings)
     for stream in BOTH_WAYS:

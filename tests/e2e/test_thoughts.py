@@ -1,4 +1,4 @@
-"""Clients that lose what the model thought, on a server that refuses such a conversation, through a real mitmproxy."""
+"""Clients that lose the model's reasoning, and servers that reject such a conversation, through a real mitmproxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSED = {
 
 
 def deepseek(seen: Seen) -> Reply:
-    """Refuse what DeepSeek's API refuses; think, and call twice before the answer."""
+    """Reject like DeepSeek's API; otherwise send reasoning and two calls, twice, and then the answer."""
     turns = [one for one in seen.json["messages"] if one["role"] == "assistant" and one.get("tool_calls")]
     if [one.get("reasoning_content") for one in turns] != [f"Thought {turn}." for turn, _ in enumerate(turns)]:
         return Reply([chat.encoded(REFUSED)], JSON, 400, framing="length")
@@ -50,9 +50,9 @@ async def talk(
     brings: bool = False,
     stream: bool = True,
 ) -> list[Answer]:
-    """Ask, and go on as a client does that knows no reasoning, or `brings` back all; up to the reply without a call.
+    """Talk as a client that drops reasoning, or sends back all if `brings`, up to the reply without a call.
 
-    After the first turn it goes on through the proxy that `restart` starts.
+    After the first turn the conversation continues through the proxy that `restart` starts.
     """
     entries, answers = asks(client, "Read it"), []
     for turn in range(4):
@@ -81,14 +81,14 @@ async def test_a_server_that_wants_its_reasoning_back_gets_it(client: str, start
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
 async def test_without_anything_kept_the_same_server_refuses(client: str, start: Start) -> None:
-    """The control: what this file shows is done by what VTC keeps."""
+    """Control: without VTC's stored reasoning the requests of this file fail."""
     lab = await start(deepseek, vtc_upstream_api="openai-chat", vtc_cache="off")
     answers = await talk(client, lab)
     assert [one.status for one in answers] == [200, 400]
     assert b"must be passed back" in answers[-1].body
 
 
-# Servers that sign, and refuse what lacks that, has it elsewhere, or has another's, as the real ones do.
+# Servers that sign, and reject a missing, moved or foreign signature, as the real ones do.
 
 
 def refusal(message: str) -> Reply:
@@ -101,7 +101,7 @@ MISSING = "Function call is missing a thought_signature in functionCall parts."
 
 
 def google(seen: Seen) -> Reply:
-    """Sign a text and the first of two calls, and tell no thought, as Gemini 3 does."""
+    """Sign a text and the first of two calls without showing reasoning, as Gemini 3 does."""
     past = [entry["parts"] for entry in seen.json["contents"] if entry["role"] == "model"]
     for turn, parts in enumerate(past):
         calls = [part.get("thoughtSignature") for part in parts if "functionCall" in part]
@@ -117,14 +117,14 @@ def google(seen: Seen) -> Reply:
 
 
 def replied(seen: Seen, whole: Any, api: str) -> Reply:
-    """A whole reply, or the stream that says the same, whichever was asked for."""
+    """Return a whole reply, or the equivalent stream, as the request asks."""
     streams = seen.json.get("stream") or "stream" in seen.path
     body = chat.encoded(whole)
     return Reply([convert_to_stream(BY_NAME[api], body)]) if streams else Reply([body], JSON, framing="length")
 
 
 def anthropic(seen: Seen) -> Reply:
-    """Think before, between and after texts and calls, and sign each thought."""
+    """Send and sign reasoning before, between and after texts and calls."""
     past = [entry["content"] for entry in seen.json["messages"] if entry["role"] == "assistant"]
 
     def blocks(turn: int) -> list[Any]:
@@ -146,7 +146,7 @@ def anthropic(seen: Seen) -> Reply:
 
 
 def openai(seen: Seen) -> Reply:
-    """Encrypt what is thought before each item."""
+    """Encrypt the reasoning before each item."""
     own = [item for item in seen.json["input"] if item["type"] in ("reasoning", "function_call")]
     turns = sum(item["type"] == "function_call" for item in own) // 2
     expected = [sealed for turn in range(turns) for sealed in (f"A{turn}", f"B{turn}", None, f"C{turn}", None)]
@@ -165,7 +165,7 @@ def openai(seen: Seen) -> Reply:
 
 
 def copilot(seen: Seen) -> Reply:
-    """Seal a thought in pieces, beside the text and the second of two calls, as GitHub Copilot does for Gemini 3."""
+    """Seal reasoning in pieces, next to the text and the second of two calls, as GitHub Copilot does for Gemini 3."""
     past = [entry for entry in seen.json["messages"] if entry["role"] == "assistant"]
     for turn, entry in enumerate(past):
         if (entry.get("reasoning_text"), entry.get("reasoning_opaque")) != (f"Thought {turn}.", f"A{turn}B{turn}"):
@@ -203,7 +203,7 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 async def test_a_server_that_wants_its_seals_back_gets_them(
     client: str, brings: bool, server: str, stream: bool, start: Start
 ) -> None:
-    """Each in its place, through a client that loses them, or has no place for each."""
+    """Each seal returns to its place, although the client loses it or has no place for it."""
     lab = await start(SIGNING[server], vtc_upstream_api=server)
     answers = await talk(client, lab, "gemini-3-pro", stream=stream, brings=brings)
     assert [one.status for one in answers] == [200, 200, 200]
@@ -215,7 +215,7 @@ async def test_a_server_that_wants_its_seals_back_gets_them(
 async def test_a_model_that_is_asked_by_responses_since_its_server_said_so_gets_its_seals_back(
     stream: bool, start: Start
 ) -> None:
-    """Though its client of chat completions names no effort."""
+    """The client of chat completions names no effort."""
 
     def script(seen: Seen) -> Reply:
         if seen.path.endswith("/chat/completions"):
@@ -244,7 +244,7 @@ async def test_what_a_client_brings_is_known_after_a_restart(client: str, server
 
 
 def restarted(start: Start, lab: Lab, server: str, later: list[Lab], **settings: Any) -> Restart:
-    """Start another proxy for the same server."""
+    """Return a function that starts another proxy for the same server."""
 
     async def restart() -> Lab:
         mode = [f"reverse:{lab.upstream.url}"]
@@ -256,7 +256,7 @@ def restarted(start: Start, lab: Lab, server: str, later: list[Lab], **settings:
 
 @pytest.mark.parametrize("client", [client for client in ASKED if client != "gemini-generate"])
 async def test_what_another_proxy_gave_a_client_goes_no_further(client: str, start: Start, tmp_path: Path) -> None:
-    """It has another authority: the calls are told as such that nobody signed, once the server wants that."""
+    """The other proxy has another CA, so its seals are not accepted; the calls are marked as unsigned if required."""
     lab = await start(google, vtc_upstream_api="gemini-generate")
     later: list[Lab] = []
     restart = restarted(start, lab, "gemini-generate", later, confdir=tmp_path)
@@ -265,5 +265,5 @@ async def test_what_another_proxy_gave_a_client_goes_no_further(client: str, sta
     sent = [json.dumps(one.json) for one in lab.upstream.seen]
     assert ["QQ0=" in body for body in sent] == [False] * 4
     assert [body.count(STAND_IN) for body in sent] == [0, 0, 1, 1]
-    flows = [await later[0].flow() for _ in sent[1:]]  # one of them is that in which the server was asked again
+    flows = [await later[0].flow() for _ in sent[1:]]  # one of them is the retry
     assert "of past reasoning left out" in str([flow.metadata.get("vtc") for flow in flows])

@@ -1,4 +1,4 @@
-"""What people are told where no call was rewritten: errors of the server, replies that are none, what passes unread."""
+"""Messages to people if no call was rewritten: errors of the server, replies of other kinds, unread traffic."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ LAZY = dict([launch.LAZY.split("=")])
 @pytest.mark.parametrize("api", SHAPES)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str, stream: bool, start: Start) -> None:
-    with socket.socket() as nobody:  # bound, so that no one else gets the port, and not listening
+    with socket.socket() as nobody:  # bound, so that no other process gets the port, and not listening
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
@@ -101,7 +101,7 @@ async def test_a_whole_reply_that_is_none_is_an_error_of_the_api_and_told(
     reply, said = NONE[fault]
     lab = await start(reply, vtc_upstream_api=server)
     for api in SHAPES:
-        for tools in ({}, {"tools": []}):  # a reply that is read, and one that need not be
+        for tools in ({}, {"tools": []}):  # a reply that is read, and one without tools
             body = {**json.loads(asked(api)), **tools}
             answer = await lab.post(body, path=SHAPES[api].at())
             flow = await lab.flow()
@@ -144,14 +144,14 @@ async def test_a_client_that_lists_models_is_told_of_a_server_that_is_down(
         lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
         models, page = await lab.client.get("/v1/models"), await lab.client.get("/index.html")
     assert f"127.0.0.1:{port} cannot be reached" in models.json()["error"]["message"]
-    assert "<html>" in page.text  # what no client of an API asks has mitmproxy's answer
+    assert "<html>" in page.text  # mitmproxy answers requests that are not for an API
     assert any("cannot be reached" in one.getMessage() for one in caplog.records if one.levelname == "ERROR")
 
 
 async def test_an_addon_that_is_gone_answers_in_no_other_one_s_place(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where mitmproxy loads a script again: it is told once, by the one that has the exchange."""
+    """mitmproxy can load a script again; the addon that has the exchange reports it, once."""
     gone = VirtualToolCalling()
     with taddons.context(gone) as context:
         context.configure(gone, vtc_mode="rewrite")
@@ -288,7 +288,7 @@ async def test_the_models_name_of_the_request_is_in_report_and_log(
 
 
 async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
-    """Each look at the clock is ten seconds later."""
+    """The clock advances by ten seconds with each reading."""
     call = chat.DIALECTS["hermes"]("read", {"filePath": "a" * 40})
     lab = await start(chat.streamed("I look. ", *call))
     view = View()
@@ -348,7 +348,7 @@ async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
 
 
 async def test_a_possible_call_is_told_by_the_name_that_the_server_was_told(start: Start) -> None:
-    """Another API takes no dot in the name of a tool."""
+    """The other API forbids a dot in the name of a tool."""
     tool = {"type": "function", "function": {"name": "files.read", "parameters": {"type": "object"}}}
     lab = await start(
         Reply([pairs.streamed("anthropic-messages", ["@@files__read(path=a.py)@@"])], SSE),

@@ -1,4 +1,4 @@
-"""Everything below the JSON: codings, framings, ends, HTTP versions, TLS, and mitmproxy's modes."""
+"""The layers below JSON: content codings, framing, ends of streams, HTTP versions, TLS, and mitmproxy's modes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHOLE = chat.encoded(chat.completion(TEXT))
 type Encode = Callable[[Iterable[bytes]], list[bytes]]
 
 
-# Content codings: a server may compress though it was asked not to; each event is flushed, as servers of events do.
+# Content codings: a server can compress although it was asked not to, and flushes each event.
 
 
 def gzipped(pieces: Iterable[bytes]) -> list[bytes]:
@@ -67,7 +67,7 @@ async def test_an_encoded_stream_is_decoded(coding: str, start: Start) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_an_encoded_body_is_decoded(coding: str, start: Start) -> None:
-    """The rewritten reply is in the coding that its header names."""
+    """The rewritten reply has the coding that its header states."""
     lab = await start(Reply(CODINGS[coding]([WHOLE]), {**JSON, "content-encoding": coding}))
     response = await lab.client.post(PATH, json=chat.request())
     assert response.headers.get("content-encoding") in (coding, None)
@@ -93,9 +93,9 @@ async def test_an_unknown_coding_passes(headers: dict[str, str], start: Start) -
 
 @pytest.mark.parametrize("pieces", [1, 2], ids=["in one read", "in two"])
 async def test_a_stream_that_is_not_what_its_coding_says(pieces: int, start: Start) -> None:
-    """What could be decoded arrives, the client learns that there was more, and the report says why it could not be.
+    """The decodable part arrives, the client notices that more was to follow, and the report states the reason.
 
-    Of what came with the fault in one read, the decoder keeps the last few bytes to itself.
+    The decoder keeps the last few bytes of the read that contained the fault.
     """
     said = [chat.ROLE, *chat.said(*"Hello, world")]
     good, bad = b"".join(gzipped(said)[:-1]), b"\xff" * 150
@@ -114,7 +114,7 @@ async def test_a_stream_that_is_not_what_its_coding_says(pieces: int, start: Sta
     assert "the server broke off: the body is not valid gzip" in error
 
 
-# Framings and ends
+# Framing and ends
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_framings_of_a_stream(framing: Literal["chunked", "length", "close
 
 @pytest.mark.parametrize("newline", [b"\r\n", b"\r"])
 async def test_line_endings(newline: bytes, start: Start) -> None:
-    """Calls are read out of frames with any of them, and the other frames keep their own."""
+    """Calls are read from frames with any line ending, and other frames keep theirs."""
     calling, talking = ([frame.replace(b"\n", newline) for frame in chat.streamed(*text)] for text in (TEXT, "Hello"))
     lab = await start(by_turn(calling, talking))
     assert chat.read((await lab.post(ASK)).body.replace(newline, b"\n")) == CALLED
@@ -172,7 +172,7 @@ ENDS = {
 @pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
-    """However a stream ends, a complete call is delivered, with a finish reason that says so."""
+    """Whichever end a stream has, a complete call is delivered, with a matching finish reason."""
     call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     lab = await start([chat.ROLE, *chat.said(*f"Go {call}"), *ENDS[end]])
     answer = await lab.post(ASK)
@@ -182,7 +182,7 @@ async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
-    """Not a byte is added or lost, nor held back for ever."""
+    """No byte is added, lost, or buffered forever."""
     frames = [chat.ROLE, *chat.said("Hi", " <read>", "<filePath>/a \n"), *ENDS[end]]
     lab = await start(frames)
     assert (await lab.post(ASK)).body == b"".join(frames)
@@ -190,7 +190,7 @@ async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 async def test_a_stream_that_breaks_off(framing: Literal["chunked", "length"], start: Start) -> None:
-    """What was complete was delivered before; the client learns that the connection broke."""
+    """Complete calls were delivered before; the client notices the broken connection."""
     two = "".join(chat.DIALECTS["invoke"]("read", {"filePath": path}) for path in ("/a", "/b"))
     lab = await start(Reply([chat.ROLE, *chat.said(*two[:-30])], framing=framing, cut=True))
     body = b""
@@ -206,7 +206,7 @@ async def test_a_stream_that_breaks_off(framing: Literal["chunked", "length"], s
 
 
 async def test_a_client_that_goes_away(start: Start) -> None:
-    """The model server is told at once, and what was done until then is reported."""
+    """The connection to the server is closed at once, and the exchange up to then is reported."""
 
     async def endless() -> Any:
         while True:
@@ -223,13 +223,13 @@ async def test_a_client_that_goes_away(start: Start) -> None:
 
 
 async def test_a_whole_reply_that_breaks_off(start: Start) -> None:
-    """mitmproxy answers for the model server then."""
+    """mitmproxy answers instead of the server."""
     lab = await start(Reply([WHOLE], JSON, framing="length", cut=True))
     assert (await lab.post(chat.request())).status == 502
     assert (await lab.report())["calls"] == []
 
 
-# Replies that are not what they say, or not what was asked for
+# Replies with a wrong content type, or of another kind than requested
 
 PASSING = {
     "error": Reply([b'{"error": {"message": "busy"}}'], JSON, 429, framing="length"),
@@ -250,7 +250,7 @@ PASSING = {
 @pytest.mark.parametrize("ask", [ASK, chat.request()], ids=["streamed", "whole"])
 @pytest.mark.parametrize("what", PASSING)
 async def test_what_is_no_completion_passes(what: str, ask: dict[str, Any], start: Start) -> None:
-    """Byte for byte, with the status that it had."""
+    """They pass byte for byte, with their status."""
     reply = PASSING[what]
     lab = await start(reply)
     answer = await lab.post(ask)
@@ -310,7 +310,9 @@ async def test_http_versions_and_tls(
     client_tls: ssl.SSLContext,
     newer_tls: ssl.SSLContext,
 ) -> None:
-    """Streamed, with and without a length, and whole. (mitmproxy speaks HTTP/2 upstream only to a client that does.)"""
+    """Replies are streamed with and without a length, and whole. (mitmproxy uses HTTP/2 to the server only if the
+    client does.)
+    """
     replies = iter([Reply(STREAM), Reply(STREAM, framing="length"), Reply([WHOLE], JSON)])
     script = scripted(lambda _: next(replies))
     newer = "HTTP/2" in client, "HTTP/2" in server
@@ -335,7 +337,7 @@ async def test_http_versions_and_tls(
 
 
 async def test_an_empty_data_frame_loses_nothing(start_http2: Start) -> None:
-    """For mitmproxy it is the same as the end of the body, though more may follow."""
+    """mitmproxy treats it as the end of the body, although frames can follow."""
     lab = await start_http2([chat.ROLE, *chat.said("a <re"), b"", *chat.said("ad> b"), b"", chat.STOP, chat.DONE, b""])
     assert (await lab.post(ASK)).message == chat.Read("a <read> b", finish_reason="stop")
 
@@ -344,7 +346,7 @@ async def test_an_empty_data_frame_loses_nothing(start_http2: Start) -> None:
 async def test_as_a_regular_proxy(
     tls: bool, confdir: Path, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
-    """Set as HTTP_PROXY or HTTPS_PROXY, for a client whose base URL cannot be changed."""
+    """The proxy is set as HTTP_PROXY or HTTPS_PROXY, for a client whose base URL cannot be changed."""
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(upstream.serving(lambda _: Reply(STREAM), server_tls if tls else None))
         proxy = await stack.enter_async_context(running_proxy(confdir, ssl_insecure=True))
@@ -356,7 +358,7 @@ async def test_as_a_regular_proxy(
 
 
 async def test_no_model_server(confdir: Path, unused_tcp_port: int) -> None:
-    """The request was rewritten, and the report says so, though nobody was there to read it."""
+    """The request was rewritten, and the report states that, although no server received it."""
     mode = [f"reverse:http://127.0.0.1:{unused_tcp_port}"]
     async with running_proxy(confdir, mode=mode, connection_strategy="lazy", vtc_tools="prompt") as proxy:
         async with httpx.AsyncClient(base_url=proxy.url, trust_env=False, verify=False, timeout=PATIENCE) as client:
@@ -366,7 +368,7 @@ async def test_no_model_server(confdir: Path, unused_tcp_port: int) -> None:
 
 
 async def test_bodies_that_mitmproxy_is_told_to_stream(start: Start) -> None:
-    """A request that is streamed past the addons cannot be rewritten, and is not broken either."""
+    """A request that is streamed past the addons cannot be rewritten, and passes unchanged."""
     lab = await start(STREAM, stream_large_bodies="10", vtc_tools="prompt")
     answer = await lab.post(ASK)
     assert answer.body == b"".join(STREAM)
@@ -375,7 +377,7 @@ async def test_bodies_that_mitmproxy_is_told_to_stream(start: Start) -> None:
 
 
 async def test_streamed_bodies_are_stored_as_they_were_sent(start: Start) -> None:
-    """`store_streamed_bodies` shows in mitmweb what the client got."""
+    """With `store_streamed_bodies` mitmweb shows the bytes that the client got."""
     lab = await start(STREAM, store_streamed_bodies=True)
     answer = await lab.post(ASK)
     flow = await lab.flow()
@@ -384,6 +386,6 @@ async def test_streamed_bodies_are_stored_as_they_were_sent(start: Start) -> Non
 
 
 async def test_gzip_from_a_server_that_flushes_nothing(start: Start) -> None:
-    """The whole stream comes out of one block at its end."""
+    """The whole stream is decoded at its end."""
     lab = await start(Reply([gzip.compress(b"".join(STREAM))], {**SSE, "content-encoding": "gzip"}, framing="length"))
     assert (await lab.post(ASK)).message == CALLED

@@ -1,4 +1,4 @@
-"""Whole replies that a policy could not look at, through a real proxy: of any status and type, none leaves unread."""
+"""Whole replies of any status and type that a policy could not check are withheld, through a real proxy."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def whole(sent: str | bytes, headers: Mapping[str, str] = JSON, status: int = 20
 @API
 @STREAM
 async def test_it_is_withheld_with_a_message(stream: bool, api: str, start: Start, tmp_path: Path) -> None:
-    """Also where a stream was asked for."""
+    """This holds also if a stream was requested."""
     path, ask = asked(api, stream=stream)
-    ways = [how for how in UNREAD if (api, how) != ("ollama", "the same twice")]  # which is a stream
+    ways = [how for how in UNREAD if (api, how) != ("ollama", "the same twice")]  # it is a stream
     replies = [whole(UNREAD[how](body(api))) for how in ways]
     lab = await start(by_turn(*replies), vtc_profiles=denying(tmp_path))
     for how in ways:
@@ -70,7 +70,7 @@ async def test_it_is_withheld_with_a_message(stream: bool, api: str, start: Star
 @API
 @pytest.mark.parametrize("status", [200, 201, 202, 206, 300, 400, 422, 500, 503])
 async def test_whatever_its_status_and_type(status: int, api: str, start: Start, tmp_path: Path) -> None:
-    """A client may mind neither: it is read, or a message takes its place."""
+    """Clients can ignore both, so the reply is read, or replaced by a message."""
     path, ask = asked(api, stream=False)
     deep = UNREAD["nested 2,000 deep"](body(api))
     types = [{"content-type": type_} if type_ else {} for type_ in TYPES]
@@ -96,7 +96,7 @@ async def test_without_a_policy_it_passes_as_it_came(status: int, api: str, star
 
 @API
 async def test_errors_and_pages_pass(api: str, start: Start, tmp_path: Path) -> None:
-    """In which there is no call."""
+    """They contain no call."""
     path, ask = asked(api, stream=False)
     for sent in (
         b'{"error":{"message":"busy"}}',
@@ -115,7 +115,7 @@ async def test_errors_and_pages_pass(api: str, start: Start, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("charset", ["utf-7", "utf-16", "cp037", '"UTF-7"'])
 async def test_charset_that_a_client_may_believe_is_not_passed_on(charset: str, start: Start, tmp_path: Path) -> None:
-    """In UTF-7 text ends where for VTC it goes on, and a call begins."""
+    """UTF-7 can encode quotation marks, so a client would find a call in a text."""
     sent = chat.encoded(chat.completion("+ACI-, +ACI-tool+AF8-calls+ACI-: 5"))
     kept = [
         ("application/json; charset=utf-8; x=y",) * 2,
@@ -132,7 +132,7 @@ async def test_charset_that_a_client_may_believe_is_not_passed_on(charset: str, 
 
 @pytest.mark.parametrize("status", [200, 400])
 async def test_long_reply_is_not_streamed_past_a_policy(status: int, start: Start, tmp_path: Path) -> None:
-    """With `stream_large_bodies` mitmproxy keeps none for anybody to look at."""
+    """With `stream_large_bodies` mitmproxy stores no body that could be checked."""
     sent = UNREAD["nested 2,000 deep"](body("chat", text="x" * 5_000)).encode()
     for reply in (sent, body("chat", text="x" * 5_000).encode()):
         lab = await start(

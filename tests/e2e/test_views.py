@@ -1,4 +1,4 @@
-"""What a person sees of an exchange that went through a whole proxy, live and from a file."""
+"""The view of an exchange that went through a whole proxy, live and from a file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_both_sides_of_a_reply_and_a_request(stream: bool, start: Start) -
 
 
 async def test_a_flow_that_is_opened_from_a_file_stays_as_it_was_saved(start: Start) -> None:
-    """mitmproxy runs all hooks for it, as if it were on its way."""
+    """mitmproxy runs all hooks for it, as for a live flow."""
     lab = await start(replying(CALL), vtc_tools="prompt", vtc_keep_bodies="on")
     flow = reloaded(await exchanged(lab, stream=True))
     unseen = reloaded(flow)
@@ -77,7 +77,7 @@ async def test_a_flow_that_is_opened_from_a_file_stays_as_it_was_saved(start: St
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_without_a_list_of_flows_nothing_is_kept(stream: bool, start: Start) -> None:
-    """mitmdump forgets its flows; an open stream costs no memory for what nobody can see."""
+    """mitmdump forgets its flows; an open stream uses no memory for views that nobody opens."""
     flow = await exchanged(await start(replying(CALL), vtc_tools="prompt"), stream=stream)
     assert set(flow.metadata) == {"vtc"}
     sizes = flow.metadata["vtc"]["sizes"]
@@ -88,7 +88,7 @@ async def test_without_a_list_of_flows_nothing_is_kept(stream: bool, start: Star
 
 async def test_what_leaves_as_it_came_is_kept_once(start: Start) -> None:
     flow = await exchanged(await start(replying("Hello"), vtc_keep_bodies="on"), stream=True)
-    assert set(flow.metadata) == {"vtc", "vtc_headers"}  # to replay it with the client's own `accept-encoding`
+    assert set(flow.metadata) == {"vtc", "vtc_headers"}  # needed to replay it with the client's own `accept-encoding`
     assert "Hello" in shown(flow, "response")
 
 

@@ -1,4 +1,4 @@
-"""What a first reply takes to be read is compiled before it comes: it would hold up all others."""
+"""Patterns for a first reply are compiled before it arrives, because compiling then would block all others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vtc.dialects.writing.history import render_sample_call
 from vtc.events import Tool
 
 MOST = 2_500
-"""Characters of expressions that may be compiled for a reply: those of the tokens that were found in it."""
+"""Maximum length of the expressions that are compiled during a reply: those of the tokens in it."""
 FIELDS = {"filePath": {"type": "string"}, "content": {"type": "string"}}
 TOOL = Tool("create_file", "", {"type": "object", "properties": FIELDS})
 OFFERED: Any = [TOOL.as_openai()]
@@ -33,7 +33,7 @@ type Compiled = Mapping[int, int]
 
 @pytest.fixture
 def frames(dialect: str) -> list[bytes]:
-    """Words and a call, in small pieces."""
+    """Return words and a call, in small pieces."""
     call = render_sample_call(PROFILES.dialects[dialect], TOOL, {"filePath": "/a", "content": "x < y\n"})
     text = f"I write `it`:\n\n{call}"
     return chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)))
@@ -41,7 +41,7 @@ def frames(dialect: str) -> list[bytes]:
 
 @pytest.fixture
 def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
-    """Nothing is compiled any more, and what is will be counted."""
+    """Empty the caches of compiled patterns, and count the characters that are compiled from now on."""
     lengths: dict[int, int] = defaultdict(int)
     compile_ = re._compiler.compile  # type: ignore[attr-defined]
 
@@ -52,7 +52,7 @@ def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
     re.purge()
     monkeypatch.setattr(COMPILED_PATTERNS, "_entries", OrderedDict())
     monkeypatch.setattr(COMPILED_PATTERNS, "size", 0)
-    monkeypatch.setattr(scan, "_patterns", WeakValueDictionary())  # grammars of other tests may hold the same ones
+    monkeypatch.setattr(scan, "_patterns", WeakValueDictionary())  # grammars of other tests share them
     monkeypatch.setattr("re._compiler.compile", counting)
     return lengths
 
@@ -70,12 +70,12 @@ def test_a_first_reply_compiles_little(dialect: str, frames: list[bytes], compil
 
 @pytest.mark.parametrize("dialect", ["qwen3-coder"])
 def test_what_is_compiled_is_little_to_go_through_for_the_collector(dialect: str, compiled: Compiled) -> None:
-    """All streams wait while Python looks for garbage among it."""
+    """All streams wait while Python's garbage collector visits the objects."""
     exchange = opened(tools=OFFERED, settings={"dialect": dialect})
     gc.collect()
     before = len(gc.get_objects())
     exchange.warm()
-    for _ in range(3):  # each of which takes out one level of tuples
+    for _ in range(3):  # each removes one level of tuples
         gc.collect()
     assert len(gc.get_objects()) - before < 5_000
 

@@ -1,6 +1,6 @@
-"""Other ways in than a reverse proxy that speaks HTTP/1.1: HTTP/2, WebSocket, SOCKS5, transparent.
+"""Connections other than HTTP/1.1 through a reverse proxy: HTTP/2, WebSocket, SOCKS5, transparent.
 
-Whichever way an exchange comes, a call that leaked is lifted and a policy holds.
+For each of them, text tool calls are delivered natively and policies apply.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def test_policy_holds_over_http2(form: str, stream: bool, start_http2: Sta
 
 
 async def test_streams_of_one_http2_connection_keep_apart(start_http2: Start) -> None:
-    """All are asked for before the first is answered, over one connection."""
+    """All requests are sent over one connection before the first is answered."""
 
     def script(seen: Seen) -> Reply:
         number = seen.json["messages"][0]["content"]
@@ -62,7 +62,7 @@ async def test_streams_of_one_http2_connection_keep_apart(start_http2: Start) ->
 
 
 async def test_withheld_stream_ends_alone_over_http2(start_http2: Start, tmp_path: Path) -> None:
-    """What cannot be read breaks off for its client, and the connection lives on for the next exchange."""
+    """The client's stream is reset, and the connection is usable for the next exchange."""
     unreadable = Reply([chat.ROLE, b"\x1f\x8b\xff"], {**upstream.SSE, "content-encoding": "gzip"})
     replies = iter([unreadable, LEAKED])
     lab = await start_http2(lambda _: next(replies), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
@@ -87,7 +87,7 @@ UPGRADE = {
 
 @pytest.mark.parametrize("policy", [False, True])
 async def test_websocket_of_a_path_that_is_read_is_declined(policy: bool, start: Start, tmp_path: Path) -> None:
-    """With an error of the client's API, whose server is not asked; the client's next request is read."""
+    """The client gets an error of its API without a request to the server; its next request is read."""
     profiles = guarded(tmp_path, denied_tools=["bash"], on_denied="drop") if policy else []
     lab = await start(LEAKED, vtc_profiles=profiles)
     for path in [*READ_PATHS, "/backend-api/codex/responses"]:
@@ -105,7 +105,7 @@ async def test_websocket_of_a_path_that_is_read_is_declined(policy: bool, start:
     [("rewrite", "/socket"), ("rewrite", "/v1/realtime"), *((mode, "/v1/responses") for mode in ("observe", "off"))],
 )
 async def test_any_other_websocket_passes_untouched(mode: str, path: str, start: Start, tmp_path: Path) -> None:
-    """Its messages are no exchange, whatever they say; where it looks like one the flow says that it is not read."""
+    """Its messages are no exchange; if the path resembles one, the comment states that it is not read."""
     said = chat.DIALECTS["hermes"]("bash", {"command": "rm"})
     async with websocket.serving(lambda message: [message, said, b"\x00\xff"]) as url:
         denying = guarded(tmp_path, denied_tools=["bash"])
@@ -126,7 +126,7 @@ async def test_any_other_websocket_passes_untouched(mode: str, path: str, start:
 
 @pytest.mark.parametrize("upgrade", ["", "h2c", "tunnel"])
 async def test_a_server_cannot_switch_protocols_past_a_policy(upgrade: str, start: Start, tmp_path: Path) -> None:
-    """Clients that skip a 101 would read what follows as the reply, which mitmproxy does not."""
+    """Clients that skip a 101 would parse the following bytes as the reply, which mitmproxy does not."""
     reply = b"".join(chat.streamed(*chat.DIALECTS["hermes"]("bash", {"command": "rm"})))
     raw = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(reply) + reply
     switching = Reply([raw], {"upgrade": upgrade or "x", "connection": "upgrade"}, 101, framing="close")
@@ -155,7 +155,7 @@ async def test_through_socks(policy: bool, confdir: Path, tmp_path: Path) -> Non
 
 @cache
 def no_redirecting() -> str:
-    """Why a network namespace of our own cannot redirect connections; empty if it can."""
+    """Return why a separate network namespace cannot redirect connections, or an empty string if it can."""
     if not (shutil.which("unshare") and shutil.which("iptables") and shutil.which("ip")):
         return "needs unshare, ip and iptables (on Debian: apt-get install iptables iproute2)"
     tried = subprocess.run([*NAMESPACE, "iptables -t nat -L"], capture_output=True, text=True, check=False)
@@ -167,7 +167,7 @@ NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
 
 @pytest.mark.rest
 async def test_as_a_transparent_proxy(tmp_path: Path) -> None:
-    """The machine sends connections of clients that know of no proxy to mitmproxy, which asks it where they went."""
+    """The machine redirects connections of clients to mitmproxy, which queries the original destination."""
     if reason := no_redirecting():
         pytest.skip(reason)
     command = f"ip link set lo up; exec {sys.executable} -m tests.e2e.transparent {tmp_path}"

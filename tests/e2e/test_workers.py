@@ -1,6 +1,6 @@
-"""Several workers behind nginx, with the configuration of `deploy/`. Skipped where there is no nginx.
+"""Several workers behind nginx, with the configuration of `deploy/`. Skipped without nginx.
 
-`make load` has three workers under load, of which one is killed, and prints the figures of docs/workers.md.
+`make load` runs three workers under load, kills one, and prints the figures of docs/workers.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="no nginx here (on Debian:
 
 @asynccontextmanager
 async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
-    """nginx as `deploy/` has it, but for the ports; gives its address. Answers name the port of their worker."""
+    """Run nginx with the configuration of `deploy/` except the ports; yield its URL. Replies name the worker's port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         own = probe.getsockname()[1]
@@ -80,7 +80,7 @@ class Worker:
 
 @asynccontextmanager
 async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[Worker]:
-    """A worker as the guide starts it."""
+    """Start a worker as in the guide."""
     arguments = ["run", upstream, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
     command = [sys.executable, "-m", "vtc", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
@@ -100,7 +100,7 @@ async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[Worke
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Workers before one model server, and a client of the nginx before them."""
+    """Workers in front of one model server, and a client of the nginx in front of them."""
 
     workers: list[Worker]
     client: httpx.AsyncClient
@@ -108,7 +108,7 @@ class Site:
     async def ask(
         self, conversation: int, turns: int = 1, arrived: asyncio.Event | None = None
     ) -> tuple[int, chat.Read]:
-        """Stream one turn of a conversation; return the worker's port and what was said."""
+        """Stream one turn of a conversation; return the worker's port and the message."""
         messages = [{"role": "user", "content": f"turn {turn} of {conversation}"} for turn in range(turns)]
         name = SESSIONS[conversation % len(SESSIONS)]
         ask, received = chat.request(stream=True, messages=messages), b""
@@ -119,7 +119,7 @@ class Site:
                 if arrived:
                     arrived.set()
             response.raise_for_status()
-        # nginx names all that it tried, the last is the one that answered
+        # nginx lists all workers it tried; the last one answered
         return int(response.headers["x-worker"].rpartition(":")[2]), chat.read(received)
 
 
@@ -128,8 +128,8 @@ SESSIONS = (
     "session-id",
     "x-session-id",
     *CREDENTIALS[:-1],
-)  # the last one is a proxy's own
-"""Headers by which clients and their sessions are known."""
+)  # the last one is for proxies
+"""Headers that identify clients and their sessions."""
 CONVERSATIONS = range(28)
 
 
@@ -137,7 +137,7 @@ CONVERSATIONS = range(28)
 async def site(
     pieces: Callable[[], Iterable[bytes] | AsyncIterable[bytes]], count: int, confdir: Path, directory: Path
 ) -> AsyncIterator[Site]:
-    """Workers before a model server that streams these pieces; to what `vtc run` asks at its start it says no."""
+    """Start workers in front of a server that streams these pieces, and rejects the probes of `vtc run`."""
 
     def script(seen: Seen) -> Reply:
         asked = seen.method == "POST" and seen.json.get("messages")
@@ -158,7 +158,7 @@ async def test_a_conversation_stays_with_one_worker_until_that_ends(confdir: Pat
 
     async def pieces() -> AsyncIterator[bytes]:
         yield chat.ROLE + chat.said("I look.\n")[0]
-        await arrived.wait()  # the first piece is at the client before the rest is sent
+        await arrived.wait()  # the client gets the first piece before the rest is sent
         for piece in [*chat.said(CALL), chat.STOP, chat.DONE]:
             yield piece
 
@@ -176,13 +176,13 @@ async def test_a_conversation_stays_with_one_worker_until_that_ends(confdir: Pat
         ends, stays = found.workers
         ends.process.kill()
         await ends.process.wait()
-        assert {*await everyone(3)} == {stays.port}  # none of them failed
+        assert {*await everyone(3)} == {stays.port}  # no request failed
     result = CliRunner().invoke(main, ["stats", "--json", *(str(one.log) for one in found.workers)])
     assert json.loads(result.output)["total"]["calls"] == 1 + 3 * len(CONVERSATIONS)
 
 
 async def test_no_key_of_a_query_is_in_the_logs_of_nginx(confdir: Path, tmp_path: Path) -> None:
-    """Nor where a worker is gone, of which nginx would log an error with the whole request."""
+    """If a worker is gone, nginx would log an error with the whole request."""
     async with site(lambda: [chat.ROLE, chat.STOP, chat.DONE], 1, confdir, tmp_path) as found:
         path = "/v1/chat/completions?key=open-sesame"
         assert (await found.client.post(path, json=chat.request(stream=True))).status_code == 200
@@ -202,7 +202,7 @@ AT_ONCE = 24
 async def test_one_of_three_workers_is_killed_under_load(
     confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each conversation asks one turn after the other. After a third of all, a worker is killed."""
+    """Each conversation sends one turn after the other. After a third of them, a worker is killed."""
     served: dict[int, list[int]] = {number: [] for number in range(AT_ONCE)}
     before: list[float] = []
     after: list[float] = []
@@ -216,7 +216,7 @@ async def test_one_of_three_workers_is_killed_under_load(
         async def talk(conversation: int) -> None:
             for turn in range(1, TURNS + 1):
                 times = after if killed.is_set() else before
-                for _ in range(2):  # a client tries again, as SDKs do
+                for _ in range(2):  # a client retries, as SDKs do
                     started = time.perf_counter()
                     try:
                         port, read = await found.ask(conversation, turn)
@@ -236,7 +236,7 @@ async def test_one_of_three_workers_is_killed_under_load(
             await found.workers[0].process.wait()
             killed.set()
 
-        await asyncio.gather(*map(found.ask, served))  # each worker has compiled what it reads with
+        await asyncio.gather(*map(found.ask, served))  # each worker has compiled its patterns
         await asyncio.gather(kill(), *map(talk, served))
     gone = found.workers[0].port
     assert all(len(ports) == TURNS for ports in served.values()), "a turn had no answer, not even at the second try"
@@ -244,7 +244,7 @@ async def test_one_of_three_workers_is_killed_under_load(
     stayed = [ports for ports in others if len({*ports}) == 1]
     moved = [ports for ports in served.values() if gone in ports]
     assert stayed == others
-    assert all(len({*ports}) == 2 for ports in moved)  # to one other worker, and there they stayed
+    assert all(len({*ports}) == 2 for ports in moved)  # to one other worker, without further changes
     told(
         capsys,
         f"{AT_ONCE} conversations of {TURNS} turns, three workers, one killed: {dict(Counter(failed))} failed once, "

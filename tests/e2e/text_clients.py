@@ -1,4 +1,4 @@
-"""Clients that read calls out of the text, as Cline asks and is answered."""
+"""Requests and messages of text clients, for example Cline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIST = "<list_files>\n<path>.</path>\n</list_files>"
 
 
 def request(*turns: chat.Json, stream: bool = False, system: Any = CLINE, **fields: Any) -> chat.Json:
-    """What such a client sends: a system prompt, turns, and no tools."""
+    """Return a request of a text client: a system prompt, turns, and no tools."""
     messages = [{"role": "system", "content": system}, *(turns or [said_by_user("<task>\nLook.\n</task>")])]
     return chat.request(stream=stream, messages=messages, tools=None, **fields)
 
@@ -35,7 +35,7 @@ def assistant(text: str) -> chat.Json:
 
 
 def profiles(directory: Path, **documents: chat.Json) -> list[str]:
-    """A directory with profiles of a user's own, as the option `vtc_profiles` takes it."""
+    """Write user profiles, and return their directory as the option `vtc_profiles` takes it."""
     for kind, document in documents.items():
         (directory / f"{kind}.yaml").write_bytes(chat.encoded({"kind": kind, "name": "mine", **document}))
     return [str(directory)]

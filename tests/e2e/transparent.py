@@ -1,7 +1,7 @@
-"""Run an exchange through a transparent proxy, in a network namespace of its own.
+"""Run an exchange through a transparent proxy, in a separate network namespace.
 
-What comes from 127.0.0.2 is sent on to the proxy; what the proxy itself sends comes from 127.0.0.1, and arrives. Prints
-the calls that the client got, as JSON: `python -m tests.e2e.transparent DIRECTORY`.
+Connections from 127.0.0.2 are redirected to the proxy; its own, from 127.0.0.1, are not. Prints the calls that the
+client got, as JSON: `python -m tests.e2e.transparent DIRECTORY`.
 """
 
 from __future__ import annotations

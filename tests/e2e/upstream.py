@@ -1,4 +1,4 @@
-"""A model server whose every byte and every cut a test decides: HTTP/1.1 by hand, with or without TLS."""
+"""A scripted model server over HTTP/1.1, with or without TLS, that controls every byte and every cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON = {"content-type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request as it arrived; header names in lower case."""
+    """A received request, with header names in lower case."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to answer: each piece is one write, and with `chunked` one chunk of HTTP."""
+    """A reply: each piece is one write, and with `chunked` one HTTP chunk."""
 
     pieces: Iterable[bytes] | AsyncIterable[bytes] = ()
     headers: Mapping[str, str] = field(default_factory=lambda: SSE)
@@ -40,7 +40,7 @@ class Reply:
     framing: Literal["chunked", "length", "close"] = "chunked"
     version: str = "HTTP/1.1"
     cut: bool | Literal["reset"] = False
-    """The connection breaks off where the body would end: it is closed, or reset."""
+    """Break the connection off before the body ends: close it, or reset it."""
 
 
 type Script = Callable[[Seen], Reply]
@@ -51,25 +51,25 @@ class Upstream:
     url: str
     seen: list[Seen] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """A client went away in the middle of a reply."""
+    """Set when a client disconnects in the middle of a reply."""
     blocked: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while nothing more can be written to a client, as it and all that is between do not read."""
+    """Set while writes to a client block, because the client and everything in between do not read."""
     errors: list[Exception] = field(default_factory=list)
-    """What a test's own script raised."""
+    """Exceptions that the test's script raised."""
 
 
 @asynccontextmanager
 async def serving(
     script: Script, tls: ssl.SSLContext | None = None, at: socket.socket | None = None
 ) -> AsyncIterator[Upstream]:
-    """Answer by `script` on a free port, or where a socket is bound; fails at the end if the script did."""
+    """Serve the replies of `script` on a free port or a bound socket; raise at the end if the script raised."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
-        # asyncio tells nobody else.
+        # asyncio notifies only the protocol.
         protocol = writer.transport.get_protocol()
         protocol.pause_writing = _then(protocol.pause_writing, upstream.blocked.set)  # type: ignore[method-assign]
         protocol.resume_writing = _then(protocol.resume_writing, upstream.blocked.clear)  # type: ignore[method-assign]
@@ -123,13 +123,13 @@ async def _request(reader: asyncio.StreamReader) -> Seen | None:
 
 
 async def _answer(reply: Reply, writer: asyncio.StreamWriter) -> bool:
-    """Send a reply; returns whether the connection lives on."""
+    """Send a reply; return True if the connection stays open."""
     pieces = reply.pieces
     headers = dict(reply.headers)
     if reply.framing == "length":
         assert not isinstance(pieces, AsyncIterable)
         pieces = list(pieces)
-        # One byte that never comes is what a cut looks like.
+        # A length that is one byte too large makes the body incomplete.
         headers["content-length"] = str(sum(map(len, pieces)) + bool(reply.cut))
     elif reply.framing == "chunked":
         headers["transfer-encoding"] = "chunked"
@@ -142,7 +142,7 @@ async def _answer(reply: Reply, writer: asyncio.StreamWriter) -> bool:
         if writer.transport.is_closing():
             raise ConnectionResetError
     if reply.cut == "reset":
-        # Without lingering, closing resets.
+        # Closing without lingering resets the connection.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     if reply.cut or reply.framing == "close":
         return False

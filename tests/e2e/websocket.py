@@ -1,4 +1,4 @@
-"""WebSockets by hand: a server that answers messages by a script, and a client of one connection."""
+"""A WebSocket server that answers messages by a script, and a client of one connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Request, TextMessage
 
 type Script = Callable[[str | bytes], list[str | bytes]]
-"""Answers one message."""
+"""A function that returns the answers to one message."""
 
 
 class Peer:
@@ -28,7 +28,7 @@ class Peer:
         await self.send(TextMessage(message) if isinstance(message, str) else BytesMessage(message))
 
     async def events(self) -> AsyncIterator[Event]:
-        """What the other end sends, messages whole; ends with the connection."""
+        """Yield the events of the other end, with complete messages, until the connection ends."""
         said: list[str | bytes] = []
         while data := await self._reader.read(65535):
             self._connection.receive_data(data)
@@ -47,7 +47,7 @@ class Peer:
 
 @asynccontextmanager
 async def serving(script: Script) -> AsyncIterator[str]:
-    """Answer on a free port; gives the URL."""
+    """Serve on a free port; yield the URL."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +79,7 @@ async def serving(script: Script) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def connected(url: str, path: str) -> AsyncIterator[tuple[Peer, AsyncIterator[Event]]]:
-    """A client that was let in, and what it is sent from then on; closes in order."""
+    """Connect a client; yield it with the events that it gets, and close the connection in order."""
     host = url.partition("//")[2]
     reader, writer = await asyncio.open_connection(*host.split(":"))
     peer = Peer(ConnectionType.CLIENT, reader, writer)
