@@ -61,4 +61,4 @@ def test_the_tools_are_those_of_a_request(tmp_path: Path) -> None:
 def test_what_is_no_call_is_told_of(call: str) -> None:
     found = explain(call=call)
     assert found.exit_code == 2
-    assert 'which looks like {"name": "read"' in found.output
+    assert 'not a call in the form {"name": "read"' in found.output

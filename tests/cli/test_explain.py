@@ -1,4 +1,4 @@
-"""`vtc explain`: by parts of a request, by its body, and by saved flows."""
+"""Test `vtc explain` with parts of a request, with its body, and with saved flows."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ def test_explain_which_profiles_match() -> None:
     assert "*qwen2.5*" in result.output
 
 
-def test_a_profile_that_an_option_names_is_the_one_that_is_shown() -> None:
+def test_a_profile_that_an_option_names_is_shown() -> None:
     shown = run("explain", "--model", "qwen3", "--host", "127.0.0.1:1", "--server", "llama.cpp", "--client", "cline")
     assert "server: llama.cpp\n  server llama.cpp: named by the option vtc_server" in shown.output
     assert "client: cline\n" in shown.output
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:11434", "http://127.0.0.1:11434/v1", "[::1]:11434"])
-def test_a_host_may_be_given_as_the_url_that_it_is_of(host: str) -> None:
+def test_a_host_may_be_given_as_a_url(host: str) -> None:
     assert "server: ollama" in run("explain", "--host", host).output.splitlines()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:abc", "127.0.0.1:99999"])
-def test_explain_of_what_is_no_host(host: str) -> None:
+def test_an_invalid_host(host: str) -> None:
     result = run("explain", "--host", host)
     assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
     assert f"{host}: no port from 1 to 65535" in result.output
 
 
-def test_explain_where_nothing_matches() -> None:
+def test_explain_when_nothing_matches() -> None:
     lines = run("explain", "--model", "nobody-knows-it").output.splitlines()
     assert "model: none" in lines
 
 
-def test_explain_says_what_is_left_out_and_why() -> None:
+def test_explain_names_removed_fields_with_reasons() -> None:
     lines = run("explain", "--host", "api.groq.com").output.splitlines()
     assert "  logit_bias is left out: will result in a 400 error (console.groq.com/docs/openai, 2026-11)" in lines
 
 
-def test_explain_says_whose_key_clients_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of the variable, and nothing of the key."""
+def test_explain_names_the_variable_of_a_lent_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output names the variable and contains nothing of the key."""
     monkeypatch.setenv("LAB_KEY", "canary-explain-0f1e2d3c")
     file = tmp_path / "keyed.yaml"
     file.write_text("{kind: server, name: keyed, match: {host: api.example.com}, key_env: LAB_KEY}")
@@ -78,22 +78,22 @@ def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "said"),
+    ("body", "path", "message"),
     [
         ("x", "/v1/chat/completions", "not a valid chat completion request"),
-        ("{}", "/v1/nothing", "no API that VTC knows"),
+        ("{}", "/v1/nothing", "not a path of an API that VTC supports"),
     ],
 )
-def test_explain_of_what_is_no_request(body: str, path: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_request(body: str, path: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "request.json"
     file.write_text(body)
     result = run("explain", "--request", str(file), "--path", path)
     assert result.exit_code != 0
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_explain_what_policies_do_to_a_call_of_a_request(api: str, tmp_path: Path) -> None:
+def test_explain_applies_policies_to_a_call(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(asked(api))
     (tmp_path / "mine.yaml").write_text("{kind: policy, name: mine, match: {}, guards: {denied_tools: [read]}}")
@@ -114,7 +114,7 @@ def test_explain_for_programs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
-    """What was done, as it was recorded, also under options of that time; with --all what would be planned now, too."""
+    """The output is the recorded report and, with --all, the current plan under the options of the capture."""
     path = saved(tmp_path, CALL, api=api, model="Qwen/Qwen3-8B", vtc_tools="prompt")
     result = run("explain", "--flow", str(path))
     assert result.exit_code == 0
@@ -124,7 +124,7 @@ def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
         where + r" 200 \w{8}: vtc: Qwen/Qwen3-8B: read, hermes -> tool_calls, \d tools -> hermes prompt", first
     )
     assert "  call: read, hermes -> tool_calls" in lines
-    assert "What would be planned now" not in lines
+    assert "Current plan" not in lines
     assert "model: qwen3" in run("explain", "--all", "--flow", str(path)).output.splitlines()
     (found,) = json.loads(run("explain", "--json", "--flow", str(path)).output)
     assert found["model"]["profile"] == "qwen3"
@@ -134,7 +134,7 @@ def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
 def test_explain_a_flow_that_vtc_did_not_see(tmp_path: Path) -> None:
     result = run("explain", "--flow", str(saved(tmp_path, "Hello", model="Qwen/Qwen3-8B", seen=False)))
     assert result.exit_code == 0
-    assert {"What would be planned now", "model: qwen3"} <= {*result.output.splitlines()}
+    assert {"Current plan", "model: qwen3"} <= {*result.output.splitlines()}
 
 
 def test_explain_with_options(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_explain_with_options(tmp_path: Path) -> None:
     assert "client opencode: named by the option vtc_client" in result.output
 
 
-def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
+def test_explain_a_saved_flow_with_an_invalid_request(tmp_path: Path) -> None:
     result = run("explain", "--flow", str(saved(tmp_path, "Hello", messages=5)))
     assert result.exit_code == 0
     assert "not a valid chat completion request" in result.output
@@ -157,16 +157,18 @@ def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:
     assert "  left alone: text completions" in result.output
 
 
-@pytest.mark.parametrize(("text", "said"), [("nothing", "cannot be read as flows"), ("", "no exchange with a model")])
-def test_explain_a_file_without_flows(text: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"), [("nothing", "cannot be read as flows"), ("", "contains no exchange with a model")]
+)
+def test_explain_a_file_without_flows(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "flows").write_text(text)
     result = run("explain", "--flow", str(tmp_path / "flows"))
     assert result.exit_code == 1
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize(
-    ("options", "choice", "said"),
+    ("options", "choice", "line"),
     [
         (["--server", "llama.cpp"], "required", "a grammar of hermes is to be sent (gbnf): calls alone may be written"),
         (["--server", "llama.cpp"], "auto", "no grammar: no call is demanded"),
@@ -174,11 +176,11 @@ def test_explain_a_file_without_flows(text: str, said: str, tmp_path: Path) -> N
         (["--server", "vllm", "--constrain", "off"], "required", ""),
     ],
 )
-def test_explain_whether_a_grammar_is_sent(options: list[str], choice: str, said: str, tmp_path: Path) -> None:
+def test_explain_whether_a_grammar_is_sent(options: list[str], choice: str, line: str, tmp_path: Path) -> None:
     tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]
     request = tmp_path / "request.json"
     request.write_bytes(chat.encoded(chat.request(tools=tools, tool_choice=choice)))
     arguments = ["explain", "--request", str(request), "--tools", "prompt", "--dialect", "hermes", *options]
     shown = CliRunner().invoke(main, arguments).output
-    assert said in shown
-    assert bool(said) == ("grammar of hermes" in shown or "no grammar" in shown)
+    assert line in shown
+    assert bool(line) == ("grammar of hermes" in shown or "no grammar" in shown)

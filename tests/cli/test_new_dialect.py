@@ -1,4 +1,4 @@
-"""`vtc new-dialect`: a draft reads the calls of its reply, or says why not."""
+"""Test `vtc new-dialect`: the draft parses the calls of its reply, or states why it cannot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vtc.cli import main
 TOOLS = [chat.tool("read_file", ["path"], path="string", limit="integer"), chat.tool("bash", command="string")]
 
 
-def drafted(reply: str, folder: Path) -> Result:
+def run_new_dialect(reply: str, folder: Path) -> Result:
     (folder / "reply.txt").write_text(reply, "utf-8")
     (folder / "tools.json").write_text(json.dumps(TOOLS))
     files = [str(folder / "reply.txt"), "--tools", str(folder / "tools.json")]
@@ -53,7 +53,7 @@ BOTH = {"path": "a/b.py", "limit": 20}
 def test_a_draft_is_a_valid_dialect_that_reads_its_reply(
     reply: str, calls: list[tuple[str, object]], tmp_path: Path
 ) -> None:
-    result = drafted(reply, tmp_path)
+    result = run_new_dialect(reply, tmp_path)
     assert result.exit_code == 0, result.output
     (profiles := tmp_path / "profiles").mkdir()
     (profiles / "draft.yaml").write_text(result.stdout, "utf-8")
@@ -77,10 +77,8 @@ def test_a_draft_is_a_valid_dialect_that_reads_its_reply(
         ("$ read_file --path a/b.py --limit 20\n", "literal text must follow"),
     ],
 )
-def test_what_no_pattern_can_say_is_drafted_with_the_reason_in_the_file_and_on_the_screen(
-    reply: str, why: str, tmp_path: Path
-) -> None:
-    result = drafted(reply, tmp_path)
+def test_a_form_that_no_pattern_can_express_is_drafted_with_the_reason(reply: str, why: str, tmp_path: Path) -> None:
+    result = run_new_dialect(reply, tmp_path)
     assert result.exit_code == 1
     assert "# It does not read back: call: " in result.stdout
     assert why in result.stdout
@@ -88,21 +86,21 @@ def test_what_no_pattern_can_say_is_drafted_with_the_reason_in_the_file_and_on_t
     assert "put the holes" not in result.stderr
 
 
-def test_nothing_of_a_code_block_is_left(tmp_path: Path) -> None:
-    """The block is a call at the end of a reply, and an example before words."""
+def test_a_code_block_is_consumed_whole(tmp_path: Path) -> None:
+    """A block at the end of a reply is a call; a block before text is an example."""
     reply = 'I look.\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n'
-    result = drafted(reply, tmp_path)
+    result = run_new_dialect(reply, tmp_path)
     assert 'call: "```json\\n{json}\\n```"' in result.stdout
     assert "ends_reply: true" in result.stdout
     assert "`vtc_blocks=last` reads this reply" in result.stderr
 
 
-def test_a_reply_that_names_no_tool_is_told(tmp_path: Path) -> None:
-    result = drafted("Hello!", tmp_path)
+def test_a_reply_that_names_no_tool_is_reported(tmp_path: Path) -> None:
+    result = run_new_dialect("Hello!", tmp_path)
     assert result.exit_code == 1
-    assert "the reply has none of the tools with arguments: read_file, bash" in result.output
+    assert "the reply contains no offered tool with arguments: read_file, bash" in result.output
 
 
-def test_a_reply_that_is_read_already_is_told(tmp_path: Path) -> None:
-    result = drafted(chat.DIALECTS["hermes"]("bash", {"command": "ls"}), tmp_path)
+def test_a_reply_that_is_read_already_is_reported(tmp_path: Path) -> None:
+    result = run_new_dialect(chat.DIALECTS["hermes"]("bash", {"command": "ls"}), tmp_path)
     assert "this reply is read already, as hermes" in result.stderr

@@ -1,4 +1,4 @@
-"""`vtc parse`: what is printed for a person and as JSON, and what is wrong with its input."""
+"""Test `vtc parse`: its output for people and as JSON, and its errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(tools: Path, *arguments: str, text: str = "") -> Result:
     return CliRunner().invoke(main, ["parse", "--tools", str(tools), *arguments], input=text)
 
 
-def objects(result: Result) -> list[Any]:
+def decode_lines(result: Result) -> list[Any]:
     return [json.loads(line) for line in result.output.splitlines()]
 
 
@@ -44,8 +44,8 @@ def test_for_a_person(tools: Path) -> None:
     ]
 
 
-def test_a_long_reply_is_printed_as_it_is_and_at_once(tools: Path) -> None:
-    """To break its lines for a terminal would take a minute, and more with the square of its length."""
+def test_a_long_reply_is_printed_unchanged_and_quickly(tools: Path) -> None:
+    """Wrapping the lines for a terminal would take a minute, and quadratic time in general."""
     text = ("words and more words, " * 20 + "\n") * 10_000
     started = time.process_time()
     result = run(tools, "--dialect", "hermes", text=text)
@@ -57,18 +57,18 @@ def test_a_long_reply_is_printed_as_it_is_and_at_once(tools: Path) -> None:
 def test_tools_are_taken_from_a_request_of_every_api(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(asked(api))
-    (found,) = objects(run(path, "--json", text=chat.DIALECTS["tag"]("read", {"filePath": "5"})))
+    (found,) = decode_lines(run(path, "--json", text=chat.DIALECTS["tag"]("read", {"filePath": "5"})))
     assert [call["arguments"] for call in found["calls"]] == [{"filePath": "5"}]
 
 
-def test_a_call_of_an_unknown_tool_is_told(tools: Path) -> None:
+def test_a_call_of_an_unknown_tool_is_reported(tools: Path) -> None:
     result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "Grep"))
     assert result.exit_code == 0
     assert "call Grep (hermes)" in result.output
     assert "unknown-tool" in result.output
 
 
-def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:
+def test_a_refusal_is_reported_and_is_an_exit_code(tools: Path) -> None:
     result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "sh.rm"))
     assert result.exit_code == 1
     assert "left as text: no tool 'sh.rm' is offered; offered: read" in result.output
@@ -77,7 +77,7 @@ def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:
 def test_as_json(tools: Path) -> None:
     result = run(tools, "--json", "--dialect", "hermes", text=f'I look.\n{CALL}\n<tool_call>{{"a": 1}}</tool_call>')
     assert result.exit_code == 1
-    (found,) = objects(result)
+    (found,) = decode_lines(result)
     assert found["content"] == 'I look.\n<tool_call>{"a": 1}</tool_call>'
     assert found["reasoning_content"] == ""
     assert found["calls"] == [{"name": "read", "arguments": {"filePath": "/a"}, "dialect": "hermes", "repairs": []}]
@@ -90,20 +90,20 @@ def test_a_file_of_lines(tools: Path, tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
     result = run(tools, "--lines", "--json", "--dialect", "hermes", str(path))
-    assert [len(found["calls"]) for found in objects(result)] == [1, 0, 1]
+    assert [len(found["calls"]) for found in decode_lines(result)] == [1, 0, 1]
 
 
 def test_strict_and_cut_off(tools: Path) -> None:
     cut = CALL[: -len("</tool_call>")]
     for arguments, calls in (((), 1), (("--strict",), 0), (("--finish-reason", "length"), 0)):
-        (found,) = objects(run(tools, "--json", "--dialect", "hermes", *arguments, text=cut))
+        (found,) = decode_lines(run(tools, "--json", "--dialect", "hermes", *arguments, text=cut))
         assert len(found["calls"]) == calls
 
 
 def test_the_dialects_and_reasoning_of_a_model(tools: Path) -> None:
-    (found,) = objects(run(tools, "--json", "--model", "Qwen/Qwen3-8B", text=f"<think>Well.</think>{CALL}"))
+    (found,) = decode_lines(run(tools, "--json", "--model", "Qwen/Qwen3-8B", text=f"<think>Well.</think>{CALL}"))
     assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("Well.", "", 1)
-    (found,) = objects(run(tools, "--json", text=f"<think>Well.</think>{CALL}"))
+    (found,) = decode_lines(run(tools, "--json", text=f"<think>Well.</think>{CALL}"))
     assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("", "<think>Well.</think>", 1)
 
 
@@ -115,12 +115,12 @@ def test_tools_as_in_a_request_or_as_functions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "5", "[5]", "[{}]", '{"tools": {"a": 1}}'])
-def test_a_tools_file_that_is_none(value: str, tmp_path: Path) -> None:
+def test_an_invalid_tools_file(value: str, tmp_path: Path) -> None:
     path = tmp_path / "tools.json"
     path.write_text(value)
     result = run(path, text=CALL)
     assert result.exit_code == 2
-    assert "no list of tools as in a request" in result.output.replace("\n", " ").replace("  ", " ")
+    assert "not a list of tools as in a request" in result.output.replace("\n", " ").replace("  ", " ")
 
 
 def test_a_tools_file_without_its_key_or_in_another_encoding(tmp_path: Path) -> None:
@@ -132,22 +132,22 @@ def test_a_tools_file_without_its_key_or_in_another_encoding(tmp_path: Path) -> 
     assert "tools.json: not UTF-8; save the file as UTF-8" in run(path, text=CALL).output
 
 
-def test_a_finish_reason_that_is_mistyped(tools: Path) -> None:
+def test_a_mistyped_finish_reason(tools: Path) -> None:
     assert run(tools, "--finish-reason", "lenght", text=CALL).exit_code == 2
 
 
 @pytest.mark.parametrize("line", ["x", "[]", '{"reply": "x"}'])
-def test_a_line_that_is_no_reply(line: str, tools: Path) -> None:
+def test_a_line_that_is_not_a_reply(line: str, tools: Path) -> None:
     result = run(tools, "--lines", text='{"text": "a"}\n' + line)
     assert result.exit_code == 2
     assert "line 2" in result.output
 
 
-def test_a_possible_call_that_no_dialect_reads_is_told(tools: Path) -> None:
+def test_a_possible_call_that_no_dialect_reads_is_reported(tools: Path) -> None:
     text = "I look. @@read(filePath=/a)@@"
     result = run(tools, text=text)
     assert (result.exit_code, result.output) == (0, f"message\n{text}\na possible call was not read: {text}\n")
-    assert [found["unread"] for found in objects(run(tools, "--json", text=text))] == [text]
+    assert [found["unread"] for found in decode_lines(run(tools, "--json", text=text))] == [text]
     assert "possible call" not in run(tools, text=CALL).output
 
 
@@ -166,12 +166,12 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
         ("openai-responses", {"type": "image_generation"}),
     ],
 )
-def test_tools_that_are_no_functions_are_not_offered(api: str, hosted: chat.Json, tmp_path: Path) -> None:
+def test_tools_that_are_not_functions_are_not_offered(api: str, hosted: chat.Json, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(asked(api, tools=[*SHAPES[api].request()["tools"], hosted]))
     for name, calls in (("read", 1), ("bash", 0), ("image_generation", 0)):
         written = chat.DIALECTS["hermes"](name, {"filePath": "/a"})
-        (found,) = objects(run(path, "--json", text=written))
+        (found,) = decode_lines(run(path, "--json", text=written))
         offered = [call for call in found["calls"] if "unknown-tool" not in call["repairs"]]
         assert len(offered) == calls
         assert found["calls"] == offered or f'"name": "{name}"' not in json.dumps(hosted)
@@ -182,7 +182,7 @@ def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path)
     tools = [responses.namespace("fs", responses.READ), responses.custom("patch")]
     path.write_text(json.dumps(responses.request(tools=tools)))
     written = chat.DIALECTS["hermes"]("fs__readFile", {}) + chat.DIALECTS["hermes"]("fs__read", {"filePath": "/a"})
-    (found,) = objects(run(path, "--json", text=written))
+    (found,) = decode_lines(run(path, "--json", text=written))
     assert [(call["name"], call["repairs"]) for call in found["calls"]] == [
         ("fs__readFile", ["unknown-tool"]),
         ("fs.read", []),
@@ -199,17 +199,17 @@ def test_a_trace_shows_each_step_of_the_reader(tools: Path) -> None:
     assert result.output.endswith(run(tools, "--dialect", "hermes", text=text).output)
 
 
-def test_a_trace_accounts_for_all_of_a_long_reply(tools: Path) -> None:
-    """Which is read in pieces; text that leads nowhere has its lines, too."""
+def test_a_trace_contains_all_of_a_long_reply(tools: Path) -> None:
+    """The reply is parsed in chunks; text that causes no step has lines in the trace, too."""
     text = f"{CALL}\nSo `x` is.\n```\n{'words ' * 40_000}\n```\n" * 2
-    (found,) = objects(run(tools, "--dialect", "hermes", "--trace", "--json", text=text))
+    (found,) = decode_lines(run(tools, "--dialect", "hermes", "--trace", "--json", text=text))
     assert "".join(step["text"] for step in found["trace"] if "passed_over" not in step) == text
 
 
-def test_a_trace_tells_what_is_read_again(tools: Path) -> None:
-    """A call that must be the whole reply, and is not."""
+def test_a_trace_shows_text_that_is_pushed_back(tools: Path) -> None:
+    """The dialect requires that a call is the whole reply; this one is not."""
     call = '{"name": "read", "parameters": {"filePath": "/a"}}'
-    (found,) = objects(run(tools, "--dialect", "llama3", "--trace", "--json", text=f"{call} it is."))
+    (found,) = decode_lines(run(tools, "--dialect", "llama3", "--trace", "--json", text=f"{call} it is."))
     assert [step["again"] for step in found["trace"] if step.get("again")] == [len(call)]
 
 
@@ -223,11 +223,11 @@ def test_a_trace_tells_what_is_read_again(tools: Path) -> None:
         "~~~\n{call}",
     ],
 )
-def test_a_trace_names_a_call_that_was_passed_over_in_code(tools: Path, quote: str) -> None:
+def test_a_trace_names_a_call_that_was_skipped_in_code(tools: Path, quote: str) -> None:
     text = quote.format(call=CALL.replace("\n", " ") if "> " in quote else CALL)
-    (found,) = objects(run(tools, "--dialect", "hermes", "--trace", "--json", text=f"Do:\n{text}"))
+    (found,) = decode_lines(run(tools, "--dialect", "hermes", "--trace", "--json", text=f"Do:\n{text}"))
     (passed,) = [step for step in found["trace"] if "passed_over" in step]
     assert passed["passed_over"] == "hermes"
     assert passed["text"].startswith("<tool_call>")
     shown = run(tools, "--dialect", "hermes", "--trace", text=f"Do:\n{text}").output
-    assert '  passed over in code, a call of hermes: "<tool_call>' in shown
+    assert '  skipped in code, a call of hermes: "<tool_call>' in shown

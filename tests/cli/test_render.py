@@ -1,4 +1,4 @@
-"""`vtc render`: what a model would be shown."""
+"""Test `vtc render`: the prompt that a model would receive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_tools_calls_and_results_are_shown_in_the_dialect() -> None:
     assert "[user]\nTool Result from read:\nhello" in done.output
 
 
-def test_the_body_can_be_had_as_json() -> None:
+def test_the_body_as_json() -> None:
     done = CliRunner().invoke(main, ["render", "--dialect", "hermes", "--json"], input=json.dumps(REQUEST))
     body = json.loads(done.output)
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
@@ -65,13 +65,13 @@ def test_the_grammar_of_the_reply(form: str, dialect: str, shown: str) -> None:
     assert done.exit_code == ("no grammar" in shown)
 
 
-def test_no_grammar_of_tools_that_the_server_is_given() -> None:
+def test_native_tools_have_no_grammar() -> None:
     arguments = ["render", "--constrain", "gbnf", "--tools", "native"]
     done = CliRunner().invoke(main, arguments, input=json.dumps(REQUEST))
-    assert "no tools stand in the prompt" in done.output
+    assert "the prompt contains no tools" in done.output
 
 
-def rendered(api: str, *arguments: str, **fields: Any) -> str:
+def run_render(api: str, *arguments: str, **fields: Any) -> str:
     body = asked(api, **SHAPES[api].history, **fields)
     done = CliRunner().invoke(main, ["render", "--path", SHAPES[api].path, *arguments], input=body)
     assert done.exit_code == 0, done.output
@@ -80,7 +80,7 @@ def rendered(api: str, *arguments: str, **fields: Any) -> str:
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_request_of_every_api_is_shown_as_a_conversation(api: str) -> None:
-    shown = rendered(api, "--dialect", "hermes")
+    shown = run_render(api, "--dialect", "hermes")
     assert "[system]\n# Tools" in shown
     calling = '[assistant]\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
     assert f"[user]\nRead it\n\n{calling}\n\n[user]\n<tool_response>\nhello\n</tool_response>\n" in shown
@@ -88,24 +88,24 @@ def test_request_of_every_api_is_shown_as_a_conversation(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_calls_and_tools_that_the_server_writes_itself_are_shown(api: str) -> None:
-    shown = rendered(api, "--tools", "native")
+def test_native_calls_and_tools_are_shown(api: str) -> None:
+    shown = run_render(api, "--tools", "native")
     assert re.search(r"\[assistant\]\n-> read.*\n     filePath: /a\n\n\[tool\]\nhello\n\ntools:\n\[", shown)
     assert "null" not in shown
 
 
-def test_system_prompt_beside_the_messages_is_shown_first() -> None:
-    assert "[system]\nBe brief." in rendered("anthropic-messages", "--dialect", "hermes", system="Be brief.")
-    assert "[system]\nBe brief." in rendered("openai-responses", "--dialect", "hermes", instructions="Be brief.")
+def test_separate_system_prompt_is_shown_first() -> None:
+    assert "[system]\nBe brief." in run_render("anthropic-messages", "--dialect", "hermes", system="Be brief.")
+    assert "[system]\nBe brief." in run_render("openai-responses", "--dialect", "hermes", instructions="Be brief.")
 
 
 @pytest.mark.parametrize("path", ["/v1/messages/batches", "/x"])
-def test_request_of_no_api_is_refused(path: str) -> None:
+def test_a_path_of_no_api_is_an_error(path: str) -> None:
     done = CliRunner().invoke(main, ["render", "--path", path], input=asked("anthropic-messages"))
-    assert (done.exit_code, "no API that VTC knows" in done.output) == (2, True)
+    assert (done.exit_code, "not a path of an API that VTC supports" in done.output) == (2, True)
 
 
-def test_what_is_no_request_is_said() -> None:
+def test_an_invalid_request_is_an_error() -> None:
     done = CliRunner().invoke(main, ["render"], input="no json")
     assert done.exit_code == 1
     assert "not a valid chat completion request" in done.output

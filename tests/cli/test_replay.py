@@ -1,4 +1,4 @@
-"""`vtc replay`: captured flows and recorded cases."""
+"""Test `vtc replay` with captured flows and recorded cases."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_flows_are_replayed_with_the_options_of_their_capture(tmp_path: Path) ->
     assert run("--tools", "native", path).output.endswith("1 same, 1 changed, 0 skipped\n")
 
 
-def test_a_profile_of_the_capture_that_is_not_here_is_told(tmp_path: Path) -> None:
+def test_a_missing_profile_of_the_capture_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {}\n")
     path = saved(tmp_path, "Hello", vtc_profiles=[str(tmp_path / "mine")], vtc_model="mine")
@@ -57,10 +57,10 @@ def test_a_file_without_exchanges(tmp_path: Path) -> None:
     (tmp_path / "flows").touch()
     result = run(tmp_path / "flows")
     assert result.exit_code == 1
-    assert "no exchange with a model in it" in result.output
+    assert "contains no exchange with a model" in result.output
 
 
-def test_what_changes_is_shown_and_is_an_exit_code(tmp_path: Path) -> None:
+def test_changes_are_shown_and_are_an_exit_code(tmp_path: Path) -> None:
     path = saved(tmp_path, "Hello", CALL, seen=False)
     result = run(path)
     assert result.exit_code == 1
@@ -70,7 +70,7 @@ def test_what_changes_is_shown_and_is_an_exit_code(tmp_path: Path) -> None:
     assert [one["result"] for one in found] == ["same", "changed"]
 
 
-def test_what_cannot_be_replayed_is_skipped(tmp_path: Path) -> None:
+def test_a_flow_that_cannot_be_replayed_is_skipped(tmp_path: Path) -> None:
     result = run(saved(tmp_path, CALL, vtc_keep_bodies="off"))
     assert result.exit_code == 0
     assert "vtc_keep_bodies" in result.output
@@ -89,14 +89,14 @@ def test_cases(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dialects", "code"), [("", 0), ("dialects: ['*'], ", 0), ("dialects: [], ", 1)])
 def test_a_case_without_dialects_is_of_an_unknown_model(dialects: str, code: int, tmp_path: Path) -> None:
-    """With none in its list no text is read."""
+    """With an empty list of dialects, nothing is parsed."""
     call = 'text: \'<tool_call>{"name": "f", "arguments": {}}</tool_call>\', calls: [{f: {}}]'
     (tmp_path / "cases.yaml").write_text(f"- {{name: it, {dialects}tools: {{f: {{}}}}, {call}}}")
     assert run(tmp_path / "cases.yaml").exit_code == code
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("flows", "nothing of the kind", "cannot be read as flows"),
         ("cases.yaml", "a: b", "no list of cases"),
@@ -105,14 +105,14 @@ def test_a_case_without_dialects_is_of_an_unknown_model(dialects: str, code: int
         ("cases.yaml", "- {name: it, text: x, dialects: [tag]}", "there is no set of tools 'agent'"),
     ],
 )
-def test_what_cannot_be_read(name: str, text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_files(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     result = run(tmp_path / name)
     assert result.exit_code == 1
-    assert said in result.output
+    assert message in result.output
 
 
-def test_a_setting_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_dialect_that_does_not_exist(tmp_path: Path) -> None:
     result = run("--dialect", "hermez", saved(tmp_path, "x"))
     assert result.exit_code == 2
     assert "there is no dialect 'hermez'" in " ".join(result.output.split())

@@ -242,7 +242,7 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(
         await pilot.press("d")
         await pilot.pause()
         assert asked == ["5f0c1ab2-9d3e at 9000"]
-        assert lines(pilot)[0] == ' it reads read {"filePath":"note.txt"}'
+        assert lines(pilot)[0] == ' the draft reads read {"filePath":"note.txt"}'
         assert not file.exists()
         file.write_text("mine")
         await pilot.press("w")

@@ -439,7 +439,7 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pre
     await ask(exchanges.client, "unread")
     await page.get_by_role("link", name="a possible call was not read").first.click()
     await page.get_by_role("link", name="make a dialect of this").click()
-    await expect(page.locator("#draft")).to_contain_text('it reads read {"filePath":"note.txt"}')
+    await expect(page.locator("#draft")).to_contain_text('the draft reads read {"filePath":"note.txt"}')
     await expect(page.locator("#draft")).to_contain_text("kind:")
     await shoot(page, "mitmweb-dialect")
     file = started.profiles / "lab-model.yaml"

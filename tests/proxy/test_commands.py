@@ -81,7 +81,7 @@ def test_explain(api: str, session: Session) -> None:
     session.exchange(CALL, api=api)
     lines = session.call("vtc.explain @all").splitlines()
     assert lines[0] == f"POST address{SHAPES[api].path}"
-    for line in ("  call: read, hermes -> tool_calls", "Why", "What would be planned now"):
+    for line in ("  call: read, hermes -> tool_calls", "Why", "Current plan"):
         assert line in lines
     assert any("written as hermes" in line for line in lines)
 

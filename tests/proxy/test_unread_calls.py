@@ -39,7 +39,7 @@ async def test_the_command_of_the_line_drafts_the_dialect(start: Start) -> None:
     assert program == "vtc"
     result = await run(*arguments)
     assert result.exit_code == 0, result.output
-    assert 'vtc: it reads read {"filePath":"/a"}' in result.stderr
+    assert 'vtc: the draft reads read {"filePath":"/a"}' in result.stderr
     parsed = await run("parse", *arguments[1:])
     assert "<<CALL read>>" in parsed.output
     assert "a possible call was not read" in parsed.output
@@ -96,7 +96,7 @@ async def test_an_id_of_no_reply_and_a_port_of_no_vtc_are_told(start: Start) -> 
     port = lab.proxy.url.rpartition(":")[2]
     result = await run("new-dialect", "--flow", "01234567-89ab", "--port", port)
     assert result.exit_code == 1
-    assert "keeps no reply with the id 01234567-89ab" in result.output
+    assert "has no reply with the id 01234567-89ab" in result.output
     result = await run("new-dialect", "--flow", "01234567-89ab", "--port", "1")
     assert "nothing answers at 127.0.0.1:1" in result.output
-    assert "name FILE, or a flow of a running VTC" in (await run("new-dialect")).output
+    assert "give FILE, or --flow ID for a reply of a running VTC" in (await run("new-dialect")).output

@@ -1,4 +1,4 @@
-"""`vtc explain`: which profiles a request gets, what is planned for it, and why."""
+"""`vtc explain`: show the profiles and the plan of a request, with reasons."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.reporting import view
 
-# What the policies would do to a call: `vtc explain --call`.
 
-
-def call_of(text: str) -> ToolCall:
-    """`{"name": …, "arguments": {…}}`, also in the form of the API; raises `click.BadParameter`."""
+def parse_call(text: str) -> ToolCall:
+    """Parse `{"name": …, "arguments": {…}}`, also in the form of the API. Raises `click.BadParameter`."""
     problem = ""
     try:
         match decode(text.encode()):
             case {"function": {"name": str(name), **rest}} | {"name": str(name), **rest}:
-                written = rest.get("arguments", {})
-                return ToolCall(name, written if isinstance(written, str) else json.dumps(written, ensure_ascii=False))
+                arguments = rest.get("arguments", {})
+                if not isinstance(arguments, str):
+                    arguments = json.dumps(arguments, ensure_ascii=False)
+                return ToolCall(name, arguments)
     except ValueError as error:
         problem = f": {error}"
-    problem_text = f'no call, which looks like {{"name": "read", "arguments": {{"path": "a.py"}}}}{problem}'
-    raise click.BadParameter(problem_text, param_hint="--call")
+    message = f'not a call in the form {{"name": "read", "arguments": {{"path": "a.py"}}}}{problem}'
+    raise click.BadParameter(message, param_hint="--call")
 
 
 def try_call(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
-    """Return the outcome of `call`: `{"policies": [{"policy", "action", "tool", "reason"}…], "outcome": …, …}`.
+    """Apply policies to a call: `{"policies": [{"policy", "action", "tool", "reason"}…], "outcome": …, "before": …}`.
 
-    The outcome is `delivered`, with the `call` as the client gets it, or `refused`, with what stands in its place as
-    `manner` and `message`.
+    The outcome is `delivered`, with `call` as the client receives it, or `refused`, with `manner` and `message` that
+    describe its replacement. `before` is text that the policies add before the call.
     """
     guard = chain_of(guards, {tool.name: tool for tool in tools})
     events = [*guard.feed(Call("", call, "tool_calls")), *guard.finish()]
@@ -74,32 +74,35 @@ def try_call(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) ->
     return outcome
 
 
-def lines(outcome: dict[str, Any]) -> list[str]:
-    """The same for people."""
-    before = ["{policy} {action} {tool}: {reason}".format(**decision) for decision in outcome["policies"]]
-    before += [f"before it the client is told: {outcome['before']}"] if outcome["before"] else []
+def format_outcome(outcome: dict[str, Any]) -> list[str]:
+    """Format the outcome of `try_call` as lines for people."""
+    lines = ["{policy} {action} {tool}: {reason}".format(**decision) for decision in outcome["policies"]]
+    if outcome["before"]:
+        lines.append(f"the client receives before it: {outcome['before']}")
     if outcome["outcome"] == "delivered":
-        return [*before, f"delivered: {outcome['call']['name']} {outcome['call']['arguments']}"]
-    place = {"drop": "nothing", "text": "its text"}.get(outcome["manner"], outcome["message"])
-    return [*before, f"refused; in its place: {place}"]
+        lines.append(f"delivered: {outcome['call']['name']} {outcome['call']['arguments']}")
+    else:
+        replacement = {"drop": "nothing", "text": "its text"}.get(outcome["manner"], outcome["message"])
+        lines.append(f"refused; in its place: {replacement}")
+    return lines
 
 
-@click.command(short_help="Say what a request gets, and why.")
+@click.command(short_help="Show the profiles and the plan of a request, with reasons.")
 @profile_directories
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
 @click.option("--model", default="", help="The model's name in the request.", shell_complete=complete_names("models"))
 @click.option("--host", default="", help="The model server's host, with or without its port.")
 @click.option("--path", default="/v1/chat/completions", show_default=True)
 @add_forcing_options
-@click.option("--request", type=click.File("rb"), help="A request's body (JSON): says what is planned for it, too.")
+@click.option("--request", type=click.File("rb"), help="A request's body (JSON): also show its plan.")
 @click.option(
     "--flow",
     "flow_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of flows that mitmproxy saved: says what was done to each, and why.",
+    help="A file of flows that mitmproxy saved: show the report of each.",
 )
-@click.option("--call", "written", default="", help="A call (JSON): says what the policies would do to it, too.")
-@click.option("--all", "everything", is_flag=True, help="Say of every other profile, too, why it does not match.")
+@click.option("--call", "call_text", default="", help="A call (JSON): also show how the policies treat it.")
+@click.option("--all", "show_all", is_flag=True, help="Also show why each other profile does not match.")
 @json_output
 def explain(
     directories: tuple[Path, ...],
@@ -109,44 +112,47 @@ def explain(
     path: str,
     request: Any,
     flow_file: Path | None,
-    written: str,
-    everything: bool,
+    call_text: str,
+    show_all: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Say which profiles a request gets, what is planned for it, and why.
+    """Show which profiles match a request, and its plan, with reasons.
 
-    Describe the request with options, or give a saved one. With --call nothing is carried out; what it is checked
-    against are the tools of the request. Ends with 1 if the call is refused, or FILE holds no exchange with a model.
+    Describe the request with options, or give a saved one. --call checks a call against the policies and the tools of
+    the request, and executes nothing. Exits with 1 if the call is refused, or if FILE contains no exchange.
     """
-    call = call_of(written) if written else None
+    call = parse_call(call_text) if call_text else None
     plans = build_planner(directories, build_settings(**options))
-    at = parse_url(host, "--host") if host else None
-    name, port = (at.hostname or "", at.port or 0) if at else ("", 0)
+    address = parse_url(host, "--host") if host else None
+    name, port = (address.hostname or "", address.port or 0) if address else ("", 0)
     facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)
     if flow_file:
-        explained = [*_of_flows(plans, flow_file, call)]
+        explained = [*_explain_flows(plans, flow_file, call)]
         if not explained:
-            raise click.ClickException(f"{flow_file}: no exchange with a model in it")
+            raise click.ClickException(f"{flow_file}: the file contains no exchange with a model")
     elif request is not None:
         api = apis.match_request("POST", path)
         if api is None:
-            raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
+            raise click.BadParameter(f"{path}: not a path of an API that VTC supports", param_hint="--path")
         try:
-            explained = [_of_body(plans, facts, api, request.read(), call)]
+            explained = [_explain_body(plans, facts, api, request.read(), call)]
         except BadRequest as error:
             raise click.ClickException(str(error)) from None
     else:
         plan = plans.plan(facts, apis.APIS[0].request(b'{"messages": []}'))
-        explained = [{**_of_facts(plans, facts), **_of_call(plan, call)}]
+        explained = [{**_explain_facts(plans, facts), **_explain_call(plan, call)}]
     if as_json:
         show_json(explained if flow_file else explained[0])
-    for explanation in () if as_json else explained:
-        _show(explanation, everything)
-    sys.exit(1 if any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained) else 0)
+    else:
+        for explanation in explained:
+            _show_explanation(explanation, show_all)
+    is_refused = any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained)
+    sys.exit(1 if is_refused else 0)
 
 
-def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
+def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
+    """Explain the exchanges in a file of saved flows, each with its recorded report and under its own settings."""
     from vtc.proxy import flows  # mitmproxy takes a second to load
 
     try:
@@ -168,7 +174,7 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
                     body = flows.get_original(flow, "request")
                     yield {
                         **about,
-                        **_of_body(flows.restore_settings(flow, plans), flows.read_facts(flow), api, body, call),
+                        **_explain_body(flows.restore_settings(flow, plans), flows.read_facts(flow), api, body, call),
                     }
                 except ValueError as error:
                     yield {**about, "problem": str(error)}
@@ -176,23 +182,25 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
         raise click.ClickException(f"{file}: {error}") from None
 
 
-def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
+def _explain_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
+    """Explain a request with this body. Raises `BadRequest`."""
     request = api.request(body, facts.path)
     facts = replace(facts, model=request.model, body=request.fields)
     plan = plans.plan(facts, request)
-    return {**_of_facts(plans, facts), "plan": list(plan.why), **_of_call(plan, call)}
+    return {**_explain_facts(plans, facts), "plan": list(plan.why), **_explain_call(plan, call)}
 
 
-def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
+def _explain_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
     return {"call": try_call(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
 
-def _of_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
+def _explain_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
+    """List the matching policies, and the chosen profile of each other kind, with reasons."""
     policies = [{"profile": policy.name, "why": why} for policy, why in every(plans.profiles.policies, facts)]
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,
-            "why": [*choice.why, *_needs(choice.profile)],
+            "why": [*choice.why, *_list_needs(choice.profile)],
             "others": list(choice.others),
         }
         for kind, choice in plans.choices(facts).items()
@@ -200,12 +208,12 @@ def _of_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
     return {"policies": policies, **profiles}
 
 
-def _needs(profile: Any) -> list[str]:
-    """Say what a server needs, and whose key its clients are lent."""
+def _list_needs(profile: Any) -> list[str]:
+    """List lines about the fields that a server needs removed or changed, and about the key that its clients use."""
     return [*profile.told, *filter(None, [profile.lends])] if isinstance(profile, ServerProfile) else []
 
 
-def _show(explanation: dict[str, Any], everything: bool) -> None:
+def _show_explanation(explanation: dict[str, Any], show_all: bool) -> None:
     if "flow" in explanation:
         click.secho(
             explanation["flow"] + (f": {explanation['comment']}" if explanation["comment"] else ""),
@@ -218,9 +226,9 @@ def _show(explanation: dict[str, Any], everything: bool) -> None:
                 click.echo(f"  {line}")
         if "problem" in explanation:
             click.echo(f"  {explanation['problem']}")
-        if "problem" in explanation or (explanation["done"] and not everything and "call" not in explanation):
-            return  # what would be planned today is the rest
-        click.secho("What would be planned now", bold=True)
+        if "problem" in explanation or (explanation["done"] and not show_all and "call" not in explanation):
+            return  # the rest is the plan of today
+        click.secho("Current plan", bold=True)
     for policy in explanation["policies"]:
         click.secho(f"policy: {policy['profile']}", bold=True)
         click.echo(f"  {policy['why']}")
@@ -230,8 +238,8 @@ def _show(explanation: dict[str, Any], everything: bool) -> None:
             click.echo(f"  {line}")
         if alternatives := explanation[kind]["others"]:
             noun = "others" if explanation[kind]["profile"] else "profiles"
-            click.secho(f"  {len(alternatives)} {noun} do not match" + ("" if everything else " (--all)"), dim=True)
-        for line in alternatives if everything else ():
+            click.secho(f"  {len(alternatives)} {noun} do not match" + ("" if show_all else " (--all)"), dim=True)
+        for line in alternatives if show_all else ():
             click.echo(f"  {line}")
     if "plan" in explanation:
         click.secho("plan", bold=True)
@@ -239,5 +247,5 @@ def _show(explanation: dict[str, Any], everything: bool) -> None:
             click.echo(f"  {line}")
     if "call" in explanation:
         click.secho("call", bold=True)
-        for line in lines(explanation["call"]):
+        for line in format_outcome(explanation["call"]):
             click.echo(f"  {line}")

@@ -1,4 +1,4 @@
-"""`vtc new-dialect`: a draft of the dialect of a reply that none reads."""
+"""`vtc new-dialect`: draft a dialect from a reply that no known dialect matches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from vtc.cli.common import load_profiles, profile_directories
 from vtc.cli.parse import load_tools
-from vtc.cli.replies import GivenReply, load_replies, name_of, reply_options
+from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Tool
@@ -20,74 +20,78 @@ from vtc.profiles.planner import BLOCK_DIALECT
 from vtc.reporting import draft_dialect, find_possible_call
 
 
-@click.command("new-dialect", short_help="Draft a dialect from a reply that none reads.")
+@click.command("new-dialect", short_help="Draft a dialect from a reply with unread calls.")
 @click.argument("file", type=click.File("rb"), required=False)
-@reply_options
+@add_reply_options
 @click.option(
     "--tools",
     "tools_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The tools that were offered, as a JSON list or in a request; flows and cases know theirs.",
+    help="The offered tools, as a JSON list or in a request; flows and cases contain theirs.",
 )
-@click.option("--name", default="my-dialect", show_default=True, help="What the dialect is called.")
+@click.option("--name", default="my-dialect", show_default=True, help="The name of the dialect.")
 @profile_directories
 def new_dialect(
     file: Any, flow: str, port: int, tools_file: Path | None, name: str, directories: tuple[Path, ...]
 ) -> None:
-    """Print a dialect's file for the calls of a reply in FILE, in which what is not sure is marked.
+    """Print a draft of a dialect file for the calls of the reply in FILE; uncertain parts are marked.
 
-    FILE holds the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR file,
-    or cases that `vtc.save` wrote; without FILE, --flow is one of a running VTC. Of several replies the one that holds
-    a possible call which was not read is taken.
+    FILE contains the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR
+    file, or cases that `vtc.save` wrote. Without FILE, --flow names a reply of a running VTC. If there are multiple
+    replies, the only one with a possible unread call is used.
 
-    The draft is what reads most of the reply back. Ends with 1 if it reads no call, or if there is nothing to draft.
+    The draft is the description that parses the largest part of the reply. Exits with 1 if it parses no call, or if
+    nothing can be drafted.
     """
     profiles = load_profiles(directories)
     replies = load_replies(file, profiles, flow, port)
-    reply, tools = _choose_reply(replies, load_tools(tools_file)[0] if tools_file else {}, name_of(file))
-    if known := _name_known_dialects(profiles, reply.text, tools):
-        way = (
-            f"`vtc_blocks=last` reads this reply, as {known}"
-            if known == BLOCK_DIALECT
-            else f"this reply is read already, as {known}"
-        )
-        click.echo(f"vtc: {way}: no dialect is needed", err=True)
+    reply, tools = _choose_reply(replies, load_tools(tools_file)[0] if tools_file else {}, get_file_name(file))
+    if known := _find_known_dialect(profiles, reply.text, tools):
+        if known == BLOCK_DIALECT:
+            reason = f"`vtc_blocks=last` reads this reply, as {known}"
+        else:
+            reason = f"this reply is read already, as {known}"
+        click.echo(f"vtc: no dialect is needed: {reason}", err=True)
     draft = draft_dialect(reply.text, tools, name)
     if draft is None:
-        raise click.ClickException(f"the reply has none of the tools with arguments: {', '.join(tools)}")
+        raise click.ClickException(f"the reply contains no offered tool with arguments: {', '.join(tools)}")
     for line in draft.render_lines(reply.text):
         click.echo(line)
     for call in draft.calls:
-        click.echo(f"vtc: it reads {call.call.name} {call.call.arguments}", err=True)
+        click.echo(f"vtc: the draft reads {call.call.name} {call.call.arguments}", err=True)
     if draft.problem:
         click.echo(f"vtc: VTC cannot express this form: {draft.problem}", err=True)
     elif not draft.calls:
-        click.echo("vtc: it reads no call in this reply yet: put the holes where they belong", err=True)
+        click.echo("vtc: the draft reads no call in this reply yet: put the holes where they belong", err=True)
     sys.exit(0 if draft.calls else 1)
 
 
 def _choose_reply(
     replies: Sequence[GivenReply], tools: Mapping[str, Tool], file: str
 ) -> tuple[GivenReply, Mapping[str, Tool]]:
-    """Choose the reply that a dialect is wanted for, with the tools that were offered."""
-    several = [(reply, tools or (reply.case.resolve_tools() if reply.case else {})) for reply in replies]
-    if not any(offer for _, offer in several):
-        raise click.UsageError("--tools: name the tools that were offered, as a JSON list or in a request")
-    if len(several) == 1:
-        return several[0]
+    """Choose the reply to draft a dialect from; return it with the offered tools.
+
+    `tools` overrides the tools of the replies' own cases. Exits with an error if the choice is not unique.
+    """
+    candidates = [(reply, tools or (reply.case.resolve_tools() if reply.case else {})) for reply in replies]
+    if not any(offer for _, offer in candidates):
+        raise click.UsageError("--tools: give the offered tools, as a JSON list or in a request")
+    if len(candidates) == 1:
+        return candidates[0]
     unread = [
         (reply, offer, call.begins)
-        for reply, offer in several
+        for reply, offer in candidates
         if not (reply.case and reply.case.calls) and (call := find_possible_call(reply.text, offer))
     ]
     if len(unread) == 1:
         return unread[0][:2]
-    named = unread or [(reply, offer, "") for reply, offer in several]
-    ids = ", ".join(f"{reply.id}{f' ({begins} …)' if begins else ''}" for reply, _, begins in named)
-    raise click.ClickException(f"{file}: it holds {len(named)} replies; choose one with --flow: {ids}")
+    choices = unread or [(reply, offer, "") for reply, offer in candidates]
+    ids = ", ".join(f"{reply.id}{f' ({begins} …)' if begins else ''}" for reply, _, begins in choices)
+    raise click.ClickException(f"{file}: {len(choices)} replies are possible; choose one with --flow: {ids}")
 
 
-def _name_known_dialects(profiles: Profiles, text: str, tools: Any) -> str:
+def _find_known_dialect(profiles: Profiles, text: str, tools: Any) -> str:
+    """Return the name of the known dialect that parses a call in the text; empty if there is none."""
     dialects = (*profiles.rescued, profiles.dialects[BLOCK_DIALECT])
     reader = Reader(compile_grammar(dialects, (), (), ((), ())), tools)
     events = [*reader.feed(text), *reader.finish()]

@@ -1,4 +1,4 @@
-"""`vtc parse`: what VTC reads in a reply, without a proxy."""
+"""`vtc parse`: parse a model's reply without a proxy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import complete_names, load_profiles, profile_directories, read_text
-from vtc.cli.replies import GivenReply, load_replies, name_of, of_lines, reply_options
+from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies, parse_json_lines
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReasoningTarget, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
@@ -35,28 +35,28 @@ from vtc.reporting.hints import find_possible_call
 from vtc.reporting.report import describe_fate, serialize_refusal
 
 
-@click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
+@click.command(short_help="Parse a model's reply: message, calls, repairs, refusals.")
 @click.argument("file", type=click.File("rb"), required=False)
-@reply_options
+@add_reply_options
 @profile_directories
 @click.option(
     "--dialect",
     "names",
     multiple=True,
-    help="A dialect to read; may be given several times.",
+    help="A dialect to parse; may be given multiple times.",
     shell_complete=complete_names("dialects"),
 )
 @click.option(
     "--model",
     default="",
-    help="A model's name, for the dialects of its profile.",
+    help="The model's name; its profile names the dialects.",
     shell_complete=complete_names("models"),
 )
 @click.option(
     "--tools",
     "tools_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Tools that are offered, as a JSON list or in a request; without it any name is a tool.",
+    help="The offered tools, as a JSON list or in a request; without it any name is a tool.",
 )
 @click.option(
     "--finish-reason",
@@ -65,9 +65,9 @@ from vtc.reporting.report import describe_fate, serialize_refusal
     show_default=True,
     help="`length`: the model was cut off.",
 )
-@click.option("--lines", is_flag=True, help="FILE is JSON Lines, with the reply under `text` or `content`.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a reply.")
-@click.option("--trace", is_flag=True, help="Show each step of the reader, and calls in code that it passed over.")
+@click.option("--lines", is_flag=True, help="FILE is JSON Lines; each line has the reply in `text` or `content`.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each reply.")
+@click.option("--trace", is_flag=True, help="Show each step of the reader, and the calls in code that it skipped.")
 @click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
 def parse(
     file: Any,
@@ -83,14 +83,14 @@ def parse(
     trace: bool,
     lenient: bool,
 ) -> None:
-    """Read a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
+    """Parse a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
 
-    FILE holds the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR file,
-    or cases that `vtc.save` wrote. Flows and cases are read with the dialects and the tools of their requests, but for
-    what is given here.
+    FILE contains the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR
+    file, or cases that `vtc.save` wrote. Flows and cases use the dialects and tools of their requests, unless options
+    name others.
 
-    Without --tools no type of an argument is known, and what is a call only with the name of an offered tool is text.
-    Ends with 1 if a call was refused.
+    Without --tools, argument types are unknown, and dialects that need the name of an offered tool find no calls.
+    Exits with 1 if a call was refused.
     """
     profiles = load_profiles(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
@@ -98,7 +98,7 @@ def parse(
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None)
     setup = ReadingSetup(
-        dialects=_dialects(profiles, names, profile),
+        dialects=_choose_dialects(profiles, names, profile),
         tags=think.tags,
         think=think.to,
         begins=think.begins(whole=True),
@@ -116,27 +116,29 @@ def parse(
     refused = False
     if file is None and not flow:
         file = sys.stdin.buffer
-    for reply, reason in _replies(file, profiles, flow, port, lines=lines):
+    for reply, reason in _iterate_replies(file, profiles, flow, port, lines=lines):
         complete = reply.complete and REASONS.get(reason or finish_reason, "stop") not in CUT_OFF
         try:
-            entries = setup.of(reply, profiles, chosen).read(reply, complete=complete)
+            entries = setup.adapt_to(reply, profiles, chosen).parse(reply, complete=complete)
         except ValueError as error:
-            raise click.ClickException(f"{name_of(file)}: {error}") from None
+            raise click.ClickException(f"{get_file_name(file)}: {error}") from None
         refused = refused or bool(entries["refusals"])
         if as_json:
             click.echo(json.dumps(entries, ensure_ascii=False))
         else:
-            _show(console, entries)
+            _show_reply(console, entries)
     raise SystemExit(1 if refused else 0)
 
 
-def _replies(file: Any, profiles: Profiles, flow: str, port: int, *, lines: bool) -> Iterable[tuple[GivenReply, str]]:
-    """Read the replies of a file, each with the finish reason that stands beside it."""
-    return of_lines(file) if lines else ((reply, "") for reply in load_replies(file, profiles, flow, port))
+def _iterate_replies(
+    file: Any, profiles: Profiles, flow: str, port: int, *, lines: bool
+) -> Iterable[tuple[GivenReply, str]]:
+    """Return the replies of a file, each with its finish reason; empty if the file states none."""
+    return parse_json_lines(file) if lines else ((reply, "") for reply in load_replies(file, profiles, flow, port))
 
 
 class Overrides(NamedTuple):
-    """What was chosen on the command line; the rest is that of the flow or the case."""
+    """Settings that the command line chose; a flow or a case provides the others."""
 
     dialects: bool
     tools: bool
@@ -144,7 +146,7 @@ class Overrides(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSetup:
-    """How replies are read."""
+    """The settings with which replies are parsed."""
 
     dialects: tuple[Description, ...]
     tags: TagPairs
@@ -159,8 +161,8 @@ class ReadingSetup:
     own: ModelFacts
     trace: bool
 
-    def of(self, reply: GivenReply, profiles: Profiles, chosen: Overrides) -> ReadingSetup:
-        """Return how one reply is read: as its own case has it, where nothing else was chosen."""
+    def adapt_to(self, reply: GivenReply, profiles: Profiles, chosen: Overrides) -> ReadingSetup:
+        """Return the setup for one reply: its own case provides each setting that the command line did not choose."""
         setup, case = self, reply.case
         if case and not chosen.tools:
             unknown = case.reader.get("unknown_tools", "text")
@@ -178,8 +180,8 @@ class ReadingSetup:
             )
         return replace(setup, tags=(), begins="text") if reply.reasoning else setup
 
-    def read(self, reply: GivenReply, *, complete: bool) -> dict[str, Any]:
-        """Read a reply; what its server made calls itself, and parted off as reasoning, is that already."""
+    def parse(self, reply: GivenReply, *, complete: bool) -> dict[str, Any]:
+        """Parse a reply. Native tool calls and reasoning that the server separated are passed through."""
         grammar = compile_grammar(self.dialects if not reply.calls else (), self.tags, self.markers, self.answer)
         reader = (TracedReader if self.trace else Reader)(
             grammar,
@@ -191,15 +193,15 @@ class ReadingSetup:
             own=self.own,
         )
         limit = Limit(Plan(reading=ReadingPlan(unknown_tools=self.unknown_tools), unoffered=self.unoffered), self.tools)
-        read = [*reader.feed(reply.text), *reader.finish(complete=complete)]
-        entries = _entries([passed for event in read for passed in limit.feed(event)], self.tools, reply)
+        events = [*reader.feed(reply.text), *reader.finish(complete=complete)]
+        entries = _build_entries([passed for event in events for passed in limit.feed(event)], self.tools, reply)
         if isinstance(reader, TracedReader):
             entries["trace"] = [_describe_step(entry) for entry in reader.trace]
         return entries
 
 
-def _entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenReply) -> dict[str, Any]:
-    """List the message, the calls and the refusals of a reply."""
+def _build_entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenReply) -> dict[str, Any]:
+    """Build the JSON entry of a reply: its message, reasoning, calls and refusals, and a possible unread call."""
     content = "".join(event.raw for event in events if isinstance(event, Text))
     calls = [
         {
@@ -207,13 +209,14 @@ def _entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenRep
             "arguments": json.loads(event.call.arguments),
             "dialect": event.dialect,
             "repairs": list(event.repairs),
-            **_lacking(event, tools),
+            **_list_lacking(event, tools),
         }
         for event in events
         if isinstance(event, Call)
     ]
     calls += [
-        {"name": call.name, "arguments": _arguments(call), "dialect": NATIVE, "repairs": []} for call in reply.calls
+        {"name": call.name, "arguments": _parse_arguments(call), "dialect": NATIVE, "repairs": []}
+        for call in reply.calls
     ]
     refusals = [serialize_refusal(event) for event in events if isinstance(event, Refusal)]
     return {
@@ -226,8 +229,8 @@ def _entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenRep
     }
 
 
-def _arguments(call: ToolCall) -> Any:
-    """Return the arguments of a call of the server's own; what is no JSON as it is."""
+def _parse_arguments(call: ToolCall) -> Any:
+    """Parse the arguments of a native tool call; return the string unchanged if it is not JSON."""
     try:
         return json.loads(call.arguments)
     except ValueError:
@@ -235,7 +238,7 @@ def _arguments(call: ToolCall) -> Any:
 
 
 def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
-    """Describe a step of the reader, or a call that it passed over in code."""
+    """Build the JSON entry of a step of the reader, or of a call that it skipped in code."""
     if isinstance(entry, PassedOver):
         return {"passed_over": entry.dialect, "text": entry.text}
     return {
@@ -249,14 +252,14 @@ def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
     }
 
 
-def _lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
-    """Tell which required parameters a call lacks, if any."""
+def _list_lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
+    """Return the required parameters that a call lacks as `{"lacks": [...]}`; empty if it lacks none."""
     tool = tools.get(event.call.name)
     lacks = tool.schema.list_missing(json.loads(event.call.arguments)) if tool else []
     return {"lacks": lacks} if lacks else {}
 
 
-def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
+def _choose_dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
     known = profiles.dialects
     if unknown := [name for name in names if name not in known]:
         raise click.BadParameter(str(UnknownName("dialect", unknown[0], tuple(known))), param_hint="--dialect")
@@ -265,89 +268,91 @@ def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -
     return read_dialects(profiles, model)
 
 
-_FORMS = frozenset({"type", "function", "input_schema"})
-"""Keys that tell an entry of `tools` from a bare function."""
+_TOOL_FORM_KEYS = frozenset({"type", "function", "input_schema"})
+"""Keys that distinguish an entry of `tools` from a bare function."""
 
 
 def load_tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
-    """Read the tools in the form of any API; each leaves out entries that are not in its own.
+    """Parse a file of tools in the form of any API; return the functions and the names of all declared tools.
 
-    Also return the names of all that is declared: tools that the server runs are no functions.
+    Each API ignores entries that are not in its form. Declared tools without a function are run by the server.
     """
     try:
         value = decode(read_text(file).encode())
         entries = value["tools"] if isinstance(value, dict) else value
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("it holds no list of objects")
+            raise ValueError("it is not a list of objects")
         tools = [_wrap_bare_function(entry) for entry in entries]
         body = encode({"model": "any", "messages": [], "input": [], "tools": tools})
         requests = [api.request(body) for api in reversed(APIS)]
         functions = {tool.name: tool for request in requests for tool in request.offer.tools}
         declared = frozenset(name for request in requests for name in request.offer.declared)
         if entries and not functions:
-            raise ValueError("none of them is a function")
+            raise ValueError("no entry is a function")
     except KeyError:
-        raise click.BadParameter(f"{file}: this object has no key `tools`", param_hint="--tools") from None
+        raise click.BadParameter(f"{file}: the object has no key `tools`", param_hint="--tools") from None
     except ValueError as error:
-        raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
+        raise click.BadParameter(
+            f"{file}: not a list of tools as in a request: {error}", param_hint="--tools"
+        ) from None
     return functions, declared
 
 
 def _wrap_bare_function(entry: dict[str, Any]) -> dict[str, Any]:
-    """Declare a bare function, or return any other entry as it is."""
-    is_bare = "name" in entry and not _FORMS & entry.keys()
+    """Wrap a bare function in an entry of `tools`; return any other entry unchanged."""
+    is_bare = "name" in entry and not _TOOL_FORM_KEYS & entry.keys()
     return {"type": "function", "function": entry} if is_bare else entry
 
 
-MOST_SHOWN = 60
-"""Characters of the text of one step that are shown to a person."""
-_COLUMNS = "{state:<10} {token:<20} {action:<26} {verdict:<10} {next:<10} "
+MAX_SHOWN_STEP_CHARS = 60
+"""Characters of a step's text that are printed; longer text is shortened in the middle."""
+_TRACE_COLUMNS = "{state:<10} {token:<20} {action:<26} {verdict:<10} {next:<10} "
 
 
 def _show_trace(console: Console, trace: Sequence[Mapping[str, Any]]) -> None:
-    """Print one line a step."""
+    """Print one line for each step."""
     names = ("state", "token", "action", "verdict", "next")
-    _print_as_it_is(console, f"{_COLUMNS.format(**{name: name for name in names})}text")
+    _print_verbatim(console, f"{_TRACE_COLUMNS.format(**{name: name for name in names})}text")
     for entry in trace:
         text = json.dumps(entry["text"], ensure_ascii=False)
-        if len(text) > MOST_SHOWN:
-            text = f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
+        if len(text) > MAX_SHOWN_STEP_CHARS:
+            text = f"{text[: MAX_SHOWN_STEP_CHARS // 2]} … {text[-MAX_SHOWN_STEP_CHARS // 2 :]}"
         if "passed_over" in entry:
-            _print_as_it_is(console, f"  passed over in code, a call of {entry['passed_over']}: {text}")
+            _print_verbatim(console, f"  skipped in code, a call of {entry['passed_over']}: {text}")
             continue
-        again = f"to be read again: {entry['again']} characters" if entry["again"] else ""
-        _print_as_it_is(console, f"{_COLUMNS.format(**entry)}{again or text}".rstrip())
+        again = f"pushed back: {entry['again']} characters" if entry["again"] else ""
+        _print_verbatim(console, f"{_TRACE_COLUMNS.format(**entry)}{again or text}".rstrip())
 
 
-def _show(console: Console, reply: dict[str, Any]) -> None:
+def _show_reply(console: Console, reply: dict[str, Any]) -> None:
     if "reply" in reply:
         console.print(f"[bold cyan]{escape(strip_control_codes(reply['reply']))}[/bold cyan]")
     if "trace" in reply:
         _show_trace(console, reply["trace"])
     if reply["reasoning_content"]:
         console.print("[bold]reasoning[/bold]")
-        _print_as_it_is(console, reply["reasoning_content"])
+        _print_verbatim(console, reply["reasoning_content"])
     console.print("[bold]message[/bold]")
     if reply["content"]:
-        _print_as_it_is(console, reply["content"])
+        _print_verbatim(console, reply["content"])
     else:
         console.print("[dim](empty)[/dim]")
     for call in reply["calls"]:
         console.print(f"[bold green]call[/bold green] {escape(call['name'])} [dim]({call['dialect']})[/dim]")
         arguments = call["arguments"]
         for key, value in arguments.items() if isinstance(arguments, dict) else (("arguments", arguments),):
-            _print_as_it_is(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
+            _print_verbatim(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
         for name in call.get("lacks", ()):
-            console.print(f"  [yellow]lacks: {escape(name)}, which the tool requires[/yellow]")
+            console.print(f"  [yellow]lacks the required parameter {escape(name)}[/yellow]")
     for refusal in reply["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
         console.print(f"[bold red]{describe_fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")
     if reply["unread"]:
-        _print_as_it_is(console, f"a possible call was not read: {reply['unread']}")
+        _print_verbatim(console, f"a possible call was not read: {reply['unread']}")
 
 
-def _print_as_it_is(console: Console, text: str) -> None:
-    """Print text without line breaks of our own; to find places for these takes seconds a megabyte, and far more."""
+def _print_verbatim(console: Console, text: str) -> None:
+    """Print text without wrapping it, because wrapping takes seconds per megabyte and more for long lines."""
     console.out(strip_control_codes(text), highlight=False)

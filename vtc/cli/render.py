@@ -1,4 +1,4 @@
-"""`vtc render`: what a model would be shown for given messages and tools."""
+"""`vtc render`: show the prompt that a model would receive for messages and tools."""
 
 from __future__ import annotations
 
@@ -21,24 +21,29 @@ from vtc.profiles.settings import Settings
 from vtc.reporting import transcript
 
 
-@click.command(short_help="Print what the model is shown for a request.")
+@click.command(short_help="Print the prompt that the model receives for a request.")
 @click.argument("file", type=click.File("rb"), default="-")
 @profile_directories
 @click.option(
     "--dialect",
     default="",
-    help="The dialect to write (default: the model profile's).",
+    help="The dialect of the prompt (default: the one of the model's profile).",
     shell_complete=complete_names("dialects"),
 )
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
-@click.option("--path", default="/v1/chat/completions", show_default=True, help="Says which API the request is of.")
+@click.option(
+    "--path",
+    default="/v1/chat/completions",
+    show_default=True,
+    help="The path of the request, which determines its API.",
+)
 @click.option(
     "--constrain",
     type=click.Choice(["gbnf", "structural_tag", "json_schema"]),
-    help="The grammar of the reply in place of the request, for a server that takes one in this form.",
+    help="Print the grammar of the reply in this form instead of the prompt.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
+@click.option("--json", "as_json", is_flag=True, help="Print the request's body as it would be sent.")
 def render(
     file: Any,
     directories: tuple[Path, ...],
@@ -49,10 +54,10 @@ def render(
     constrain: Any,
     as_json: bool,
 ) -> None:
-    """Print what the model is shown for the request in FILE (or standard input)."""
+    """Print the prompt that the model receives for the request in FILE (or standard input)."""
     api = apis.match_request("POST", path)
     if api is None:
-        raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
+        raise click.BadParameter(f"{path}: not a path of an API that VTC supports", param_hint="--path")
     plans = build_planner(directories, Settings(tools=tools, dialect=dialect))
     try:
         exchange = Session.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
@@ -80,9 +85,10 @@ def render(
 
 
 def _show_grammar(plan: Plan, form: Any) -> None:
+    """Print the grammar of a reply to a prompt with tools, in the form that a server accepts."""
     protocol = plan.protocol
     if not (protocol.write and protocol.prompt_tools and plan.offered):
-        raise click.ClickException("no grammar: no tools stand in the prompt")
+        raise click.ClickException("no grammar: the prompt contains no tools")
     constraint = held_to(form, protocol.write, plan)
     try:
         text = constraint.render()

@@ -1,4 +1,4 @@
-"""`vtc replay`: what today's profiles make of what was captured. Nothing leaves the machine."""
+"""`vtc replay`: process captured exchanges with the current profiles. Nothing is sent over the network."""
 
 from __future__ import annotations
 
@@ -24,36 +24,38 @@ from vtc.profiles.planner import Planner
 from vtc.reporting import parse_cases
 
 
-@click.command(short_help="Show what changes in captured exchanges.")
+@click.command(short_help="Show how results change for captured exchanges.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @profile_directories
 @click.option("--model", help="The model profile.", shell_complete=complete_names("models"))
 @add_forcing_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an exchange or case.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each exchange or case.")
 def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: Any) -> None:
-    """Run captured exchanges through today's profiles and show what changes.
+    """Process captured exchanges with the current profiles and show the changes.
 
-    FILE holds flows that mitmproxy saved (`mitmdump -w FILE`, or mitmweb's File, Save), a HAR file, or cases that
-    `vtc.save` wrote (.yaml). Each flow is replayed with the options that it was captured with, but for those given
-    here, and with your profiles only if --profiles names them. Ends with 1 if anything changes, or nothing is found.
+    FILE contains flows that mitmproxy saved (`mitmdump -w FILE`, or mitmweb's File, Save), a HAR file, or cases that
+    `vtc.save` wrote (.yaml). Each flow is replayed with the options of its capture, unless they are given here, and
+    with your own profiles only if --profiles names them. Exits with 1 if a result changes, or if FILE contains no
+    exchange.
     """
     plans = build_planner(directories, build_settings(**options))
     try:
-        results = _cases(file, plans) if file.suffix in (".yaml", ".yml") else _flows(file, plans)
+        results = _replay_cases(file, plans) if file.suffix in (".yaml", ".yml") else _replay_flows(file, plans)
         counts = dict.fromkeys(("same", "changed", "skipped"), 0)
         for result in results:
             counts[result["result"]] += 1
-            _show(result, as_json)
+            _show_result(result, as_json)
     except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from None
     if not any(counts.values()):
-        raise click.ClickException(f"{file}: no exchange with a model in it")
+        raise click.ClickException(f"{file}: the file contains no exchange with a model")
     if not as_json:
         click.echo(", ".join(f"{count} {result}" for result, count in counts.items()))
     sys.exit(1 if counts["changed"] else 0)
 
 
-def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
+def _replay_flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
+    """Replay the exchanges in a file of saved flows; show the progress on a terminal."""
     from vtc.proxy import flows, replaying  # mitmproxy takes a second to load
 
     console = Console(stderr=True)
@@ -66,14 +68,15 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
                 yield replaying.replay_flow(flow, plans)
 
 
-def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
-    for kept in parse_cases(read_text(file)):
-        events = kept.read_events([kept.text], kept.resolve_dialects(plans.profiles), kept.resolve_tools())
-        changes = kept.list_differences(events)
-        yield {"name": kept.name, "result": "changed" if changes else "same", "changes": changes}
+def _replay_cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
+    """Parse the text of each case and compare the result with the expected calls."""
+    for case in parse_cases(read_text(file)):
+        events = case.read_events([case.text], case.resolve_dialects(plans.profiles), case.resolve_tools())
+        changes = case.list_differences(events)
+        yield {"name": case.name, "result": "changed" if changes else "same", "changes": changes}
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
+def _show_result(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result, ensure_ascii=False))
         return

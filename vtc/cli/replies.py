@@ -1,4 +1,4 @@
-"""Replies that a user gives to a command: what a model wrote, as text or in any file in which replies are kept."""
+"""Model replies that a user passes to a command, as plain text or in any file format that contains replies."""
 
 from __future__ import annotations
 
@@ -22,126 +22,131 @@ from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.reporting.case import Case, parse_cases
 
-HAR = re.compile(rb'\s*\{\s*"log"\s*:')  # used with match
-FLOWS = re.compile(rb"\d+:")  # used with match
-"""How the files begin in which flows are saved."""
-CASES = re.compile(rb"(?:[^\S\n]*+(?:#[^\n]*+)?\n)*+- name:")  # used with match
-"""How a file of cases begins."""
-SHORT = 8
-"""Characters of a flow's id that people are shown, and that the name of a case ends with."""
+HAR_START = re.compile(rb'\s*\{\s*"log"\s*:')  # used with match
+"""The start of a HAR file."""
+FLOWS_START = re.compile(rb"\d+:")  # used with match
+"""The start of a file of flows that mitmproxy saved."""
+CASES_START = re.compile(rb"(?:[^\S\n]*+(?:#[^\n]*+)?\n)*+- name:")  # used with match
+"""The start of a file of cases."""
+SHORT_ID_CHARS = 8
+"""Characters of a flow's id that are shown to people, and with which the name of a case ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenReply:
-    """One reply of a model."""
+    """A reply of a model, with its source and how to parse it."""
 
     text: str
     source: str = ""
-    """Where it is from, for people; empty for plain text."""
+    """The origin of the reply, for people; empty for plain text."""
     reasoning: str = ""
-    """The reasoning that the server parted off."""
+    """The reasoning that the server separated from the text."""
     calls: tuple[ToolCall, ...] = ()
-    """The server's own."""
+    """Native tool calls."""
     complete: bool = True
     case: Case | None = None
-    """The tools that were offered, and how it was read."""
+    """The offered tools and the parser settings of the reply; None if unknown."""
 
     @classmethod
-    def of(cls, reply: Reply, source: str, case: Case | None = None) -> GivenReply:
-        """Give a reply as its server sent it."""
+    def from_reply(cls, reply: Reply, source: str, case: Case | None = None) -> GivenReply:
+        """Create a reply from the one that the server sent."""
         message = reply.message
         return cls(message.text, source, message.reasoning, message.calls, reply.complete, case)
 
     @property
     def id(self) -> str:
-        """Return the id by which `--flow` chooses it; empty if it has none."""
+        """The id with which `--flow` selects the reply; empty if the reply has no case."""
         return self.case.name.rpartition(" ")[2] if self.case else ""
 
 
-def reply_options[F: Callable[..., Any]](command: F) -> F:
-    """Give a command the options that choose one of several replies, and where VTC runs that keeps it."""
-    about = "The flow (or case) of FILE with this id; without FILE of a running VTC, whose line names it."
+def add_reply_options[F: Callable[..., Any]](command: F) -> F:
+    """Add the options that select one of multiple replies and name the port of the VTC that stores it."""
+    about = "The flow (or case) in FILE with this id; without FILE, of a running VTC, whose log names the id."
     command = click.option("--flow", default="", metavar="ID", help=about)(command)
     ports = click.IntRange(1, 65535)
-    return click.option("--port", type=ports, default=launch.PORT, show_default=True, help="Where VTC listens.")(
-        command
-    )
+    return click.option(
+        "--port", type=ports, default=launch.PORT, show_default=True, help="The port of the running VTC."
+    )(command)
 
 
-def name_of(file: Any) -> str:
-    """Return the name of a file that is open."""
+def get_file_name(file: Any) -> str:
+    """Return the name of an open file, for messages."""
     return str(getattr(file, "name", "<stdin>"))
 
 
 def load_replies(file: Any, profiles: Profiles, flow: str = "", port: int = launch.PORT) -> list[GivenReply]:
-    """Read the replies of a file, in whichever form they are; with `flow` that of one id, without a file of a VTC.
+    """Parse the replies of a file in any supported format; `flow` selects one by its id.
 
-    Ends the program with an error where there are none, or none of this id.
+    Without a file, the reply is fetched from a running VTC at `port`. Exits with an error if there is no reply, or
+    none with this id.
     """
     if file is None and flow:
-        return _of_cases(_fetch_unread_reply(flow, port))
+        return _parse_cases(_fetch_unread_reply(flow, port))
     if file is None:
-        raise click.UsageError("name FILE, or a flow of a running VTC (--flow ID)")
-    name = name_of(file)
+        raise click.UsageError("give FILE, or --flow ID for a reply of a running VTC")
+    name = get_file_name(file)
     try:
-        replies = [*_replies(file.read(), name, profiles)]
+        replies = [*_parse_replies(file.read(), name, profiles)]
     except UnicodeDecodeError:
         raise
     except ValueError as error:
         raise click.ClickException(f"{name}: {error}") from None
     if not replies:
-        raise click.ClickException(f"{name}: no exchange with a model in it")
+        raise click.ClickException(f"{name}: the file contains no exchange with a model")
     if not flow:
         return replies
-    if chosen := [reply for reply in replies if reply.id.startswith(flow[:SHORT])]:
+    if chosen := [reply for reply in replies if reply.id.startswith(flow[:SHORT_ID_CHARS])]:
         return chosen
-    ids = ", ".join(filter(None, (reply.id for reply in replies))) or "none, it is no file of flows or cases"
-    raise click.ClickException(f"{name}: no flow {flow} in it; there are: {ids}")
+    ids = (
+        ", ".join(filter(None, (reply.id for reply in replies))) or "none, because the file contains no flows or cases"
+    )
+    raise click.ClickException(f"{name}: no flow {flow}; available ids: {ids}")
 
 
 def _fetch_unread_reply(flow: str, port: int) -> bytes:
-    """Ask a VTC of this machine for a reply that it could not read."""
+    """Fetch an unread reply from a VTC on this machine, as a file of cases."""
     from vtc.proxy.asker import Asker  # mitmproxy takes a second to load
     from vtc.proxy.unread_calls import MAX_CASES, UNREAD_PATH
 
     answer = Asker(f"http://127.0.0.1:{port}").ask(f"{UNREAD_PATH}{quote(flow)}")
     if answer.error:
         raise click.ClickException(
-            f"nothing answers at 127.0.0.1:{port} ({answer.why}): name the --port of VTC, or the file of saved flows"
+            f"nothing answers at 127.0.0.1:{port} ({answer.why}): give the --port of VTC, or the file of saved flows"
         )
     if not answer.ok:
         raise click.ClickException(
-            f"VTC at 127.0.0.1:{port} keeps no reply with the id {flow} (only the last {MAX_CASES} that "
-            "it could not read): name the file of saved flows"
+            f"VTC at 127.0.0.1:{port} has no reply with the id {flow} (it stores the last {MAX_CASES} unread "
+            "replies): give the file of saved flows"
         )
     return answer.body
 
 
-def _replies(data: bytes, name: str, profiles: Profiles) -> Iterator[GivenReply]:
-    """Read a file; raises ValueError."""
-    if FLOWS.match(data) or HAR.match(data):
-        yield from _of_flows(data, Planner(profiles, Settings()))
+def _parse_replies(data: bytes, name: str, profiles: Profiles) -> Iterator[GivenReply]:
+    """Detect the format of a file and yield its replies. Raises ValueError."""
+    if FLOWS_START.match(data) or HAR_START.match(data):
+        yield from _parse_flows(data, Planner(profiles, Settings()))
     elif Path(name).suffix in (".yaml", ".yml"):
-        yield from _of_cases(data)
-    elif replies := _of_api(data):
+        yield from _parse_cases(data)
+    elif replies := _parse_api_reply(data):
         yield from replies
     else:
         try:
-            cases = _of_cases(data) if CASES.match(data) else []
-        except ValueError:  # a model may write a list in YAML, too
+            cases = _parse_cases(data) if CASES_START.match(data) else []
+        except ValueError:  # plain text: a model can also write a YAML list
             cases = []
         yield from cases or [GivenReply(io.TextIOWrapper(io.BytesIO(data), "utf-8").read())]
 
 
-def _of_cases(data: bytes) -> list[GivenReply]:
-    """Read cases, each of which has its tools written out; raises ValueError."""
+def _parse_cases(data: bytes) -> list[GivenReply]:
+    """Parse a file of cases. Raises ValueError, also if a case names a set of tools that does not exist."""
     cases = parse_cases(data.decode())
     for case in cases:
         case.resolve_tools()
     return [GivenReply(case.text, f"case {case.name}", case=case) for case in cases]
 
 
-def _of_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
+def _parse_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
+    """Yield the replies in saved flows; print a warning for each flow without a readable reply."""
     from vtc.proxy import captured, flows  # mitmproxy takes a second to load
 
     for flow in flows.load_flows(io.BytesIO(data)):
@@ -151,24 +156,26 @@ def _of_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
             reply = captured.read_reply(flow)
             case = captured.make_case(flow, planner, reply)
         except ValueError as error:
-            click.echo(f"vtc: flow {flow.id[:SHORT]} is skipped: {error}", err=True)
+            click.echo(f"vtc: flow {flow.id[:SHORT_ID_CHARS]} is skipped: {error}", err=True)
             continue
-        yield GivenReply.of(reply, f"flow {flow.id[:SHORT]}, {flow.request.pretty_host}{flows.format_path(flow)}", case)
+        yield GivenReply.from_reply(
+            reply, f"flow {flow.id[:SHORT_ID_CHARS]}, {flow.request.pretty_host}{flows.format_path(flow)}", case
+        )
 
 
-def _of_api(data: bytes) -> list[GivenReply]:
-    """Read a reply as an API sends it; empty if it is none of any."""
+def _parse_api_reply(data: bytes) -> list[GivenReply]:
+    """Parse a reply as an API sends it; return an empty list if no API recognizes it."""
     for api in APIS:
         try:
-            replies = whole.read_replies(api, _body(api, data))
+            replies = whole.read_replies(api, _normalize_body(api, data))
         except (ValueError, LookupError):
             continue
-        return [GivenReply.of(reply, f"a reply of {api.name}") for reply in replies]
+        return [GivenReply.from_reply(reply, f"a reply of {api.name}") for reply in replies]
     return []
 
 
-def _body(api: Api, data: bytes) -> bytes:
-    """Return a whole reply on one line, however it was laid out, and a list as the stream that says the same."""
+def _normalize_body(api: Api, data: bytes) -> bytes:
+    """Return the body of a reply as the API sends it: a JSON object on one line, and a list of events as a stream."""
     try:
         value = decode(data)
     except ValueError:
@@ -178,8 +185,8 @@ def _body(api: Api, data: bytes) -> bytes:
     return encode(value)
 
 
-def of_lines(file: Iterable[bytes]) -> Iterator[tuple[GivenReply, str]]:
-    """Read replies of JSON Lines, each with its finish reason."""
+def parse_json_lines(file: Iterable[bytes]) -> Iterator[tuple[GivenReply, str]]:
+    """Parse replies in JSON Lines; yield each with its finish reason, which may be empty."""
     for number, line in enumerate(file, 1):
         try:
             entry = decode(line)
@@ -188,6 +195,6 @@ def of_lines(file: Iterable[bytes]) -> Iterator[tuple[GivenReply, str]]:
                 raise TypeError
         except (ValueError, KeyError, TypeError):
             raise click.BadParameter(
-                f"line {number}: no JSON object with `text` or `content`", param_hint="FILE"
+                f"line {number}: not a JSON object with `text` or `content`", param_hint="FILE"
             ) from None
         yield GivenReply(text), reason

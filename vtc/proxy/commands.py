@@ -104,7 +104,7 @@ class Commands:
             lines += [title, *(f"  {line}" for line in text)]
         try:
             lines += [
-                "What would be planned now",
+                "Current plan",
                 *(f"  {line}" for line in captured.plan_flow(exchange, self._planner()).why),
             ]
         except ValueError as error:

@@ -41,7 +41,7 @@ class DraftFile:
         tools = case.resolve_tools()
         draft = draft_dialect(case.text, tools, name)
         if draft is None:
-            raise ValueError(f"the reply has none of the tools with arguments: {', '.join(tools)}")
+            raise ValueError(f"the reply contains no offered tool with arguments: {', '.join(tools)}")
         text = "".join(f"{line}\n" for line in draft.render_lines(case.text))
         path = folder / f"{name}.yaml" if folder and draft.calls else None
         return cls(text, draft.calls, draft.problem, path)
@@ -49,11 +49,11 @@ class DraftFile:
     def describe(self) -> Iterator[str]:
         """Describe the calls that the draft parses in the reply."""
         for call in self.calls:
-            yield escape_invisible(f"it reads {call.call.name} {call.call.arguments}")
+            yield escape_invisible(f"the draft reads {call.call.name} {call.call.arguments}")
         if self.problem:
             yield f"VTC cannot express this form: {self.problem}"
         elif not self.calls:
-            yield "it reads no call in this reply yet: put the holes where they belong"
+            yield "the draft reads no call in this reply yet: put the holes where they belong"
 
     def write(self) -> None:
         """Write the file; raises OSError, also if it exists."""
