@@ -83,7 +83,7 @@ FACTORS = {
     "vtc/guards": 9.9,
     "vtc/profiles": 1.3,
     "vtc/proxy": 1.0,
-    "vtc/reporting": 20.3,
+    "vtc/reporting": 1.0,
     "vtc/wire": 1.0,
     DOCUMENTS: 1.2,
 }

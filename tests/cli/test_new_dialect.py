@@ -65,7 +65,7 @@ def test_a_draft_is_a_valid_dialect_that_reads_its_reply(
     assert [(call["name"], call["arguments"]) for call in found["calls"]] == calls
     assert not any(call["repairs"] and "typed" not in str(call["repairs"]) for call in found["calls"])
     assert ("# unsure: the reply has one call" in result.stdout) == (len(calls) == 1)
-    assert "# unsure: not in the reply: write how the model is used to see results" in result.stdout
+    assert "# unsure: not in the reply: the form in which the model expects results" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_draft_is_a_valid_dialect_that_reads_its_reply(
 def test_a_form_that_no_pattern_can_express_is_drafted_with_the_reason(reply: str, why: str, tmp_path: Path) -> None:
     result = run_new_dialect(reply, tmp_path)
     assert result.exit_code == 1
-    assert "# It does not read back: call: " in result.stdout
+    assert "# The draft reads no call in it: call: " in result.stdout
     assert why in result.stdout
     assert re.search(rf"vtc: VTC cannot express this form: .*{why}", result.stderr)
     assert "put the holes" not in result.stderr

@@ -99,10 +99,10 @@ def test_a_case_without_dialects_is_of_an_unknown_model(dialects: str, code: int
     ("name", "text", "message"),
     [
         ("flows", "nothing of the kind", "cannot be read as flows"),
-        ("cases.yaml", "a: b", "no list of cases"),
-        ("cases.yaml", "- {name: it\ntext: x}", "cases.yaml: no list of cases: line 2: expected ',' or '}'"),
+        ("cases.yaml", "a: b", "not a list of cases"),
+        ("cases.yaml", "- {name: it\ntext: x}", "cases.yaml: not a list of cases: line 2: expected ',' or '}'"),
         ("cases.yaml", "- {name: it, text: x, dialects: [hermez]}", "there is no dialect 'hermez'"),
-        ("cases.yaml", "- {name: it, text: x, dialects: [tag]}", "there is no set of tools 'agent'"),
+        ("cases.yaml", "- {name: it, text: x, dialects: [tag]}", "unknown tool set 'agent'"),
     ],
 )
 def test_invalid_files(name: str, text: str, message: str, tmp_path: Path) -> None:

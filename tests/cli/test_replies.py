@@ -111,7 +111,7 @@ def test_an_id_chooses_a_flow_or_a_case(tmp_path: Path) -> None:
 
 def test_an_invalid_list_of_cases_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cases.yaml").write_text("- name: [")
-    assert "no list of cases: line 1" in run("parse", tmp_path / "cases.yaml").output
+    assert "not a list of cases: line 1" in run("parse", tmp_path / "cases.yaml").output
 
 
 @pytest.mark.parametrize("form", ["flows", "cases", "reply"])

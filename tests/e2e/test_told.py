@@ -34,7 +34,7 @@ async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start)
     lab = await start(Reply([body], JSON, status=400, framing="length"), vtc_tools="native")
     assert (await lab.post(ASK)).body == body
     flow = await lab.flow()
-    assert flow.comment.startswith(f"vtc: lab-model: the server answered 400: {AUTO} - the server refuses `tools`")
+    assert flow.comment.startswith(f"vtc: lab-model: the server answered 400: {AUTO} - the server rejects `tools`")
     assert "--tools prompt" in flow.comment
     assert flow.marked == ":x:"
 
@@ -215,7 +215,7 @@ async def test_an_address_without_a_model_server_is_told(start: Start) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/v1/v1/messages", "begins with /v1 twice: leave /v1 out of the client's base URL"),
+        ("/v1/v1/messages", "begins with /v1 twice: remove /v1 from the client's base URL"),
         ("/chat/completions", "the path lacks /v1"),
         ("/v1/chat/completions", "does it speak this API?"),
     ],
@@ -234,7 +234,7 @@ async def test_a_reply_that_is_no_json_is_told_in_one_line(
     lab = await start(Reply([body], {"content-type": "text/html; charset=x"}, framing="length"))
     assert (await lab.post(chat.request())).body == body
     flow = await lab.flow()
-    assert flow.comment.startswith("vtc: lab-model: the reply is no JSON: ")
+    assert flow.comment.startswith("vtc: lab-model: the reply is not JSON: ")
     assert "\n" not in flow.comment
     assert [record for record in caplog.records if record.exc_info] == []
 

@@ -75,7 +75,7 @@ def test_a_page_in_the_place_of_a_reply_is_told_without_a_trace(caplog: pytest.L
     flow = captured("x")
     flow.response = http.Response.make(200, b"<html>\n proxy error", {"content-type": "text/html; charset=utf-8"})
     found = replay_flow(flow, planner())
-    assert (found["result"], found["reason"]) == ("same", "vtc: the reply is no JSON: <html> proxy error")
+    assert (found["result"], found["reason"]) == ("same", "vtc: the reply is not JSON: <html> proxy error")
     flow.response.content = b""
     assert replay_flow(flow, planner())["reason"] == ""
     assert caplog.records == []

@@ -107,10 +107,10 @@ def test_part_of_a_refusal_will_do() -> None:
     "text", ["a: b", "- {name: x}", "- {name: x, text: y, calls: 5}", "- {name: x, text: y, z: 1}", "[", "x"]
 )
 def test_what_is_no_file_of_cases(text: str) -> None:
-    with pytest.raises(ValueError, match="no list of cases"):
+    with pytest.raises(ValueError, match="not a list of cases"):
         parse_cases(text)
 
 
 def test_a_set_of_tools_that_nobody_shares() -> None:
-    with pytest.raises(ValueError, match="there is no set of tools 'agent'"):
+    with pytest.raises(ValueError, match="unknown tool set 'agent'"):
         Case(name="x", text="y").resolve_tools()

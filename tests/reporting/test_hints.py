@@ -26,7 +26,7 @@ PROMPT = "let VTC write them into the prompt with `--tools prompt`"
         (404, {"detail": "Not Found"}, "Not Found", "does it speak this API"),
         (422, {"detail": [{"msg": "field required"}]}, "field required", ""),
         (400, {"message": "This model's maximum context length is 4096"}, "4096", "longer than the model's context"),
-        (429, {"error": {}}, "", "takes no more requests"),
+        (429, {"error": {}}, "", "accepts no more requests"),
         (400, "<h1>400 Bad Request</h1>The plain HTTP request was sent to HTTPS port", "", "the server speaks https"),
         (400, "Client sent an HTTP request to an HTTPS server.", "", "the server speaks https"),
     ],

@@ -62,7 +62,7 @@ def test_all_that_was_done_is_told_with_its_reason() -> None:
         "",
         "Figures",
         "  request: 1,200 bytes -> 2,400 bytes",
-        "  reply: 10 bytes, as it came",
+        "  reply: 10 bytes received and sent",
         "  time in VTC: 4.2 ms",
         "  time from request to end of reply: 1.50 s",
     ]

@@ -1,12 +1,12 @@
-"""Tell people what was done to an exchange.
+"""Report VTC's actions to people.
 
-Report                      what was done, as plain data; `summarize_report` in a line
-Draft, drafted              a draft of the dialect of a reply that none reads
-OUTCOMES                    the words, signs and tones for how exchanges end
-Bodies, pane, diff          a request or a reply as a page of text: what came in beside what went out
-Sample, charts              a conversation as a picture, turn by turn
-explained, possible_call    hints: what an error of a server means, and what of a reply looks like a call
-Case                        a recorded reply and what it reads as: `read_cases`, `write_case`
+Report, summarize_report            the record of an exchange as plain data, and its summary in one line
+Draft, draft_dialect                a draft of the dialect of a reply that no dialect reads
+OUTCOMES                            words, signs and tones of outcomes
+Bodies, render_pane, render_diff    a request or a reply as a page of text, as received and as sent
+ExchangeSample, draw_charts         charts of many exchanges over time
+explain_error, find_possible_call   hints about a server's error, and about a call that was not read
+Case, parse_cases, serialize_case   a recorded reply with the calls that it should be read as
 """
 
 from vtc.reporting.case import Case, parse_cases, serialize_case

@@ -1,4 +1,4 @@
-"""A recorded reply and what it reads as: how a capture becomes a test.
+"""Cases: recorded replies with the calls that they should be read as, which turn a capture into a test.
 
     - name: qwen3-coder 5f0c1ab2
       text: |-
@@ -7,8 +7,9 @@
       dialects: [qwen3-coder, hermes, "*"]
       tools: {read_file: {properties: {path: {type: string}}}}
 
-A file is a list of cases. One without `dialects` is read as what a model writes that no profile knows. A recorded one
-says what is read today; where that is wrong, correct it by hand and the case fails until the code is right.
+A file is a list of cases. A case without `dialects` is read like the reply of a model without a profile. A recorded
+case contains the events that are read today; if they are wrong, correct them by hand, and the case fails until the code
+is fixed.
 """
 
 from __future__ import annotations
@@ -31,37 +32,38 @@ from vtc.profiles.settings import UnknownName
 from vtc.scrub import scrub, scrub_data
 
 type ToolSet = dict[str, dict[str, Any]]
-"""Tools by name, each the JSON Schema of its parameters; `type: object` is understood."""
+"""JSON Schemas of the tools' parameters, by tool name; `type: object` can be omitted."""
 
 OTHER_DIALECTS = "*"
-"""Among the dialects of a case: all others that are read from every model."""
+"""A placeholder among the dialects of a case: all other dialects that are read from every model."""
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A reply and what it reads as; `calls` are `{name: arguments}`."""
+    """A reply and the result of reading it; `calls` are `{name: arguments}`."""
 
     name: str
     text: str
     calls: tuple[dict[str, dict[str, Any]], ...] = ()
     content: str = ""
     as_is: bool = False
-    """The content is the text."""
+    """True if the content is the whole text."""
     reasoning: str = ""
     repairs: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
-    """Part of each refusal's reason."""
+    """A substring of each refusal's reason."""
     dialects: tuple[str, ...] = (OTHER_DIALECTS,)
-    """Those that are read, in this order; with `[]` no text is."""
+    """The dialects to read, in this order; with `[]` no text is parsed."""
     tools: str | ToolSet = "agent"
-    """Those offered, or the name of a set that the tests share."""
+    """The offered tools, or the name of a set that the tests share."""
     finish: Literal["complete", "length"] = "complete"
     alone: bool = False
-    """Other text before or after it would change what it reads as."""
+    """True if text before or after the reply would change the result."""
     tags: tuple[tuple[str, str], ...] = ()
-    """What the model thinks between."""
+    """Openers and closers of the model's reasoning."""
     markers: tuple[str, ...] = ()
     answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     reader: dict[str, Any] = {}
+    """Further parameters of `Reader`."""
 
     @classmethod
     def record(
@@ -74,10 +76,11 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         thinking: Thinking | None = None,
         secrets: Iterable[str] = (),
     ) -> Self:
-        """Record how a plan reads `text` today, scrubbed of secrets; with `thinking` in the place of the plan's.
+        """Record how a plan reads `text` today, scrubbed of secrets; `thinking` overrides the plan's.
 
-        Tags and markers that do not stand in the text are left out.
+        Tags and markers that the text does not contain are omitted.
         """
+        # Step 1: Keep only the settings that matter for this text.
         secrets = tuple(secrets)
         think = thinking or plan.thinking
         begins = think.may_begin_inside or think.begins_inside
@@ -91,6 +94,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             reader["think"] = think.to
         if begins:
             reader["begins"] = "reasoning" if think.begins_inside else "text"
+        # Step 2: Read the scrubbed text with them, and store the result.
         case = cls(
             name=name,
             text=scrub(text, secrets),
@@ -103,18 +107,18 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             answer=plan.answer if any(_contains_any(text, markers) for markers in plan.answer) else ((), ()),
             reader=reader,
         )
-        reading = case.summarize_events(case.read_events([case.text], plan.dialects, case.resolve_tools()))
-        return msgspec.structs.replace(case, **reading)
+        result = case.summarize_events(case.read_events([case.text], plan.dialects, case.resolve_tools()))
+        return msgspec.structs.replace(case, **result)
 
     @classmethod
     def record_reply(cls, name: str, reply: Reply, plan: ReadingPlan, secrets: Iterable[str] = ()) -> Self:
-        """Record a reply as the server sent it; where that parted the reasoning off, none is looked for in the text."""
+        """Record a reply; if the server separated the reasoning, the text is not searched for reasoning."""
         thinking = Thinking(()) if reply.message.reasoning else None
         text, complete = reply.message.text, reply.complete
         return cls.record(name, text, plan, complete=complete, thinking=thinking, secrets=secrets)
 
     def shorten(self, profiles: Profiles) -> Self:
-        """Return it with `*` for those dialects at the end of its list that are read from every model."""
+        """Replace the last dialects by `*` if they are all other dialects that are read from every model."""
         every = [dialect.name for dialect in profiles.rescued]
         for count in range(len(self.dialects)):
             expected, others = self.dialects[:count], self.dialects[count:]
@@ -123,7 +127,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return self
 
     def resolve_dialects(self, profiles: Profiles) -> tuple[Description, ...]:
-        """Return the dialects in which it is read; raises ValueError if one is of no profile."""
+        """Look up the dialects of the case; raise ValueError if one has no profile."""
         known = profiles.dialects
         expected = [name for name in self.dialects if name != OTHER_DIALECTS]
         if missing := [name for name in expected if name not in known]:
@@ -132,10 +136,10 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return (*(known[name] for name in expected), *(one for one in others if one.name not in expected))
 
     def resolve_tools(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
-        """Return the tools that are offered; raises ValueError for the name of a set that is not shared here."""
+        """Look up the offered tools; raise ValueError if they are the name of a set that `shared` does not contain."""
         if isinstance(self.tools, str):
             if shared is None or self.tools not in shared:
-                raise ValueError(f"case {self.name!r}: there is no set of tools {self.tools!r}; write the tools out")
+                raise ValueError(f"case {self.name!r}: unknown tool set {self.tools!r}; list the tools in the case")
             return shared[self.tools]
         return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in self.tools.items()}
 
@@ -149,7 +153,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return [*events, *reader.finish(complete=self.finish == "complete")]
 
     def summarize_events(self, events: Sequence[Event]) -> dict[str, Any]:
-        """Write events as the fields of a case have them."""
+        """Summarize events as values of the case's fields."""
         calls = [event for event in events if isinstance(event, Call)]
         return {
             "calls": tuple({event.call.name: json.loads(event.call.arguments)} for event in calls),
@@ -160,47 +164,47 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         }
 
     def list_differences(self, events: Sequence[Event]) -> list[str]:
-        """List what is read otherwise than the case says, a line each."""
-        reading = self.summarize_events(events)
+        """Describe the differences between the events and the case, one line each."""
+        result = self.summarize_events(events)
         lines = []
         for key in ("calls", "content", "reasoning", "repairs"):
             wanted = self.text if key == "content" and self.as_is else getattr(self, key)
-            if _serialize(reading[key]) != _serialize(wanted):
-                lines.append(f"{key}: {_serialize(reading[key])}, not {_serialize(wanted)}")
-        refusals = reading["refusals"]
+            if _serialize(result[key]) != _serialize(wanted):
+                lines.append(f"{key}: {_serialize(result[key])}, not {_serialize(wanted)}")
+        refusals = result["refusals"]
         if len(refusals) != len(self.refusals) or not all(map(str.__contains__, refusals, self.refusals)):
             lines.append(f"refusals: {_serialize(refusals)}, not {_serialize(self.refusals)}")
         return lines
 
 
 def _trim_parameters(tool: Tool, secrets: tuple[str, ...]) -> dict[str, Any]:
-    """Return the parameters of a tool as a case has them."""
+    """Return a tool's parameters without `type: object`, scrubbed of secrets."""
     parameters = {key: part for key, part in tool.parameters.items() if (key, part) != ("type", "object")}
     return scrub_data(parameters, secrets)
 
 
-def _contains_any(text: str, marks: Iterable[str]) -> bool:
-    """True if one of these stands in the text, however it is written."""
+def _contains_any(text: str, markers: Iterable[str]) -> bool:
+    """Return True if the text contains one of the markers; case is ignored."""
     text = text.casefold()
-    return any(mark.casefold() in text for mark in marks)
+    return any(marker.casefold() in text for marker in markers)
 
 
 def parse_cases(text: str) -> list[Case]:
-    """Read the cases of a file; raises ValueError."""
+    """Parse a file of cases; raise ValueError if it is invalid."""
     try:
         return msgspec.convert(yaml.safe_load(text), list[Case])
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"no list of cases: {where}{error.problem}") from None
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"not a list of cases: {place}{error.problem}") from None
     except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ValueError(f"no list of cases: {error}") from None
+        raise ValueError(f"not a list of cases: {error}") from None
     except RecursionError:
-        raise ValueError("no list of cases: it is nested too deeply") from None
+        raise ValueError("not a list of cases: it is nested too deeply") from None
 
 
 def serialize_case(case: Case) -> str:
-    """Write a case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
+    """Serialize a case as an entry of such a file, with multi-line texts as literal blocks if YAML permits it."""
     fields = msgspec.to_builtins(case)
     return yaml.dump(
         [fields], Dumper=_CaseDumper, allow_unicode=True, default_flow_style=None, sort_keys=False, width=110
@@ -208,7 +212,7 @@ def serialize_case(case: Case) -> str:
 
 
 class _CaseDumper(yaml.SafeDumper):
-    """Texts of several lines as blocks."""
+    """A YAML dumper that writes multi-line texts as literal blocks."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -219,5 +223,5 @@ _CaseDumper.add_representer(str, _represent_text)
 
 
 def _serialize(value: Any) -> str:
-    """JSON in which `1`, `1.0` and `true` are three things and the order of keys is none."""
+    """Serialize a value for comparison: `1`, `1.0` and `true` differ, the order of keys is ignored."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)

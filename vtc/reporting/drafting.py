@@ -1,7 +1,7 @@
-"""Draft the dialect of a reply that none reads: where are the name, the keys and the values of an offered tool?
+"""Draft the dialect of a reply that no dialect reads.
 
-Many readings of the reply are tried as descriptions; the one that reads most back is the draft. What a single reply
-cannot show is said.
+The draft is based on the places of an offered tool's name, parameters and values. Many descriptions are tried on the
+reply, and the one that reads most of it is the draft. Facts that a single reply cannot show are marked as unsure.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from vtc.profiles.document import format_count
 from vtc.scrub import escape_invisible
 
 MAX_NAME_PLACES = 20
-"""Places where a name stands that are looked at."""
+"""Maximum number of occurrences of a tool's name that are tried."""
 MAX_MARKUP_LINE_CHARS = 60
-"""Characters of a line that is nothing but markup."""
+"""Maximum length of a line that can be markup."""
 MAX_ARGUMENTS_DISTANCE = 80
-"""Characters between a name and its arguments."""
+"""Maximum number of characters between a name and its arguments."""
 MARKUP_RUN = re.compile(r"(?:\s|<[^<>\n]*>|\[[^\[\]\n]*\]|[^\w\s./-])*")
 """Markup between a key and its value."""
 MARKUP_BEFORE_KEY = re.compile(r"(?:<[^<>\n]*>[ \t]*)?(?:[<\[][^<>\[\]\n]*|[^\w\s>\])}]*)$")
@@ -43,39 +43,41 @@ To use one, write:
 {{ example }}
 """
 UNSEEN_KEYS = {
-    "result": "not in the reply: write how the model is used to see results",
-    "prompt": "not in the reply: how the tools are shown to the model, where VTC does that",
+    "result": "not in the reply: the form in which the model expects results",
+    "prompt": "not in the reply: the prompt that shows the tools to the model, if VTC writes them into the prompt",
 }
+"""Keys of which a reply shows nothing, and the reason for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A description that may be that of the reply, as the keys of a dialect's file."""
+    """A possible description of the reply's dialect."""
 
     keys: Mapping[str, Any]
+    """Keys of the dialect's file."""
     unsure: Mapping[str, str] = field(default_factory=dict)
-    """By key, why."""
+    """Reasons why values of keys are unsure, by key."""
     calls: tuple[Call, ...] = ()
-    """The calls that it reads in the reply."""
+    """The calls that the draft reads in the reply."""
     rest: str = ""
-    """The text that is left."""
+    """The rest of the reply's text."""
     problem: str = ""
-    """Why it is no description of a dialect."""
+    """The reason why the draft is not a valid description; empty if it is valid."""
 
     def render_lines(self, text: str) -> Iterator[str]:
-        """Write the dialect's file, with the reply, and with what is not sure marked."""
+        """Render the dialect's file, with the reply as a comment and with marks at unsure values."""
         yield "# A draft by `vtc new-dialect` of this reply:"
         yield "#"
-        # As escapes, which YAML has, too: no file of it may hold what no one sees.
+        # Escape invisible characters, because a file that users copy must not hide any.
         yield from (f"#   {escape_invisible(line)}".rstrip() for line in text.strip().splitlines()[:20])
         yield "#"
         if self.calls:
-            yield f"# It reads {format_count(len(self.calls), 'call')} in it."
+            yield f"# The draft reads {format_count(len(self.calls), 'call')} in it."
         else:
-            yield f"# It does not read back: {self.problem or 'no call is found in it by these patterns'}."
+            yield f"# The draft reads no call in it: {self.problem or 'its patterns do not match'}."
         unsure = {**UNSEEN_KEYS, **self.unsure}
         if len(self.calls) < 2:
-            unsure["call"] = "the reply has one call; what stands between two is not known"
+            unsure["call"] = "the reply has one call; the text between two calls is not known"
         for key, value in self.keys.items():
             if key in unsure:
                 yield f"# unsure: {unsure[key]}"
@@ -86,9 +88,9 @@ class Draft:
                 yield f"{key}: {escape_invisible(json.dumps(value, ensure_ascii=False))}"
 
     def rank(self, tools: Mapping[str, Tool]) -> tuple[float, ...]:
-        """More is better: whole calls, arguments, values and text without markup in them.
+        """Return a rank that is higher for complete calls, more arguments, and values and text without markup.
 
-        Of those that are no descriptions, the one that takes most of the reply into its pattern.
+        Among invalid drafts, the one whose pattern covers most of the reply ranks highest.
         """
         if self.problem:
             return False, False, 0, 0, 0, len(str(self.keys["call"]))
@@ -96,25 +98,25 @@ class Draft:
         wanted = [tools[call.call.name].schema.required for call in self.calls]
         whole = all(name in arguments for arguments, names in zip(values, wanted, strict=True) for name in names)
         texts = "".join(str(value) for arguments in values for value in arguments.values() if isinstance(value, str))
-        odd = sum(character in "<>[]{}|=@\"'`" for character in texts + self.rest)
+        markup_characters = sum(character in "<>[]{}|=@\"'`" for character in texts + self.rest)
         return (
             not self.problem,
             bool(self.calls) and whole,
             len(self.calls),
             sum(map(len, values)),
-            -odd,
+            -markup_characters,
             -len(str(self.keys["call"])),
         )
 
 
 def draft_dialect(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
-    """Draft the dialect of a reply; None if no tool's name stands in it."""
+    """Draft the dialect of a reply; None if it does not contain the name of a tool."""
     drafts = [_try_draft(draft, text, tools, name) for draft in _list_drafts(text, tools)]
     return max(drafts, key=lambda draft: draft.rank(tools), default=None)
 
 
 def _try_draft(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draft:
-    """Read the reply by a draft, or say why it is none."""
+    """Read the reply with a draft; set `problem` if the draft is not a valid description."""
     keys = {
         "kind": "dialect",
         "name": name,
@@ -127,7 +129,7 @@ def _try_draft(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) ->
         description.check()
         reader = Reader(compile_grammar((description,), (), (), ((), ())), tools)
         events = [*reader.feed(text), *reader.finish()]
-    except ValueError as error:  # of patterns and of keys
+    except ValueError as error:  # an invalid pattern or key
         key = f"{error.key}: " if isinstance(error, PatternError) else ""
         return Draft(keys, draft.unsure, problem=f"{key}{error}")
     calls = tuple(event for event in events if isinstance(event, Call))
@@ -147,7 +149,10 @@ def _list_drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
 
 
 def _derive_conditions(head: str) -> dict[str, Any]:
-    """Return what makes a call of text that begins like this: without a marker the tool's name, in code its place."""
+    """Derive keys that keep ordinary text from being read as a call.
+
+    Without a marker, the name must be that of a declared tool. A call in a code block must also end the reply.
+    """
     if head.lstrip().startswith(CODE_FENCES):
         return {"anchor": "line", "ends_reply": True, "names": "declared"}
     return {} if head.strip() else {"names": "declared"}
@@ -155,7 +160,7 @@ def _derive_conditions(head: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _CallSite:
-    """A name with its arguments: where it stands, and its pattern."""
+    """The place of a name with its arguments, and its pattern."""
 
     start: int
     end: int
@@ -165,6 +170,7 @@ class _CallSite:
 
 
 def _find_call_sites(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:
+    """Find the possible arguments of a tool's name at `text[start:end]`, in all known forms."""
     yield from _find_envelopes(text, start, tool.name)
     opened = text.find("{", end, end + MAX_ARGUMENTS_DISTANCE)
     if opened >= 0 and (value := _parse_object(text, opened)) is not None:
@@ -176,7 +182,7 @@ def _find_call_sites(text: str, start: int, end: int, tool: Tool) -> Iterator[_C
 
 
 def _find_envelopes(text: str, at: int, name: str) -> Iterator[_CallSite]:
-    """Find the JSON objects that hold the name and, beside it, an object of arguments."""
+    """Find the JSON objects that contain the name and an object of arguments."""
     for opened in [match.start() for match in re.finditer(r"\{", text[:at])][-3:]:
         value = _parse_object(text, opened)
         if value is None or value[1] <= at:
@@ -196,7 +202,8 @@ def _parse_object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:
-    """Find the tool's parameters after its name, each with its value, between markup that is the same for all."""
+    """Find the tool's parameters after its name, each with its value and enclosed in the same markup."""
+    # Step 1: Find the names of the parameters.
     keys = sorted(
         (
             match
@@ -208,6 +215,7 @@ def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iter
     if not keys:
         return
     spans = [(end + match.start(), end + match.end()) for match in keys]
+    # Step 2: Derive the markup before a name, and between a name and its value.
     between = text[end : spans[0][0]]
     line = between[between.rfind("\n") + 1 :] if "\n" in between else between
     opening = MARKUP_BEFORE_KEY.search(line)
@@ -215,19 +223,22 @@ def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iter
     after = between.removesuffix(prefix)
     run = MARKUP_RUN.match(text, spans[0][1])
     middle = run[0] if run else ""
+    # Step 3: Try each possible end of a value.
     for closer, after_value in _find_closers(text, spans, middle):
         param = f"{_escape_pattern(prefix)}{{key}}{_escape_pattern(middle)}{{value}}{closer}"
         unsure = (
-            {} if len(spans) > 1 else {"param": "the reply has one parameter; what stands between two is not known"}
+            {}
+            if len(spans) > 1
+            else {"param": "the reply has one parameter; the text between two parameters is not known"}
         )
         breaks = "\n" if text[after_value : after_value + 1] == "\n" and len(spans) > 1 else ""
-        for more in dict.fromkeys([breaks, ""]):
+        for line_break in dict.fromkeys([breaks, ""]):
             pattern = f"{{name}}{_escape_pattern(after)}{{params}}"
-            yield _CallSite(start, after_value + len(more), pattern, {"param": param + more}, unsure)
+            yield _CallSite(start, after_value + len(line_break), pattern, {"param": param + line_break}, unsure)
 
 
 def _find_closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterator[tuple[str, int]]:
-    """Find what may end the values, as a pattern, and where the last value's ends."""
+    """Find possible closers of values, as patterns, each with the position after the last value's closer."""
     start, end = spans[-1]
     key = text[start:end]
     begin = end + len(middle)
@@ -242,7 +253,7 @@ def _find_closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> I
 
 
 def _list_heads(text: str, start: int) -> list[str]:
-    """List the texts before a body that may be markup of the call, the longest first."""
+    """List possible openers before a call's name or object, the longest first."""
     begin = text.rfind("\n", 0, start) + 1
     line = text[begin:start]
     above = text[text.rfind("\n", 0, max(0, begin - 1)) + 1 : begin]
@@ -253,7 +264,7 @@ def _list_heads(text: str, start: int) -> list[str]:
 
 
 def _list_tails(text: str, end: int) -> list[str]:
-    """List the texts after a body that may be markup of the call, the longest first."""
+    """List possible closers after a call's arguments, the longest first."""
     closers = [""]
     at = end
     for line in text[end:].splitlines(keepends=True)[:3]:
@@ -278,5 +289,5 @@ def _is_markup(line: str) -> bool:
 
 
 def _escape_pattern(text: str) -> str:
-    """Write a text as a pattern."""
+    """Escape a literal text for a pattern."""
     return text.replace("{", "{{").replace("}", "}}")

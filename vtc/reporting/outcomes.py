@@ -1,4 +1,4 @@
-"""The outcomes of exchanges as people see them, on the page `/vtc` and in a terminal."""
+"""The display of outcomes, on the page `/vtc` and in a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Look(NamedTuple):
-    """The look of an outcome: never its colour alone."""
+    """The display of an outcome: a sign and a word in addition to the color (`tone`), for people who cannot see it."""
 
     sign: str
     word: str
@@ -26,5 +26,5 @@ OUTCOMES: Mapping[str, Look] = {
     "left alone": Look("–", "left alone", "quiet"),
     "under way": Look("…", "under way", "quiet"),
 }
-"""By the outcome of a report, the most serious first."""
+"""Display by the outcome of a report, the most serious first."""
 UNDER_WAY, LEFT_ALONE = "under way", "left alone"

@@ -1,7 +1,7 @@
-"""A session at a glance: exchanges over time, their calls, what prompts kept, time in VTC; and two conversations side
-by side.
+"""Charts of many exchanges over time, and the side-by-side comparison of two conversations, as plain data.
 
-Geometry and rows, as plain data. A template draws it as SVG (`vtc/proxy/page.html`), and escapes what it writes.
+The charts show exchanges, calls, the use of the prompt cache, and time in VTC. The template `vtc/proxy/page.html` draws
+them as SVG and escapes all text.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from typing import NamedTuple
 from vtc.reporting.transcript import TOOLS_TITLE, TranscriptBlock, render_blocks
 
 CHART_WIDTH, CHART_HEIGHT = 480, 64
-"""Of the plane that a chart is drawn on, in units of its own: it is as wide as there is room."""
+"""Size of a chart in units of its SVG view box, which is stretched to the available width."""
 SPAN_COUNT = 48
-"""Spans of time of a session that is shown; each is a bar."""
+"""Number of time spans in a chart, each of which is one bar."""
 BAR_GAP = 1
+"""Space between two bars."""
 
 
 type Kinds = Mapping[str, str]
-"""The kinds of what is counted, in the words for people and from the bottom of a bar up, each with its tone: one of a
-few words that stand for colours."""
+"""Tones of the counted kinds, by their labels and in the order of a bar's segments from the bottom up. A tone is a word
+that denotes a color in the style sheet."""
 
 CALL_KINDS: Kinds = {"without repair": "good", "repaired": "mended", "left as text": "warn", "unread": "warn"}
 PROMPT_KINDS: Kinds = {"usable": "good", "computed again": "warn"}
@@ -34,27 +35,29 @@ TIME_KINDS: Kinds = {"median": "quiet"}
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSample:
-    """One exchange; `outcome` is how it ended."""
+    """The figures of one exchange; `outcome` is a label of the exchanges chart."""
 
     at: float
     """Seconds since the epoch."""
     outcome: str
     made: int = 0
-    """Calls that needed no repair."""
+    """Number of calls that needed no repair."""
     repaired: int = 0
+    """Number of repaired calls."""
     refused: int = 0
-    """What looked like calls and stayed text."""
+    """Number of texts that began like a call and stayed text."""
     unread: int = 0
-    """Replies with what may be a call that was not read."""
+    """Number of replies with a possible call that was not read."""
     kept: int = 0
-    """Characters of the prompt before it that it kept, and those it lost."""
+    """Characters of the last prompt that this prompt preserves."""
     lost: int = 0
+    """Characters of the last prompt that it does not preserve."""
     seconds: float = 0.0
     """Time in VTC."""
 
 
 class BarSegment(NamedTuple):
-    """A piece of a bar, by its upper edge and its height."""
+    """A colored segment of a bar; `y` is its upper edge."""
 
     tone: str
     y: float
@@ -62,19 +65,19 @@ class BarSegment(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A span of time: pieces from the bottom up."""
+    """The bar of one time span; `segments` are ordered from the bottom up."""
 
     x: float
     width: float
     segments: tuple[BarSegment, ...]
     figures: Mapping[str, float]
-    """By kind; what to say of it."""
+    """The counts by kind, for the bar's tooltip."""
     since: float
     until: float
 
 
 class Chart(NamedTuple):
-    """One figure over time; `top` is what the full height stands for, `sums` are of the whole session, by kind."""
+    """One figure over time; `top` is the value of the full height, `sums` are the totals by kind."""
 
     name: str
     kinds: Kinds
@@ -84,7 +87,7 @@ class Chart(NamedTuple):
 
 
 def draw_charts(samples: Sequence[ExchangeSample], outcomes: Kinds) -> list[Chart]:
-    """Draw what there is; a chart without anything to show is left out."""
+    """Draw the charts that have at least one bar."""
     if not samples:
         return []
     spans = _split_time(samples)
@@ -105,7 +108,7 @@ class _Span(NamedTuple):
 
 
 def _split_time(samples: Sequence[ExchangeSample]) -> list[_Span]:
-    """Spans of equal length, from the first exchange to the last."""
+    """Split the time from the first exchange to the last into spans of equal length."""
     first, last = min(sample.at for sample in samples), max(sample.at for sample in samples)
     length = (last - first) / SPAN_COUNT or 1 / SPAN_COUNT
     spans = [_Span(n, first + n * length, first + (n + 1) * length, []) for n in range(SPAN_COUNT)]
@@ -122,10 +125,13 @@ def _draw_chart(
     *,
     share: bool = False,
 ) -> Chart:
-    """Draw a bar for each span; with `share` all are of full height, and show how their parts share it."""
-    figured = [(span, figures) for span in spans if sum((figures := figures_of(span.samples)).values())]
-    top = max((sum(figures.values()) for _, figures in figured), default=0)
-    bars = tuple(_draw_bar(span, kinds, figures, sum(figures.values()) if share else top) for span, figures in figured)
+    """Draw a bar for each span; with `share` all bars have full height and their segments show the shares."""
+    figures_by_span = [(span, figures_of(span.samples)) for span in spans]
+    non_empty = [(span, figures) for span, figures in figures_by_span if sum(figures.values())]
+    top = max((sum(figures.values()) for _, figures in non_empty), default=0)
+    bars = tuple(
+        _draw_bar(span, kinds, figures, sum(figures.values()) if share else top) for span, figures in non_empty
+    )
     return Chart(name, kinds, bars, top, figures_of([sample for span in spans for sample in span.samples]))
 
 
@@ -139,7 +145,7 @@ def _stack_segments(kinds: Kinds, figures: Mapping[str, float], top: float) -> I
     y = float(CHART_HEIGHT)
     for kind, tone in kinds.items():
         if value := figures.get(kind, 0):
-            height = max(1.0, value / top * CHART_HEIGHT)  # a single one of thousands is still seen
+            height = max(1.0, value / top * CHART_HEIGHT)  # so that one of thousands is still visible
             y = max(0.0, y - height)
             yield BarSegment(tone, round(y, 2), round(height, 2))
 
@@ -158,22 +164,21 @@ def _sum_prompts(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
 
 
 def _compute_median_time(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
-    """Take the median, in milliseconds: the first exchange with a model takes far longer than the others."""
+    """Compute the median in milliseconds, because the first exchange with a model takes far longer than the others."""
     return {"median": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
 
 
-# Two conversations beside each other, line by line, for people to see what changed. What both have stands there once,
-# and of what is long the beginning.
+# Side-by-side comparison of two conversations. Equal passages appear once, and long texts are folded.
 
 
 MAX_EXACT_LINES = 2_000
-"""Lines of both together beyond which lines that often occur are not looked for: that would take seconds."""
+"""Number of lines of both texts beyond which frequent lines are not matched, because that would take seconds."""
 FIRST_BLOCKS, LAST_BLOCKS = 3, 3
-"""Messages that are shown of many that stayed the same."""
+"""Number of messages that are shown at the start and the end of a long run of equal messages."""
 
 
 class SideBySideRow(NamedTuple):
-    """A line of each; None where the other's line has no counterpart."""
+    """A pair of lines; None if the other line has no counterpart."""
 
     left: str | None
     right: str | None
@@ -181,27 +186,26 @@ class SideBySideRow(NamedTuple):
 
 
 def pair_lines(left: Sequence[str], right: Sequence[str]) -> list[SideBySideRow]:
-    """Pair the lines: equal ones beside each other, and in between what one or the other has."""
+    """Pair equal lines with each other, and the changed lines between them in order."""
     matcher = SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > MAX_EXACT_LINES)
-    table: list[SideBySideRow] = []
+    rows: list[SideBySideRow] = []
     for tag, a, b, c, d in matcher.get_opcodes():
         pairs = zip_longest(left[a:b], right[c:d])
-        table += [SideBySideRow(before, after, tag != "equal") for before, after in pairs]
-    return table
+        rows += [SideBySideRow(before, after, tag != "equal") for before, after in pairs]
+    return rows
 
 
 class FoldedText(NamedTuple):
-    """A text of which the first lines are shown at once."""
+    """A text whose first lines are shown, and whose rest can be unfolded."""
 
     shown: str
     rest: str = ""
-    """What a reader unfolds."""
     label: str = ""
-    """What to call that: `12 more lines`."""
+    """Label of the rest: `12 more lines`."""
 
 
 class Passage(NamedTuple):
-    """What both sides have, which is told once, as `left`; or what each has in the place of the other's."""
+    """A pair of differing texts, or a text that is equal on both sides, which is only `left`."""
 
     changed: bool
     left: FoldedText | None
@@ -209,52 +213,56 @@ class Passage(NamedTuple):
 
 
 def pair_passages(
-    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], most: int, most_same: int
+    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], max_lines: int, max_equal_lines: int
 ) -> list[Passage]:
-    """Set two conversations beside each other; `most` lines of a text are shown, `most_same` if both have it."""
+    """Pair the passages of two conversations.
+
+    At most `max_lines` lines of a differing text are shown unfolded, and `max_equal_lines` of an equal one.
+    """
     out: list[Passage] = []
     for tag, a, b, c, d in SequenceMatcher(None, received, sent, autojunk=False).get_opcodes():
         if tag == "equal":
-            out += [Passage(False, text) for text in _fold_equal_blocks(received[a:b], most_same)]
+            out += [Passage(False, text) for text in _fold_equal_blocks(received[a:b], max_equal_lines)]
         else:
-            out += _pair_changed_blocks(received[a:b], sent[c:d], most, most_same)
+            out += _pair_changed_blocks(received[a:b], sent[c:d], max_lines, max_equal_lines)
     return out
 
 
-def _fold_equal_blocks(blocks: Sequence[TranscriptBlock], most: int) -> Iterator[FoldedText]:
+def _fold_equal_blocks(blocks: Sequence[TranscriptBlock], max_lines: int) -> Iterator[FoldedText]:
+    """Fold long blocks, and the middle of a long run of blocks."""
     between = blocks[FIRST_BLOCKS : len(blocks) - LAST_BLOCKS]
     for block in blocks if len(between) < 2 else blocks[:FIRST_BLOCKS]:
-        yield fold_text(str(block), 1 if block.title == TOOLS_TITLE else most + 1)
+        yield fold_text(str(block), 1 if block.title == TOOLS_TITLE else max_lines + 1)
     if len(between) < 2:
         return
     yield FoldedText("", "\n\n".join(map(str, between)), f"{len(between)} more messages")
-    yield from _fold_equal_blocks(blocks[-LAST_BLOCKS:], most)
+    yield from _fold_equal_blocks(blocks[-LAST_BLOCKS:], max_lines)
 
 
 def _pair_changed_blocks(
-    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], most: int, most_same: int
+    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], max_lines: int, max_equal_lines: int
 ) -> Iterator[Passage]:
-    """Pair the lines of messages that are not the same on both sides; tools are no message, and told in short."""
+    """Pair the lines of differing messages, and then those of the tools, of which only one line is shown unfolded."""
     tools = [[block for block in blocks if block.title == TOOLS_TITLE] for blocks in (received, sent)]
     texts = [[block for block in blocks if block.title != TOOLS_TITLE] for blocks in (received, sent)]
-    for (left, right), limit in ((texts, most), (tools, 1)):
+    for (left, right), limit in ((texts, max_lines), (tools, 1)):
         paired = pair_lines(render_blocks(left).splitlines(), render_blocks(right).splitlines())
-        for changed, run in groupby(paired, lambda row: row.changed):
-            several = [*run]
-            before = _join_lines([row.left for row in several], limit if changed else min(limit, most_same))
-            yield Passage(changed, before, _join_lines([row.right for row in several], limit) if changed else None)
+        for changed, group in groupby(paired, lambda row: row.changed):
+            rows = [*group]
+            before = _join_lines([row.left for row in rows], limit if changed else min(limit, max_equal_lines))
+            yield Passage(changed, before, _join_lines([row.right for row in rows], limit) if changed else None)
 
 
-def _join_lines(lines: Sequence[str | None], most: int) -> FoldedText | None:
-    """Put the lines of one side together; None if it has none."""
-    own = [line for line in lines if line is not None]
-    return fold_text("\n".join(own), most) if own else None
+def _join_lines(lines: Sequence[str | None], max_lines: int) -> FoldedText | None:
+    """Join the lines of one side; None if it has none."""
+    present = [line for line in lines if line is not None]
+    return fold_text("\n".join(present), max_lines) if present else None
 
 
-def fold_text(text: str, most: int) -> FoldedText:
-    """Fold what follows the first lines of a text, unless it is little."""
+def fold_text(text: str, max_lines: int) -> FoldedText:
+    """Fold the text after its first `max_lines` lines, unless at most two lines follow."""
     lines = text.split("\n")
-    if len(lines) <= most + 2:
+    if len(lines) <= max_lines + 2:
         return FoldedText(text)
-    rest = lines[most:]
-    return FoldedText("\n".join(lines[:most]), "\n".join(rest), f"{len(rest)} more lines")
+    rest = lines[max_lines:]
+    return FoldedText("\n".join(lines[:max_lines]), "\n".join(rest), f"{len(rest)} more lines")

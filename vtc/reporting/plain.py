@@ -1,7 +1,4 @@
-"""The shape of a report as plain data.
-
-Saved flows hold one, and so does each line of a log; whoever made the file may have written anything.
-"""
+"""Validation of a report given as plain data: from a saved flow or a line of a log, which may hold anything."""
 
 from __future__ import annotations
 
@@ -87,10 +84,10 @@ class _PlainReport(_PlainParties, _PlainMeasures, total=False):
 
 
 def validate_report(value: object) -> Mapping[str, Any] | None:
-    """Return plain data as the report that it is; None if it has another shape."""
+    """Return plain data unchanged if it has the shape of a report; else None."""
     if not isinstance(value, Mapping):
         return None
-    # Without a prompt before this one, and without a possible call, these two are empty.
+    # An empty `prefix` (first prompt) or `unread` (no possible call) lacks the keys that are required otherwise.
     filled = {key: field for key, field in value.items() if field or key not in ("prefix", "unread")}
     try:
         msgspec.convert(filled, _PlainReport)

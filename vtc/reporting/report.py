@@ -1,4 +1,4 @@
-"""Record what was done to one exchange, for people to read."""
+"""The report of an exchange: VTC's actions, recorded as plain data and summarized in one line for people."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from vtc.scrub import escape_invisible, scrub, scrub_data
 type Outcome = Literal["failed", "error", "denied", "refused", "unread", "repaired", "rewritten", ""]
 
 DENYING_ACTIONS = ("refused", "stopped", "dropped", "exhausted")
-"""What policies do that leaves a call, or a whole request, undone."""
+"""Actions of policies that stop a call or a whole request."""
 MAX_ENTRIES = 100
-"""Entries of one kind. More are counted in one that names none: a reply may hold thousands of calls."""
+"""Maximum number of entries of one kind. Further ones are only counted, because a reply may hold thousands of calls."""
 MAX_SUMMARY_POLICIES = 5
-"""Of these in the one line for people."""
+"""Maximum number of policy entries in the summary."""
 OTHERS = "(others)"
+"""The name in an entry that counts those over the maximum."""
 MAX_SUMMARY_PART_CHARS = 500
-"""Characters of one thing that is told in it."""
+"""Maximum length of one part of the summary."""
 MAX_LISTED_CHANGES_CHARS = 64
-"""Of changes that are named in it rather than counted."""
+"""Maximum length of a list of the request's changes; longer lists are replaced by their number."""
 
 MAX_MODEL_NAME_CHARS = 64
-"""Characters of the name of a model that no profile knows."""
+"""Maximum length of the name of a model without a profile."""
 MAX_SUMMARY_TOOLS = 4
-"""Names of tools that a summary has."""
+"""Maximum number of tool names in the summary."""
 LEFT_AS_TEXT, LEFT_OUT = "left as text", "left out"
-"""What becomes of the text of what looked like a call and is none."""
+"""Fates of text that began like a call but is not one."""
 
 
 def serialize_refusal(refusal: Refusal) -> dict[str, Any]:
-    """Write what looked like a call and is none as plain data."""
+    """Serialize a refusal as a report entry."""
     keys = ("reason", "dialect", "name", "excerpt", "left_out")
     return {key: getattr(refusal, key) for key in keys}
 
 
 def describe_fate(entry: Mapping[str, Any]) -> str:
-    """Say what became of its text."""
+    """Describe the fate of the refused text: it stayed text, or was left out."""
     return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
 
 
 def choose_model_name(profile: str, asked: str) -> str:
-    """Return the name by which a model is told: that of its profile, or else the one that was asked."""
+    """Choose a model's name for people: the name of its profile, or the requested name if no profile knows it."""
     if profile != UNKNOWN_MODEL.name or not asked:
         return profile
     return asked if len(asked) <= MAX_MODEL_NAME_CHARS else f"{asked[: MAX_MODEL_NAME_CHARS - 1]}…"
@@ -55,7 +56,7 @@ def choose_model_name(profile: str, asked: str) -> str:
 
 @dataclass(slots=True)
 class Parties:
-    """The parties of an exchange, and how they speak."""
+    """The parties of an exchange, and the APIs between them."""
 
     client: str = ""
     """The client profile's name."""
@@ -64,25 +65,28 @@ class Parties:
     asked: str = ""
     """The model's name in the request."""
     server_model: str = ""
-    """The model that the server was asked for, where that is another."""
+    """The model requested from the server; empty if it is the same."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What the user's options set, where that is not the default."""
+    """The user's options that differ from their defaults."""
     api: str = ""
-    """The API that the client speaks."""
+    """The client's API."""
     server_api: str = ""
-    """The API that the server is spoken to in, where that is not the client's."""
+    """The server's API; empty if it is the client's."""
     form: str = "tool_calls"
-    """What calls become: `tool_calls`, or the dialect of a client that reads text."""
+    """The form in which the client receives calls: `tool_calls`, or the dialect of a client that parses text."""
 
     def record_server_facts(self, *, prompted: bool, api: str) -> None:
-        """Keep as settings what the server showed, for a replay: its API, the model, and where the tools are."""
+        """Record facts learned about the server as settings, so that a replay uses them.
+
+        They are the server's `api`, the model, and whether the tools are in the prompt (`prompted`).
+        """
         if api:
             self.settings = {**self.settings, "upstream_api": [api]}
         if prompted:
             self.settings = {"tools": "prompt", **self.settings}
         if self.server_model or "models" in self.settings:
-            kept = [f"{as_glob(self.asked)}={self.server_model}"] if self.server_model else []
-            self.settings = {**self.settings, "models": kept}
+            models = [f"{as_glob(self.asked)}={self.server_model}"] if self.server_model else []
+            self.settings = {**self.settings, "models": models}
 
 
 @dataclass(slots=True)
@@ -90,50 +94,53 @@ class Measures:
     """The figures of an exchange."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
+    """Bytes of the decoded bodies by `request_came`, `request_went`, `reply_came` and `reply_went`, if known."""
     seconds: float = 0.0
     """Time spent in VTC."""
     elapsed: float = 0.0
-    """Seconds from the request's first byte to the reply's last."""
+    """Seconds from the first byte of the request to the last byte of the reply."""
 
 
 @dataclass(slots=True)
 class Report:
-    """The account of what VTC did to one exchange, for people to read; `as_dict` is plain data."""
+    """VTC's actions in one exchange; `as_dict` returns them as plain data."""
 
     parties: Parties = field(default_factory=Parties)
     why: list[str] = field(default_factory=list)
+    """Reasons of the plan's decisions."""
     request: list[str] = field(default_factory=list)
-    """How the request was changed. An agent's is changed in the same way in each turn: lines for people count these."""
+    """Changes of the request. The summary only counts them, because they are the same in each turn of an agent."""
     notes: list[str] = field(default_factory=list)
-    """What else is to be known of this exchange: what a refusal taught, what of the reply no client's field holds."""
+    """Other facts about this exchange: quirks learned from a rejection, parts of the reply that the client's API cannot
+    express."""
     prefix: dict[str, Any] = field(default_factory=dict)
-    """What the prompt keeps of the last one of its conversation: `{"kept": 14, "of": 20, "chars": 9120, "chars_of":
-    81034, "what": "system", "how": "changed", "at": 812, "before": …, "now": …}`. `kept` are messages, `chars` those of
-    tools and messages up to the break, of all that might have been kept. From `what` on only where it broke; the last
-    two quote it. Empty for the first prompt."""
+    """The part of the conversation's last prompt that this prompt preserves: `{"kept": 14, "of": 20, "chars": 9120,
+    "chars_of": 81034, "what": "system", "how": "changed", "at": 812, "before": …, "now": …}`. `kept` and `of` count
+    messages; `chars` counts characters of tools and messages up to the break, `chars_of` all that could be preserved.
+    The keys from `what` on are set only if the prefix broke; the last two quote it. Empty for the first prompt."""
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """`{"name": "read", "id": …, "dialect": "hermes", "repairs": […], "lacks": […]}`, with a `count` where one stands
-    for several. `lacks` names required parameters that are not there; most calls have no such key."""
+    """`{"name": "read", "id": …, "dialect": "hermes", "repairs": […], "lacks": […]}`, with a `count` if the entry
+    denotes more than one call. `lacks` names missing required parameters; most calls do not have this key."""
     refusals: list[dict[str, Any]] = field(default_factory=list)
-    """`{"reason": …, "dialect": …, "name": …, "excerpt": …}`, with a `count` where one stands for several."""
+    """`{"reason": …, "dialect": …, "name": …, "excerpt": …}`, with a `count` if the entry denotes more than one."""
     policies: list[dict[str, Any]] = field(default_factory=list)
-    """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`;
+    """Actions of policies: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`;
     a `detail` quotes the model."""
     failures: list[str] = field(default_factory=list)
+    """Errors in VTC."""
     errors: list[str] = field(default_factory=list)
-    """What came in the place of a reply, and what that means."""
+    """Server errors that were received instead of a reply, with an explanation if there is one."""
     unread: dict[str, str] = field(default_factory=dict)
-    """What looks like a call in no dialect that is read, where nothing else was found (`hints.PossibleCall`)."""
+    """A possible call that no dialect reads, if no call was found (`hints.PossibleCall`)."""
     measures: Measures = field(default_factory=Measures)
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    """What the request carries as a credential: it is in nothing that is told."""
+    """Credentials of the request, which are scrubbed from everything that is reported."""
     _known: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
-    """Entries that count, by what makes them the same."""
+    """Entries with a count, by the fields that must be equal to count as the same."""
 
     @property
     def outcome(self) -> Outcome:
-        """The one word for what was done, the most serious first; empty when nothing was."""
+        """The most serious outcome; empty if nothing was done."""
         actions = {entry["action"] for entry in self.policies}
         if self.failures or "failed" in actions:
             return "failed"
@@ -153,23 +160,24 @@ class Report:
 
     @property
     def repaired(self) -> int:
+        """The number of repaired calls."""
         return count_entries(call for call in self.calls if call["repairs"])
 
     def record_call(
         self, name: str, id_: str | None, dialect: str, repairs: Sequence[str], lacks: Sequence[str] = ()
     ) -> None:
-        """Note a call that the client is given; it `lacks` parameters that its tool requires."""
+        """Record a call that is sent to the client; `lacks` names the required parameters that it does not have."""
         entry = {"name": name, "id": id_, "dialect": dialect, "repairs": [*repairs]}
         entry |= {"lacks": [*lacks]} if lacks else {}
         self._add_entry(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
     def record_refusal(self, refusal: Refusal) -> None:
-        """Note what looked like a call and is none."""
+        """Record text that began like a call but is not one."""
         entry = serialize_refusal(refusal)
         self._add_entry(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
 
     def record_intervention(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:
-        """Note what a policy did; what it did before is counted."""
+        """Record an action of a policy, or count it if it is already recorded."""
         entry = {"policy": policy, "action": action, "tool": tool, "reason": reason}
         entry |= {"detail": detail} if detail else {}
         if len(self.policies) < MAX_ENTRIES or _make_key(self.policies, entry) in self._known:
@@ -178,7 +186,7 @@ class Report:
             self._count_entry(self.policies, {"policy": policy, "action": action, "tool": OTHERS, "reason": ""})
 
     def _add_entry(self, entries: list[dict[str, Any]], entry: dict[str, Any], counted: dict[str, Any]) -> None:
-        """Add an entry, or count it as another one of its kind."""
+        """Add an entry; if there are too many, count it under `counted`, which has fewer details."""
         if len(entries) < MAX_ENTRIES:
             entries.append(entry)
         else:
@@ -192,7 +200,7 @@ class Report:
         known["count"] += 1
 
     def add_reply(self, reply: Report) -> None:
-        """Take over what was done to a reply."""
+        """Add the entries of the reply's report."""
         self.calls += reply.calls
         self.refusals += reply.refusals
         self.failures += reply.failures
@@ -201,49 +209,54 @@ class Report:
         self.notes += reply.notes
 
     def summarize(self) -> str:
-        """Sum it up in a line (`summarize_report`), scrubbed of secrets; empty when nothing was done."""
+        """Summarize the report in one line (`summarize_report`), scrubbed of secrets; empty if nothing was done."""
         line = summarize_report(self._collect_fields())
         return escape_invisible(scrub(f"vtc: {line}", self.secrets)) if line else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Write it as plain data, scrubbed of secrets: an excerpt is the model's text."""
+        """Return the report as plain data, scrubbed of secrets, because excerpts quote the model."""
         return escape_invisible(scrub_data(self._collect_fields(), self.secrets))
 
     def _collect_fields(self) -> dict[str, Any]:
-        apart = ("parties", "measures", "secrets", "_known")
-        names = [entry.name for entry in fields(self) if entry.name not in apart]
+        separate = ("parties", "measures", "secrets", "_known")
+        names = [entry.name for entry in fields(self) if entry.name not in separate]
         return asdict(self.parties) | {name: getattr(self, name) for name in names} | asdict(self.measures)
 
 
 def summarize_report(report: Mapping[str, Any]) -> str:
-    """Sum up a report that is plain data, a line of a log, too: `read x2, 1 repaired (json-cut), hermes -> tool_calls,
-    +2 changes of the request`; empty when nothing was done.
+    """Summarize a report given as plain data, for example a line of a log; empty if nothing was done.
 
-    First what differs from one exchange to the next: a list of flows shows the beginning.
+        read x2, 1 repaired (json-cut), hermes -> tool_calls, +2 changes of the request
+
+    Facts that differ between exchanges come first, because a list of flows shows only the beginning.
     """
     parts = [*_describe_calls(report.get("calls", ()))]
     refusals, policies = report.get("refusals", ()), report.get("policies", ())
     for label in (LEFT_AS_TEXT, LEFT_OUT):
-        if alike := [refusal for refusal in refusals if describe_fate(refusal) == label]:
-            parts.append(f"{count_entries(alike)} {label} ({alike[0]['reason']})")
+        if matching := [refusal for refusal in refusals if describe_fate(refusal) == label]:
+            parts.append(f"{count_entries(matching)} {label} ({matching[0]['reason']})")
     for entry in policies[:MAX_SUMMARY_POLICIES]:
         times = f" {entry['count']} times" if entry["count"] > 1 else ""
-        of = f" {entry['tool']}" if entry["tool"] else ""
-        why = f" ({entry['reason']})" if entry["reason"] else ""
-        parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
+        tool = f" {entry['tool']}" if entry["tool"] else ""
+        reason = f" ({entry['reason']})" if entry["reason"] else ""
+        parts.append(f"{entry['policy']} {entry['action']}{tool}{times}{reason}")
     if more := policies[MAX_SUMMARY_POLICIES:]:
         parts.append(f"{count_entries(more)} more by policies")
-    parts += [describe_unread_call(unread)] if (unread := report.get("unread")) else []
+    if unread := report.get("unread"):
+        parts.append(describe_unread_call(unread))
     parts += [f"error in VTC: {failure}" for failure in report.get("failures", ())]
     parts += report.get("errors", ())
-    parts += [broken] if (broken := describe_broken_prefix(report.get("prefix", {}))) else []
+    if broken := describe_broken_prefix(report.get("prefix", {})):
+        parts.append(broken)
     parts += report.get("notes", ())
     form = report.get("form", "tool_calls")
     dialects = dict.fromkeys(call["dialect"] for call in report.get("calls", ()))
     if names := [dialect for dialect in dialects if dialect != form]:
         parts.append(f"{', '.join(names)} -> {form}")
-    parts += [pair] if (pair := format_api_pair(report)) else []
-    parts += [changes] if (changes := summarize_changes(report.get("request", ()))) else []
+    if pair := format_api_pair(report):
+        parts.append(pair)
+    if changes := summarize_changes(report.get("request", ())):
+        parts.append(changes)
     if not parts and (server_model := report.get("server_model")):
         parts.append(f"the server is asked for {server_model}")
     return ", ".join(
@@ -252,7 +265,7 @@ def summarize_report(report: Mapping[str, Any]) -> str:
 
 
 def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Say which tools were called, what was repaired, and what calls lack."""
+    """List the called tools, the repairs, and the calls without required arguments."""
     tools: Counter[str] = Counter()
     for call in calls:
         tools[call["name"]] += call.get("count", 1)
@@ -268,9 +281,9 @@ def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def describe_unread_call(unread: Mapping[str, str] | bool) -> str:
-    """Say which call may be one that was not read, in no more of the model's words than the name of the tool.
+    """Report a possible call that was not read; of the model's words, quote the tool's name alone.
 
-    A log (`True`) has none of them.
+    In logs, `unread` is only `True`.
     """
     if not isinstance(unread, Mapping):
         return "a possible call was not read"
@@ -279,23 +292,25 @@ def describe_unread_call(unread: Mapping[str, str] | bool) -> str:
 
 
 def format_api_pair(report: Mapping[str, Any]) -> str:
-    """Name the APIs that an exchange was translated between, the client's first; empty if it was not."""
+    """Format the two APIs of a bridge, the client's first; empty if there is one API."""
     return f"{report.get('api', '')} -> {server_api}" if (server_api := report.get("server_api")) else ""
 
 
 def summarize_changes(changes: Sequence[str]) -> str:
-    """Say how many changes of a request there are, or name them if that is as short."""
-    return list_changes(changes) or f"+{format_count(len(changes), 'change')} of the request" * bool(changes)
+    """List the changes of a request if the list is short, else return their number; empty if there are none."""
+    if not changes:
+        return ""
+    return list_changes(changes) or f"+{format_count(len(changes), 'change')} of the request"
 
 
 def list_changes(changes: Sequence[str]) -> str:
-    """Name the changes of a request; empty if that is long."""
+    """List the changes of a request; empty if the list is too long."""
     line = ", ".join(changes)
     return line if len(line) <= MAX_LISTED_CHANGES_CHARS else ""
 
 
 def describe_broken_prefix(prefix: Mapping[str, Any]) -> str:
-    """Say where the prompt broke and by what; empty if it did not."""
+    """Describe the position and cause of a break of the prompt's prefix; empty if it did not break."""
     if not prefix.get("what"):
         return ""
     how = prefix.get("how", "")
@@ -304,7 +319,7 @@ def describe_broken_prefix(prefix: Mapping[str, Any]) -> str:
 
 
 def count_entries(entries: Iterable[Mapping[str, Any]]) -> int:
-    """Count what some entries of a report stand for."""
+    """Sum the counts of entries of a report."""
     return sum(entry.get("count", 1) for entry in entries)
 
 

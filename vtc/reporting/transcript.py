@@ -1,4 +1,4 @@
-"""A conversation for people to read: who said what, what was called with which arguments, what came back.
+"""A conversation as text for people: messages, calls with their arguments, and tool results.
 
     [assistant]
       (thought: "The file must be read first. Then I …", 1,204 characters)
@@ -7,7 +7,7 @@
            path: note.txt
       finish_reason: tool_calls
 
-A block is one message; `compared` sets two conversations beside each other block by block.
+Each block is one message. `compare_transcripts` compares two conversations block by block.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from vtc.apis import Api, whole
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 TOOLS_TITLE = "tools"
-"""Title of the block of those that are offered."""
+"""Title of the block of the tools that the request offers."""
 MAX_THOUGHT_CHARS = 72
-"""Characters of a thought that are shown."""
+"""Maximum number of characters of a message's reasoning that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptBlock:
-    """One message, or what else is to be read."""
+    """One message, or the tools of a request."""
 
     title: str
     text: str
@@ -40,7 +40,7 @@ class TranscriptBlock:
 
 
 def read_request(api: Api, body: bytes) -> list[TranscriptBlock]:
-    """Read the conversation of a request; raises `BadRequest`."""
+    """Parse the conversation of a request; raise `BadRequest` if it does not belong to this API."""
     request = api.request(body)
     blocks = [_render_message(message) for message in request.messages]
     if request.offer.tools:
@@ -50,21 +50,21 @@ def read_request(api: Api, body: bytes) -> list[TranscriptBlock]:
 
 
 def read_reply(api: Api, body: bytes) -> list[TranscriptBlock]:
-    """Read a reply, a block for each choice; raises ValueError if it is none of this API."""
+    """Parse a reply into a block for each choice; raise ValueError if it does not belong to this API."""
     return [_render_message(reply.message, reply.finish_reason) for reply in whole.read_replies(api, body)]
 
 
 def render_blocks(blocks: Iterable[TranscriptBlock]) -> str:
-    """Write the blocks one below the other."""
+    """Render the blocks, separated by empty lines."""
     return "\n\n".join(map(str, blocks))
 
 
 def compare_transcripts(
     before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], before_label: str, after_label: str
 ) -> str:
-    """Two conversations as one: a block that both have stands once, any other with the side that it belongs to.
+    """Merge two conversations: equal blocks appear once, other blocks with the label of their side.
 
-    A line of such a block that the other side does not have begins with `-` or `+`.
+    A line of a labeled block begins with `-` or `+` if the other side's blocks at this place do not contain it.
     """
     out: list[str] = []
     for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -77,20 +77,21 @@ def compare_transcripts(
 
 
 def _mark_lines(
-    blocks: Sequence[TranscriptBlock], side: str, sign: str, others: Sequence[TranscriptBlock]
+    blocks: Sequence[TranscriptBlock], label: str, sign: str, others: Sequence[TranscriptBlock]
 ) -> Iterator[str]:
+    """Render the blocks of one side, with `sign` before the lines that the other side does not have."""
     known = {line for block in others for line in block.text.split("\n")}
     for block in blocks:
         lines = [f"{' ' if line in known else sign} {line}" if line else "" for line in block.text.split("\n")]
-        yield "\n".join([f"[{block.title}, {side}]", *lines])
+        yield "\n".join([f"[{block.title}, {label}]", *lines])
 
 
 def render_difference(
-    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], came_in: str, went_out: str
+    before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], before_label: str, after_label: str
 ) -> str:
-    """Two conversations as a unified diff; empty where they say the same."""
-    before, after = render_blocks(received).splitlines(), render_blocks(sent).splitlines()
-    return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
+    """Render the difference of two conversations as a unified diff; empty if they are equal."""
+    old, new = render_blocks(before).splitlines(), render_blocks(after).splitlines()
+    return "\n".join(unified_diff(old, new, before_label, after_label, lineterm=""))
 
 
 def _render_message(message: Message, finish_reason: str | None = None) -> TranscriptBlock:
@@ -101,8 +102,8 @@ def _render_message(message: Message, finish_reason: str | None = None) -> Trans
     parts += map(render_call, message.calls)
     if finish_reason:
         parts.append(f"finish_reason: {finish_reason}")
-    about = " ".join(filter(None, (message.name, message.call_id))) if message.role == "tool" else ""
-    return TranscriptBlock(f"{message.role} {about}".strip(), "\n".join(parts))
+    source = " ".join(filter(None, (message.name, message.call_id))) if message.role == "tool" else ""
+    return TranscriptBlock(f"{message.role} {source}".strip(), "\n".join(parts))
 
 
 def _fold_thought(thought: str) -> str:
@@ -117,7 +118,7 @@ def _describe_opaque(part: Opaque) -> str:
 
 
 def render_call(call: ToolCall) -> str:
-    """Write a call for people: its tool and id, and a line for each argument."""
+    """Render a call for people: its tool and id, and a line for each argument."""
     return "\n".join([f"-> {call.name}  {call.id or ''}".rstrip(), *_render_arguments(call.arguments)])
 
 

@@ -1,7 +1,7 @@
-"""One exchange for people to read: what VTC did and why, and the conversation as it came in beside what went out.
+"""One exchange as a page of text: VTC's actions and their reasons, and the conversation as received and as sent.
 
-Takes plain data only: the report of the exchange as it is kept with a flow, and bodies. What is missing is left out, so
-that an exchange which VTC never saw can be shown, too.
+Takes plain data only: bodies, and the report that is stored with a flow. Both may be incomplete, so that an exchange
+that VTC did not process can be shown, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vtc.reporting.report import (
 from vtc.reporting.transcript import TranscriptBlock
 
 MAX_LINE_CHARS = 76
-"""Characters of a line of the report, for mitmweb cuts longer ones; what was said keeps its lines."""
+"""Maximum length of a line of the report, because mitmweb cuts longer ones; the conversation is not wrapped."""
 
 ACTIONS_TITLE = "What VTC did"
 CHANGES_TITLE = "Changes of the request"
@@ -35,56 +35,58 @@ SIDE_LABELS: Mapping[Side, tuple[str, str]] = {
     "request": ("as the client sent it", "as the model was given it"),
     "reply": ("as the model wrote it", "as the client received it"),
 }
+"""Labels of the body as received and as sent, for each side of an exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """A body as it came in and as it went out, decoded; `came` is None where it was not kept."""
+    """A decoded body as VTC received it and as it was sent; `received` is None if it was not stored."""
 
     received: bytes | None
     sent: bytes
     server: Api | None = None
-    """The API that the server is spoken to in; None for the client's."""
+    """The server's API; None if it is the client's."""
 
     @property
     def changed(self) -> bool:
+        """True if VTC is known to have changed the body."""
         return self.received is not None and self.received != self.sent
 
 
 def render_pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
-    """Write the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
+    """Render the pane of a request or a reply; a body that does not belong to this API is shown unchanged."""
     parts = ["\n".join(_wrap_line(summary, "", "  "))] if summary else []
-    told = dict(list_sections(report or {}))
-    changes = told.pop(CHANGES_TITLE, [])
+    lines_by_title = dict(list_sections(report or {}))
+    changes = lines_by_title.pop(CHANGES_TITLE, [])
     if side == "request" and changes:
         parts.append(_render_section(CHANGES_TITLE, changes))
     elif changes:
         line = f"request: {list_changes(changes)}" if list_changes(changes) else summarize_changes(changes)
-        told[ACTIONS_TITLE] = [*told.get(ACTIONS_TITLE, ()), line]
-    parts += [_render_section(ACTIONS_TITLE, told.pop(ACTIONS_TITLE))] if ACTIONS_TITLE in told else []
+        lines_by_title[ACTIONS_TITLE] = [*lines_by_title.get(ACTIONS_TITLE, ()), line]
+    if ACTIONS_TITLE in lines_by_title:
+        parts.append(_render_section(ACTIONS_TITLE, lines_by_title.pop(ACTIONS_TITLE)))
     try:
         parts.append(_render_conversation(api, side, bodies))
     except ValueError as error:
         parts += [f"({error})", bodies.sent.decode(errors="replace")]
     sizes = report.get("sizes", {}) if report else {}
     if bodies.received is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
-        parts.append(f"(What it was {SIDE_LABELS[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
-    # Why, and figures: last, as they are long and wanted least.
-    return "\n\n".join([*parts, *(_render_section(title, lines) for title, lines in told.items())])
+        parts.append(
+            f"(The {side} {SIDE_LABELS[side][0]} was not stored; set the option `vtc_keep_bodies` to store it.)"
+        )
+    # The reasons and figures come last because they are long and rarely needed.
+    return "\n\n".join([*parts, *(_render_section(title, lines) for title, lines in lines_by_title.items())])
 
 
 def render_diff(api: Api, side: Side, bodies: Bodies) -> str:
-    """Compare what came in with what went out: a unified diff of both, read as conversations."""
+    """Compare a body as received and as sent: a unified diff of the conversations."""
     if not bodies.changed:
         return ""
     return transcript.render_difference(*read_conversations(api, side, bodies), *SIDE_LABELS[side])
 
 
 def list_sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield a report as titles with lines below: what was done, how the request was changed, why, and the figures.
-
-    Empty sections are left out.
-    """
+    """Yield the non-empty sections of a report: actions, changes of the request, reasons, and figures."""
     for title, lines in (
         (ACTIONS_TITLE, [*_describe_actions(report)]),
         (CHANGES_TITLE, [*report.get("request", ())]),
@@ -100,7 +102,7 @@ def _render_section(title: str, lines: Iterable[str]) -> str:
 
 
 def _indent_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Break the lines below a title: a list of all dialects would be cut off at the pane's edge."""
+    """Indent and wrap the lines of a section, because a pane cuts long lines (a list of all dialects)."""
     for line in lines:
         depth = " " * (len(line) - len(line.lstrip()))
         yield from _wrap_line(line, "  ", f"    {depth}")
@@ -113,8 +115,8 @@ def _wrap_line(line: str, first: str, others: str) -> list[str]:
 def _describe_actions(report: Mapping[str, Any]) -> Iterator[str]:
     form = report.get("form", "tool_calls")
     for call in report.get("calls", ()):
-        became = f", {call['dialect']} -> {form}" if call["dialect"] != form else ", the server's own"
-        yield f"call: {call['name']}{became}{_format_count(call)}"
+        conversion = f", {call['dialect']} -> {form}" if call["dialect"] != form else ", native"
+        yield f"call: {call['name']}{conversion}{_format_count(call)}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
         yield from (f"  lacks: {parameter}, which the tool requires" for parameter in call.get("lacks", ()))
     for refusal in report.get("refusals", ()):
@@ -153,10 +155,10 @@ def _describe_figures(report: Mapping[str, Any]) -> Iterator[str]:
     for side in SIDE_LABELS:
         received, sent = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
         if received is not None and sent is not None:
-            yield f"{side}: {received:,} bytes" + (f" -> {sent:,} bytes" if received != sent else ", as it came")
+            yield f"{side}: {received:,} bytes" + (f" -> {sent:,} bytes" if received != sent else " received and sent")
     if prefix := report.get("prefix"):
         share = f"{prefix['chars']:,} of {prefix['chars_of']:,} characters"
-        yield f"kept of the prompt before: {share}, up to message {prefix['kept']} of {prefix['of']}"
+        yield f"prefix shared with the last prompt: {share}, up to message {prefix['kept']} of {prefix['of']}"
     if seconds := report.get("seconds"):
         yield f"time in VTC: {seconds * 1e3:.1f} ms"
     if elapsed := report.get("elapsed"):
@@ -164,9 +166,9 @@ def _describe_figures(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def read_blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
-    """Read a body as a conversation; raises ValueError if it does not belong to this API."""
+    """Parse a body as a conversation; raise ValueError if it does not belong to this API."""
     if not body:
-        raise ValueError("it is empty")
+        raise ValueError("the body is empty")
     return transcript.read_request(api, body) if side == "request" else transcript.read_reply(api, body)
 
 
@@ -180,8 +182,8 @@ def _render_conversation(api: Api, side: Side, bodies: Bodies) -> str:
 
 
 def read_conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[TranscriptBlock], list[TranscriptBlock]]:
-    """Read a body as it came and as it went; raises ValueError if it is nothing of its API."""
+    """Parse a body as received and as sent; raise ValueError if one does not belong to its API."""
     server = bodies.server or api
-    came_as, went_as = (api, server) if side == "request" else (server, api)
-    sent = read_blocks(went_as, side, bodies.sent)
-    return (sent if bodies.received is None else read_blocks(came_as, side, bodies.received)), sent
+    source_api, target_api = (api, server) if side == "request" else (server, api)
+    sent = read_blocks(target_api, side, bodies.sent)
+    return (sent if bodies.received is None else read_blocks(source_api, side, bodies.received)), sent
