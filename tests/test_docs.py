@@ -164,7 +164,7 @@ def option_table() -> str:
 def agent_table() -> str:
     """Return a table of the settings that connect each agent to VTC, as `vtc env` prints them; tested agents first."""
     values: dict[str, Value] = {"address": "http://127.0.0.1:8088", "model": "my-model", "key": "any", "folder": "DIR"}
-    lines = ["| agent | name here | what points it at VTC | seen |", "|---|---|---|---|"]
+    lines = ["| agent | name here | settings that point it at VTC | seen |", "|---|---|---|---|"]
     for agent in sorted(load([builtin_directory()]).agents.values(), key=lambda agent: (not agent.tried, agent.title)):
         setup = agent.setup(values)
         words = [text(words) for words in setup.arguments]
@@ -184,7 +184,7 @@ def limit_table() -> str:
     tables = [api.layout.limits for api in APIS]
     lines = [f"| | {' | '.join(f'`{api.name}`' for api in APIS)} |", "|---" * (len(APIS) + 1) + "|"]
     for name in dict.fromkeys(name for table in tables for name in table):
-        places = [f"`{table[name][0]}`" if name in table else "not told" for table in tables]
+        places = [f"`{table[name][0]}`" if name in table else "no field" for table in tables]
         lines.append(f"| `{name}` | {' | '.join(places)} |")
     return "\n".join(lines) + "\n"
 
