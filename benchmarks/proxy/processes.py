@@ -8,8 +8,9 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import IO, Any
 
 HERE = Path(__file__).parent
@@ -19,20 +20,33 @@ IDENTITY = HERE / "identity.py"
 METER = HERE / "meter.py"
 
 
-@dataclass(slots=True)
 class Process:
-    """A process that answers a line with a line."""
+    """A process that answers a line with a line of JSON. Its other output is read and dropped.
 
-    process: subprocess.Popen[str]
+    A thread reads its output, because a process blocks once 64 KB of its log lines fill the pipe.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        Thread(target=self._drain, daemon=True).start()
+
+    def _drain(self) -> None:
+        for line in _pipe(self.process.stdout):
+            if line.startswith("{"):
+                self._answers.put(line)
+        self._answers.put("")
 
     def read(self) -> dict[str, Any]:
-        line = _pipe(self.process.stdout).readline()
+        """Return the next answer; raise `RuntimeError` if the process ended instead."""
+        line = self._answers.get()
         if not line:
             raise RuntimeError(f"{self.process.args!r} ended: {self.process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def ask(self, command: object = None) -> dict[str, Any]:
+        """Send a command as a line of JSON and return the answer."""
         pipe = _pipe(self.process.stdin)
         pipe.write(json.dumps(command) + "\n")
         pipe.flush()
