@@ -1,4 +1,4 @@
-"""The way of a chunk through VTC grows no longer: its calls, files and returns are the same in every run."""
+"""The path of a chunk through VTC does not grow: its calls, files and returns are the same in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a model is put together of parts in wheels, in their order, and only if it is the one that is meant."""
+"""The file of a model is joined from parts in wheels, in their order, and accepted only if its checksum matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of tasks: its tools stay in their folder, its checkers tell done from not done, its table adds up."""
+"""The task benchmark: tools stay in their folder, checkers recognize finished tasks, the table adds up."""
 
 from __future__ import annotations
 
@@ -142,16 +142,16 @@ def test_white_space_and_a_dot_before_a_path_make_no_difference() -> None:
     assert not READ.is_right("read_file", '{"path": "notes.txt"}')
 
 
-# The loop, with a real server in place of a model
+# The loop, with a real server instead of a model
 
 
 type Script = Callable[[Task, int, Mapping[str, Any]], Mapping[str, Any]]
-"""By task, number of the reply and request, the message; with `error` the server refuses."""
+"""A function from task, number of the reply and request to the message; with `error` the server rejects the request."""
 
 
 @contextmanager
 def served(script: Script) -> Iterator[str]:
-    """A server that does every task by a script; the base of its API."""
+    """Serve every task by a script; yield the base URL of the API."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -192,7 +192,7 @@ def served(script: Script) -> Iterator[str]:
 
 
 def in_text(task: Task, turn: int, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Does a task in as many replies as it has calls, and writes them as a model of the family Qwen does."""
+    """Complete a task in as many replies as it has calls, in the format of the Qwen models."""
     if turn >= len(task.solution):
         return {"content": task.answer}
     name, arguments = task.solution[turn]
@@ -306,7 +306,7 @@ def test_vtc_makes_the_difference_to_a_model_that_writes_its_calls_as_text(
 
 @pytest.mark.rest
 def test_a_grammar_is_sent_where_a_set_up_says_so(tmp_path: Path) -> None:
-    """With `required` only in the first reply of a task that needs tools, with `auto` in each."""
+    """With `required` it is sent in the first reply of a task that needs tools, with `auto` in each."""
     grammars: dict[str, list[bool]] = {}
     for setup in ("hermes", "hermes+required", "hermes+auto"):
         seen = grammars.setdefault(setup, [])

@@ -1,4 +1,4 @@
-"""The commands of the README, started as a user does: nothing unexpected is on any of their outputs."""
+"""The commands of the README, started as a user does: their output contains nothing unexpected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ headers = {"content-type": "application/json", "authorization": "Bearer " + os.e
 request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json.dumps(body).encode(), headers)
 print(json.load(urllib.request.urlopen(request))["content"][0]["text"])
 """
-"""What stands in for Claude Code."""
+"""A replacement for Claude Code."""
 STARTED = [
     r"Loading script \S+addon\.py",
     r"reverse proxy to \S+ listening at 127\.0\.0\.1:\d+\.",
@@ -48,7 +48,7 @@ def home(tmp_path: Path, confdir: Path) -> Path:
 
 @pytest.fixture
 def model(capfd: pytest.CaptureFixture[str]) -> Iterator[DemoServer]:
-    """The scripted model server, which has nothing to complain of."""
+    """Run the scripted model server, and check that it prints nothing."""
     with run_server() as server:
         yield server
     assert capfd.readouterr() == ("", "")

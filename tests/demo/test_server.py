@@ -1,4 +1,4 @@
-"""The demonstration's model: it knows no tools, and writes calls in the format that it was taught."""
+"""The demonstration's model: it knows no tools, and writes calls in the format of its prompt."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_the_page_of_vtc_and_mitmweb_are_named() -> None:
         page = next(line.split()[-1] for line in process.stdout if "/vtc?token=" in line)
         mitmweb = process.stdout.readline()
         shown = httpx.get(page, trust_env=False)
-        process.terminate()  # a run in the background has SIGINT ignored, and so would this
+        process.terminate()  # a background process ignores SIGINT, and so would this one
         assert process.stderr.read() == ""
     assert (shown.status_code, "demo-model" in shown.text) == (200, True)
     assert page.replace("/vtc?", "/?") in mitmweb
@@ -58,7 +58,7 @@ def test_it_says_when_the_client_library_is_missing(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
-    """A terminal that is closed, `make` that is stopped: mitmweb would stay for good."""
+    """Otherwise, when the terminal is closed or `make` is stopped, mitmweb would run forever."""
     script = (
         "import sys, threading; from pathlib import Path; from vtc.demo import show, server\n"
         "show.end_with_its_parent()\n"
@@ -71,6 +71,6 @@ def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
         port = int(process.stdout.readline().rpartition(":")[2])
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    with DemoServer(port):  # it can be had again
+    with DemoServer(port):  # the port is free again
         pass
     assert process.returncode == 128 + signal.SIGTERM

@@ -1,8 +1,8 @@
-"""The classes of mishap, in every API: what a client is given, streamed in any cut and whole.
+"""All kinds of malformed calls, in every API: the client's view, streamed in any cut and whole.
 
-`tests/dialects/test_classes.py` has them for every dialect in the reader alone; here each goes from the bytes of a
-reply to what the strictest client of the API understands, with one dialect of each family. Calls that the server made
-itself are in `test_native_calls.py`.
+`tests/dialects/test_classes.py` tests them for every dialect in the reader alone; here each is tested from the bytes of
+a reply to the result of the API's strictest client, with one dialect of each family. Native calls are in
+`test_native_calls.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOOLS = {
 READ, LIST = ("read", {"filePath": "/docs"}), ("list_files", {"path": "src"})
 WAYS = ("streamed finely", "streamed at once", "whole")
 CUT = {"anthropic-messages": "max_tokens", "openai-responses": "incomplete", "gemini-generate": "MAX_TOKENS"}
-"""What says that the model was cut off; the others say `length`."""
+"""Finish reasons for a reply that was cut off; other APIs use `length`."""
 
 every_api = pytest.mark.parametrize("api", SHAPES)
 every_family = pytest.mark.parametrize("dialect", FAMILIES)
@@ -49,7 +49,7 @@ every_family = pytest.mark.parametrize("dialect", FAMILIES)
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A reply as its client understood it."""
+    """A reply as the client parsed it."""
 
     calls: list[tuple[str, Any]]
     content: str
@@ -66,7 +66,7 @@ def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | No
 
 
 def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
-    """A streamed reply of text."""
+    """Return the frames of a streamed text reply."""
     match api:
         case "openai-chat":
             return chat.streamed(*pieces, finish="length" if cut else "stop")
@@ -81,7 +81,7 @@ def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
 
 
 def body(api: str, text: str, *, cut: bool) -> bytes:
-    """A whole reply of text."""
+    """Return the body of a whole text reply."""
     match api:
         case "openai-chat":
             return chat.encoded(chat.completion(text, "length" if cut else "stop"))
@@ -116,7 +116,7 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
 
 
 def told(api: str, text: str, way: str, *, cut: bool = False, memory: Memory | None = None, **fields: Any) -> Said:
-    """What the client of an API understands of a reply with this text; nothing of it may fail."""
+    """Return the client's view of a reply with this text, after checking that VTC reported no failure."""
     exchange = opened(api, memory, stream=way != "whole", **fields)
     if way == "whole":
         out = exchange.whole.rewrite(body(api, text, cut=cut))
@@ -129,7 +129,7 @@ def told(api: str, text: str, way: str, *, cut: bool = False, memory: Memory | N
 
 
 def alike(api: str, text: str, *, cut: bool = False) -> Said:
-    """What the client understands: the same in every way."""
+    """Return the client's view after checking that it is the same in every way."""
     first, *others = (told(api, text, way, cut=cut) for way in WAYS)
     assert others == [first, first]
     called = {"openai-chat": "tool_calls", "anthropic-messages": "tool_use"}
@@ -148,13 +148,13 @@ def _written(dialect: str, *made: tuple[str, str]) -> str:
     return write_calls([ToolCall(*call, f"call{at}") for at, call in enumerate(made)], DIALECTS[dialect], TOOLS)
 
 
-# Calls that are made
+# Calls that are delivered
 
 
 @every_family
 @every_api
 def test_a_call_is_made_with_all_that_it_says(api: str, dialect: str) -> None:
-    """With a parameter that the tool does not declare, and with a value that quotes a call."""
+    """They include a parameter that the tool does not declare, and a value that quotes a call."""
     quoted = ("write", {"filePath": "/a", "content": f"Write\n{written(dialect, LIST)}\nin it.\n"})
     for made in (READ, ("read", {"filePath": "/a", "note": "why"}), quoted):
         said = alike(api, f"I look.\n\n{written(dialect, made)}")
@@ -187,7 +187,7 @@ def test_arguments_under_another_key_are_made(api: str) -> None:
 @every_family
 @every_api
 def test_a_call_of_a_tool_that_is_not_offered_leaves_as_written_and_is_told(api: str, dialect: str) -> None:
-    """The client answers that there is no such tool, and its agent goes on."""
+    """The client answers that there is no such tool, and its agent continues."""
     unknown = ("rm", {"path": "/", "content": "  two\n\nlines "})
     said = alike(api, f"I look.\n\n{written(dialect, unknown)}")
     assert (said.calls, said.content) == ([unknown], "I look.")
@@ -290,12 +290,14 @@ def test_a_parameter_that_is_given_twice_is_no_call(api: str, dialect: str) -> N
 
 THOUGHTS = f"I might write\n{written('hermes', READ)}\nor so.\n</think>\n\nI look.\n\n{written('hermes', LIST)}"
 PARTS_THINKING = {"ollama-chat"}
-"""APIs of servers that part the thinking off themselves: nothing of what stands in the text is any."""
+"""APIs whose servers separate the reasoning themselves, so the text contains none."""
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api: str) -> None:
-    """A whole reply shows that it began inside. A stream says text as it comes; after several the next one is known."""
+    """A whole reply reveals that it began inside. A stream sends text as it arrives; after several replies VTC
+    knows.
+    """
     expected = THOUGHTS[: THOUGHTS.index("I look.") + len("I look.")]
     for first in WAYS:
         memory = Memory()
@@ -325,7 +327,7 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
         told(api, THOUGHTS, "whole", memory=memory)
     text = f"I look.\n\n{written('hermes', READ)}"
     said = told(api, text, "streamed finely", memory=memory)
-    assert (said.calls, said.content) == ([READ], text)  # no one could know in time that it was no reasoning
+    assert (said.calls, said.content) == ([READ], text)  # too late to decide that it was no reasoning
     said = told(api, text, "streamed finely", memory=memory)
     assert (said.calls, said.content) == ([READ], "I look.")
 
@@ -345,13 +347,13 @@ PROMPTED = {
     "Qwen/Qwen3.5-35B-A3B": "qwen3-coder",
     "Qwen/Qwen3-30B-A3B-Thinking-2507": "hermes",
 }
-"""Models of which the prompt may open the thinking, and the dialect of each."""
+"""Models whose prompt can open the reasoning, with the dialect of each."""
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", PROMPTED)
 def test_a_closing_tag_of_reasoning_in_an_argument_is_the_argument_s(model: str, api: str) -> None:
-    """The reply begins with the call, so it does not think, whatever the prompt may have opened."""
+    """The reply begins with the call, so it contains no reasoning, even if the prompt opened its tag."""
     made = [("read", {"filePath": "x</think>y"}), ("read", {"filePath": "/<think>/a</think>\nb"})]
     for way in WAYS:
         for calls in (made[:1], made[1:], made):
@@ -383,10 +385,10 @@ def test_a_cut_off_reply_that_was_wrongly_taken_for_reasoning_is_said_as_text(mo
     said = told(api, text + "And then", "streamed finely", cut=True, memory=memory, model=model)
     assert said.content.count("It is sunny.") == 1
     assert said.content.endswith("And then")
-    assert said.calls == []  # it may have been thinking still, and have written an example
+    assert said.calls == []  # the model may still have been reasoning, and have written an example
 
 
-# Broken calls in the history
+# Malformed calls in the history
 
 BROKEN = {
     "the end is cut off": ('{"filePath": "/a"', READ_A := {"filePath": "/a"}),
@@ -400,7 +402,7 @@ BROKEN = {
 
 
 def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The object that holds the arguments of the call in `SHAPES[api].history`, and their key."""
+    """Return the object that contains the arguments of the call in `SHAPES[api].history`, and their key."""
     match api:
         case "anthropic-messages":
             return request["messages"][1]["content"][0], "input"
@@ -414,7 +416,7 @@ def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
 @every_api
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, api: str) -> None:
-    """Or a server refuses all requests that follow."""
+    """Otherwise a server would reject all later requests."""
     broken, mended = BROKEN[name]
     history = json.loads(json.dumps(SHAPES[api].history))
     call, key = past_call(api, history)
@@ -426,11 +428,11 @@ def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, a
     assert exchange.report.request == ["1 past message with broken arguments repaired"]
 
 
-# Beside calls that the server made
+# Text next to native calls
 
 
 def calling(api: str, text: str, *, stream: bool) -> bytes:
-    """A reply with text and one call of the server's own."""
+    """Return a reply with text and one native call."""
     arguments = json.dumps(READ[1])
     function = {"name": "read", "arguments": arguments}
     match api, stream:
@@ -467,7 +469,7 @@ TAGGED, BEGUN, SPOKEN = "<think>\nSo.\n</think>\n\nI look.", "So.\n</think>\n\nI
 BESIDE = {
     "mine": (TAGGED, BEGUN, SPOKEN),
     "qwen3-8b": (TAGGED, SPOKEN),
-    "deepseek-r1": (TAGGED, BEGUN),  # a stream of it is taken to begin in thoughts, and these never end
+    "deepseek-r1": (TAGGED, BEGUN),  # a stream of it is assumed to begin in reasoning that never ends
 }
 
 
@@ -530,7 +532,7 @@ OPEN = {
 
 
 def halted(api: str, text: str, reason: str, way: str) -> Said:
-    """What the client understands of a reply that ends for this reason."""
+    """Return the client's view of a reply with this finish reason."""
     said: list[bytes] | bytes
     pieces = [*text] if way == "streamed finely" else [text]
     exchange = opened(api, stream=way != "whole")

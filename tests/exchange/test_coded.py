@@ -19,12 +19,12 @@ DENY = {"denied_tools": ["read"]}
 
 
 def quick() -> Callable[[], float]:
-    """A clock by which nothing takes long."""
+    """Return a clock by which no slice takes time."""
     return float
 
 
 def slow() -> Callable[[], float]:
-    """A clock by which every slice takes 20 ms."""
+    """Return a clock by which every slice takes 20 ms."""
     ticks = itertools.count()
     return lambda: next(ticks) / 50
 
@@ -43,7 +43,7 @@ def test_one_read_of_much_is_read_to_its_end_if_there_is_time(guards: dict[str, 
 
 
 def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
-    """No more calls are read from there on, no byte is lost, and the report says so."""
+    """From there on no calls are read, no byte is lost, and the report states it."""
     exchange = opened()
     stream = exchange.stream("gzip", slow())
     packed = gzip.compress(b"".join(FRAMES[:-1])), gzip.compress(FRAMES[-1])
@@ -69,7 +69,7 @@ def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
 
 
 def test_json_that_came_as_a_stream_is_only_kept() -> None:
-    """Its end alone causes work."""
+    """Only its end causes work."""
     whole = chat.encoded(chat.completion("x" * 50_000 + "\n" + CALL))
     found = chat.read(fed(opened().stream("gzip", slow()), [gzip.compress(whole)]))
     assert found.calls == [("read", {"filePath": "/a"})]

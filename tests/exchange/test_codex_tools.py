@@ -22,7 +22,7 @@ SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if nam
 
 @SERVERS
 def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -> None:
-    """Codex from 0.144 on declares its tools in an item before the prompt."""
+    """Codex 0.144 and later declare tools in an item before the prompt."""
     history = [
         {"type": "additional_tools", "role": "developer", "tools": CODEX},
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
@@ -74,7 +74,7 @@ def test_what_other_agents_say_is_said_by_the_user(server: str) -> None:
     assert [(one.role, one.text) for one in sent.messages] == [("user", "Go.\nDone.")]
 
 
-# A server of Responses that knows no namespaces, or no custom tools
+# A server of the Responses API without namespaces, or without custom tools
 
 DECLARED = [
     responses.namespace("functions", responses.custom("exec"), responses.tool("wait", t="string")),
@@ -116,7 +116,7 @@ def freeform(name: str) -> list[Any]:
     ids=lambda one: "" if isinstance(one, tuple) else f"{one[0]['item']['type'][:6]} {one[0]['item']['name']}",
 )
 def test_a_call_comes_back_as_its_tool_was_declared(stream: bool, came: list[Any], went: tuple[Any, ...]) -> None:
-    """A name that could be that of two tools stays as it came."""
+    """A name that could belong to two tools stays unchanged."""
     body = chat.encoded(responses.request(tools=DECLARED, stream=stream))
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
     frames = responses.streamed(came)

@@ -1,4 +1,4 @@
-"""Requests that a server has no field for: demands of a call for Ollama, and a conversation without text."""
+"""Requests without an equivalent in a server's API: required calls for Ollama, and a conversation without text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENTS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if nam
 
 
 def demand(client: str, word: str) -> dict[str, Any]:
-    """The field of a request that demands a call, or forbids one."""
+    """Return the field of a request that requires or forbids a call."""
     if client != "gemini-generate":
         return {"tool_choice": choice(client, word)}
     mode = {"required": "ANY", "none": "NONE"}.get(word, "ANY")
@@ -87,7 +87,7 @@ EMPTY = {
 
 @PAIR
 def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> None:
-    """Clients test this way whether a server is up; Ollama's load the model."""
+    """Clients check this way if a server is up; Ollama's load the model."""
     bodies = [{**ollama.request(), "messages": []}] if client == "ollama-chat" else [EMPTY[client]]
     bodies += [{**EMPTY[client], "input": []}] if client == "openai-responses" else []
     for body in bodies:
@@ -130,7 +130,7 @@ def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent:
     ],
 )
 def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any], thinking: Any, config: Any) -> None:
-    """Except if a call is demanded, with which it is an error."""
+    """This does not apply if a call is required, because the combination is an error."""
     body = json.loads(crossing("openai-chat", "anthropic-messages", **asked).request())
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
 

@@ -56,7 +56,7 @@ def test_arguments_in_pieces_leave_in_order(case: dict[str, Any], api: str, clie
     ids=lambda case: case["name"],
 )
 def test_no_cut_of_the_arguments_matters(case: dict[str, Any], api: str) -> None:
-    """Except if each piece is a snapshot of the object: there the cuts matter."""
+    """Pieces that are snapshots of the object are an exception, because their cuts matter."""
     name, arguments = case.get("tool", "write"), "".join(case["pieces"])
     expected = pairs.said("", [(name, case["arguments"])])
     for pieces in ([*arguments], *([arguments[:at], arguments[at:]] for at in range(1, len(arguments)))):
@@ -84,7 +84,7 @@ def test_frames_of_calls_leave_in_order(case: dict[str, Any], client: str) -> No
     for size in (len(body), 7, 1):
         exchange = opened(client, case["api"], stream=True)
         out = in_cuts(exchange, body, size)
-        if case.get("mixed") and client == "openai-chat":  # its pieces have numbers, and may be mixed
+        if case.get("mixed") and client == "openai-chat":  # its pieces have numbers, and can be interleaved
             assert by_number(out) == [*expected.calls]
         else:
             assert pairs.read(client, out, stream=True) == expected
@@ -112,7 +112,7 @@ def _enveloped(line: bytes) -> bytes:
 
 
 def test_a_call_that_is_encoded_twice_leaves_as_the_next_one_begins() -> None:
-    """And that one piece by piece."""
+    """The next call is sent piece by piece."""
     encoded = chat.native(0, id="c1", name="write", arguments=json.dumps('{"filePath": "a"}'))
     second = [chat.native(1, id="c2", name="write", arguments=""), chat.native(1, arguments='{"filePath": "b')]
     exchange = opened("openai-chat", "openai-chat", stream=True)

@@ -1,4 +1,4 @@
-"""Calls that repeat a call in a tool result: the cases are in `tests/cases/lines.yaml`, here are APIs and clients."""
+"""Calls that repeat a call in a tool result: `tests/cases/lines.yaml` has the cases, this file APIs and clients."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ OWN = {
     for name in profile.accept[place : place + 1]
     for glob in sorted(profile.match.model, key=lambda one: "[" in one)[:1]
 }
-"""Native dialects of models, and a model for each."""
+"""Native dialects of models, each with a model."""
 NAMES = sorted(name for name, one in DIALECTS.items() if one.calls)
 NEVER_IN_BLOCKS = {"deepseek-v3", "deepseek-v3.1"}
-"""Dialects of which a code block that is the whole reply holds no calls."""
+"""Dialects in which a code block that is the whole reply contains no calls."""
 ONE_A_REPLY = {"json-array", "leaked", "pythonic"}
-"""Dialects in which two texts of one call each are none, or not in each order."""
+"""Dialects in which two texts of one call each are no calls together, or not in each order."""
 every_way = pytest.mark.parametrize("way", ["streamed at once", "whole"])
 
 
@@ -93,7 +93,7 @@ def calls_of(dialect: str, way: str, text: str, *results: str) -> list[Any]:
 @pytest.mark.parametrize("fence", ["```", "~~~xml"])
 @pytest.mark.parametrize("dialect", sorted(OWN))
 def test_a_code_block_around_an_echo_makes_no_call_of_it(dialect: str, fence: str, way: str) -> None:
-    """A block that is the whole reply holds calls, and its fence is none of their markers."""
+    """A block that is the whole reply contains calls, and its fence is no marker of a call."""
     echo = written(dialect, READ)
     reply = f"{fence}\n{echo}\n{fence[:3]}"
     assert calls_of(dialect, way, reply, f"Write\n{echo}\nso.") == []
@@ -105,7 +105,7 @@ def test_a_code_block_around_an_echo_makes_no_call_of_it(dialect: str, fence: st
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("dialect", NAMES)
 def test_no_echo_of_several_is_a_call(dialect: str, way: str) -> None:
-    """What the first one ends with, or a section does, is no part of the second."""
+    """The end of the first one, or of a section, is no part of the second."""
     one, other = written(dialect, READ), written(dialect, LIST)
     for reply in (one, f"{one}\n{other}", f"{other}{one}", f"{one}\n{one}"):
         assert calls_of(dialect, way, reply, f"Write\n{one}\nand then\n{other}\nso.") == []
@@ -310,7 +310,7 @@ def test_no_page_hides_an_echo_and_the_work_grows_with_it_alone(decoy: str) -> N
 
 
 SPENT = '<tool_call>{"name": "read", ' + "x" * 1000 + "\nls" * (MAX_STEPS // 2)
-"""A page with more possible places of a call than the budget permits: wherever `ls` occurs."""
+"""A page with more possible places of a call than the budget permits: every `ls`."""
 LISTS = ("read", {"filePath": "ls"})
 NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"
 

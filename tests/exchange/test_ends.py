@@ -16,7 +16,7 @@ from tests.exchange.crossings import IN_TEXT, STREAM, call_piece, crossing, has_
 
 WAYS = pytest.mark.parametrize(("client", "server"), PAIRS)
 IN_JSON = ("openai-chat", "anthropic-messages", "openai-responses")
-"""Servers whose calls have arguments as text, which can be cut; the others have objects."""
+"""Servers whose calls have arguments as text, which can be cut off; the others send objects."""
 CALLED = pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if pair[1] in IN_JSON])
 HALF = '{"filePath": "/a'
 
@@ -110,7 +110,7 @@ def is_error(client: str, body: bytes, *, stream: bool = True) -> bool:
     return b'"error":{' in body or b'{"error":"' in body
 
 
-# The server's word for the end
+# The server's finish reason
 
 
 @pytest.mark.parametrize(("client", "server", "word"), WORDS)
@@ -274,7 +274,7 @@ def test_half_a_call_never_ends_a_reply_well(client: str, server: str, name: str
 @CALLED
 @pytest.mark.parametrize("arguments", CUT, ids=str)
 def test_a_call_in_which_the_stream_just_ends_is_cut(client: str, server: str, arguments: tuple[str, ...]) -> None:
-    """Nothing is added to it if it arrived in the client's API."""
+    """In the client's own API the stream is unchanged."""
     for end in ("none", "mark"):
         body = calling(server, *arguments, end=end)
         out = received(client, server, body)

@@ -86,21 +86,21 @@ def begun(shape: str = "plain") -> Watched:
         ("\n\n1. One\n   more", True),
         ("a > b", True),
         ("a <", False),
-        ("`", True),  # it waits
+        ("`", True),  # it is buffered
         ("`a` or `b`,", True),
         ("~", True),
         ("\n```", False),
         ("\n  ~", False),
         ("\n>", False),
         ("\n    more", False),  # a line of code
-        ("\n   ", True),  # it waits
+        ("\n   ", True),  # it is buffered
         ("\n\tmore", False),
         ("\n > more", False),
         ("  more", True),
         ("> more", True),
         (" \tmore", True),
         ("a  b\tc\n\nd   e", True),
-        ("\N{SNOWMAN}", False),  # an escape may stand for anything
+        ("\N{SNOWMAN}", False),  # an escape can denote any character
     ],
 )
 def test_frame_without_markup_is_not_read(text: str, passes: bool, shape: str) -> None:
@@ -171,7 +171,7 @@ LINES = [f"{begins}{more}\n" for begins in ("", ">", "> ", "> > ", "  ", "    ")
 @example(texts=[">~~~\n", ">x\n", ">~~~\n", "x\n"], size=1)
 @example(texts=["> > ```\n", ">", " ", ">", " ", "x\n", "> > ", "```\n"], size=0)
 def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str], size: int, begins: str) -> None:
-    """In pieces as drawn, and of each size: a quoted fence may be cut after its `>`."""
+    """The pieces are as drawn and of each size, so a quoted fence can be cut after its `>`."""
     text = "".join(texts)
     pieces = [text[at : at + size] for at in range(0, len(text), size)] if size else texts
     pieces = [begins, *pieces, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
@@ -381,7 +381,7 @@ def test_frame_in_two_pieces_is_not_read(cut: int) -> None:
 
 
 def test_frame_that_came_with_a_coding_is_looked_at_as_it_was_before() -> None:
-    """The bytes in which it came may look like another's; once they are decoded it needs to be read as seldom."""
+    """Encoded bytes can resemble those of another frame; after decoding, frames are parsed as rarely as others."""
     watched = Watched(opened().stream("gzip"))
     assert watched.reads(*map(gzip.compress, [chat.ROLE, *chat.said("It", " works", " well")])) == 2
 
@@ -405,7 +405,7 @@ def test_call_after_plain_frames_is_lifted(shape: str) -> None:
 
 
 def test_frame_of_several_data_lines_is_read() -> None:
-    """Its data do not stand in it as they are, and the bytes around its text cannot be told."""
+    """Its data are not contiguous, so the bytes around its text cannot be determined."""
     frames = [frame.replace(b', "', b',\ndata: "') for frame in chat.said(*[" word"] * 20)]
     for size in (0, 1, 7):
         watched = Watched(opened().stream())

@@ -1,4 +1,4 @@
-"""Freeform tools of clients of chat completions (`type: custom`), on a server of any API and as text tool calls."""
+"""Freeform tools of clients of chat completions (`type: custom`), with a server of any API and as text tool calls."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from vtc.profiles import Match, Memory, Planner, PolicyProfile, Settings
 MODEL = "qwen3.5"
 CALL = "<tool_call>\n<function=read>\n<parameter=filePath>\n/a\n</parameter>\n</function>\n</tool_call>"
 NATIVE = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/b"}'}}
-BEGINS = {  # how a client is told the text, and a call
+BEGINS = {  # text and a call in each client's API
     "openai-chat": (b'"content":"I look', b'"name":"read"'),
     "anthropic-messages": (b'"text_delta"', b'"tool_use"'),
     "openai-responses": (b'"response.output_text.delta"', b'"function_call"'),
@@ -36,7 +36,7 @@ BEGINS = {  # how a client is told the text, and a call
 
 
 def planned(model: dict[str, Any] | None = None, guards: dict[str, Any] | None = None) -> Planner:
-    """A planner with another reading of the model's reasoning, or with a policy."""
+    """Return a planner with another setting of the model's reasoning, or with a policy."""
     profile = PROFILES.models[MODEL]
     changed = msgspec.structs.replace(profile, reasoning=msgspec.structs.replace(profile.reasoning, **model or {}))
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards or {}, Guards))
@@ -96,11 +96,11 @@ def test_no_markup_of_a_call_is_sent_as_reasoning(size: int) -> None:
     assert found.calls == [("read", {"filePath": "/a"})]
     found = answered(*parted(CALL, size))
     assert (found.content, found.reasoning, found.calls) == ("", "", [("read", {"filePath": "/a"})])
-    # Of a call in text before one of the server's own no one knows whether it is quoted.
+    # It is unknown if a text tool call before a native call is quoted.
     found = answered(*parted(f"I look.\n{CALL}\nAnd then.", size), calls=True)
     assert (found.content, found.reasoning) == (f"I look.\n{CALL}\nAnd then.", "I look.")
     assert found.calls == [("read", {"filePath": "/b"})]
-    # Their parser left the tag of a call behind.
+    # The server's parser did not remove the tag of a call.
     found = answered(*parted("I look.\n<tool_call>\n", size), calls=True)
     assert (found.content.rstrip(), found.reasoning) == ("I look.", "I look.")
 

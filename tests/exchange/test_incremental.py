@@ -41,7 +41,7 @@ each = pytest.mark.parametrize("api", APIS_OF_PIECES)
 
 
 class Planners(dict[str, Planner]):
-    def __repr__(self) -> str:  # for what a failing example shows
+    def __repr__(self) -> str:  # shown for a failing example
         return "planners"
 
 
@@ -205,7 +205,7 @@ def test_the_name_leaves_before_the_arguments(api: str, planners: dict[str, Plan
     pieces = ["Look.\n\n", "<tool_call>\n<function=write>\n", "<parameter=limit>\n", "1", "2\n"]
     said = so_far(exchange(planners["qwen3-coder"], api), api, pieces)
     assert b'"write"' in said
-    assert argued(said) == '{"limit":'  # a number may go on
+    assert argued(said) == '{"limit":'  # more digits can follow
 
 
 @each

@@ -67,7 +67,7 @@ def test_whole_replies_are_read_alike(content: str, said: str) -> None:
 
 @pytest.mark.parametrize("pieces", [1, 100])
 def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: int) -> None:
-    """The reasoning ended before the calls; what the reply showed of its beginning is known for the next one."""
+    """The reasoning ended before the calls, and the beginning that the reply revealed is used for the next one."""
     thoughts, answer = "I read.\n</think>Now:", "\nThat was it."
     frames = [
         *chat.said(*(thoughts[at : at + pieces] for at in range(0, len(thoughts), pieces))),
@@ -88,6 +88,6 @@ def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: i
 
 
 def test_tags_without_end_are_given_back() -> None:
-    """So that what is held, and looked at again, is bounded."""
+    """This bounds the text that is buffered and scanned again."""
     tags = "</tool_call>" * 1000
     assert answered("", tags, pieces=500).content == tags

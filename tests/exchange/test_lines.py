@@ -21,7 +21,7 @@ pytestmark = pytest.mark.every
 FILE = plain((CASES / "lines.yaml").read_text("utf-8"))
 TOOLS = [chat.tool("bash", command="string"), chat.tool("read_file", path="string"), chat.tool("now", ())]
 SIZES = (1, 3, 7, 40)
-"""Characters of a text in each frame of a stream."""
+"""Characters of text in each frame of a stream."""
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -111,7 +111,7 @@ def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case, some
     content, commands, refusals = found = whole(text, **fields)
     assert commands == case.calls, refusals
     assert case.content is None or content == case.content
-    assert case.calls or content.strip() == text.strip()  # an example stays as it was written
+    assert case.calls or content.strip() == text.strip()  # an example stays unchanged
     assert case.refusal in " ".join(refusals)
     for _, size in some(product([text], SIZES), 4):
         cut = (text[at : at + size] for at in range(0, len(text), size))

@@ -49,7 +49,7 @@ def test_recorded_reply_passes_byte_for_byte(name: str, size: int) -> None:
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 @pytest.mark.parametrize("name", MIXED)
 def test_recorded_blocks_that_are_mixed_leave_in_order(name: str, size: int) -> None:
-    """The text in the block of a call gets one of its own."""
+    """Text inside of the block of a call gets a separate block."""
     found = messages.read(fed(opened().stream(), *cut(REPLIES[name], size)))
     said = [block.get("thinking") or block.get("text") or block["input"] for block in found.blocks]
     assert said == MIXED[name]
@@ -64,7 +64,9 @@ def test_recorded_leak_is_lifted(size: int) -> None:
 
 @cache
 def leaking(name: str) -> tuple[bytes, messages.Read]:
-    """A recorded reply with its calls in the text block ahead of them, or in one of their own, and what it said."""
+    """Return a recorded reply whose calls are moved into the preceding text block or a separate one, and its
+    content.
+    """
     overlapping = name == "messages/llama-cpp.sse"
     body = REPLIES[name].partition(b"data: [DONE]")[0] if "done-marker" in name else REPLIES[name]
     was = messages.read(body, overlapping=overlapping)
@@ -90,7 +92,7 @@ def leaking(name: str) -> tuple[bytes, messages.Read]:
             out.append(frame({**event.data, "delta": {**event.data["delta"], "stop_reason": "end_turn"}}))
         else:
             out.append(frame(event.data))
-    was.blocks[text]["text"] = was.blocks[text]["text"].rstrip()  # white space ahead of a call is dropped
+    was.blocks[text]["text"] = was.blocks[text]["text"].rstrip()  # white space before a call is dropped
     for block in was.blocks:
         block.pop("caller", None)
     return b"".join(out), was
@@ -168,7 +170,7 @@ BLOCKS = st.lists(
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Any]:
-    """Turns as Anthropic's own server takes them, with calls and results of every kind."""
+    """Draw turns as Anthropic's own server accepts them, with calls and results of every kind."""
     said = [messages.user(draw(st.one_of(TEXTS, BLOCKS)))]
     for turn in range(draw(st.integers(0, 3))):
         ids = [f"toolu_{turn}_{number}" for number in range(draw(st.integers(0, 2)))]
@@ -211,14 +213,14 @@ def test_what_is_sent_to_a_model_is_what_anthropic_takes(
         marks = [str(part).count("ephemeral") for part in (body["messages"], sent["messages"])]
         assert marks[1] <= marks[0], "more marks for the cache than there were"
         if isinstance(system, list) and len(system) == 2:
-            # Where VTC writes the prompt, what differs in each request is told to the one server that knows it.
+            # If VTC renders the prompt, only Anthropic's server gets the line that differs in each request.
             is_told = how["tools"] == "native" or host == "api.anthropic.com"
             assert ("billing" in str(sent["system"])) is is_told
             assert not is_told or sent["system"][0] == system[0]
 
 
 def said_by(body: bytes) -> Any:
-    """What a reply says; blank text is not refused, as it may have been there before."""
+    """Return the content of a reply; blank text is allowed, because the original can contain it."""
     if body.startswith(b"{"):
         found = json.loads(body)
         blocks, reason = found["content"], found["stop_reason"]
@@ -239,14 +241,14 @@ def said_by(body: bytes) -> Any:
         blocks = [{**one, "input": json.loads(one["json"])} if one["json"] else one for one in blocks]
     own = ("text", "thinking", "name", "input")
     said = [{key: one[key] for key in own if key in one} for one in blocks]
-    return [one for one in said if one != {"text": ""}], reason  # a block without text may be left out
+    return [one for one in said if one != {"text": ""}], reason  # a block without text may be missing
 
 
 @pytest.mark.parametrize("size", [1, 300, 1 << 20])
 def test_blocks_after_a_failure_keep_the_numbers_that_the_client_needs(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were shifted by a call before it."""
+    """A call before it shifted their indexes."""
     call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
     blocks = [messages.text_block(0, "Look.", call), messages.thinking_block(1, "Hm."), messages.text_block(2, "On.")]
     body = b"".join(messages.streamed(*blocks, stop_reason="max_tokens"))
@@ -267,7 +269,7 @@ def test_blocks_after_a_failure_keep_the_numbers_that_the_client_needs(
 
 
 def test_frames_of_plain_text_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a block of any index, until the first shift."""
+    """This works in a block of any index, until the first shift."""
     fast = []
     feed = FastPath.feed
 
@@ -293,7 +295,7 @@ def test_frames_of_plain_text_take_the_fast_path(monkeypatch: pytest.MonkeyPatch
 
 
 def test_fast_path_takes_no_delta_of_another_block() -> None:
-    """Text of one that has ended goes on in the one that is open, as no client takes it."""
+    """Text of a block that has ended is added to the open one, because no client accepts it."""
     words = [f" word{i}" for i in range(20)]
     head = [messages.START, *messages.text_block(0, "a"), messages.started(1, messages.text(""))]
     frames = [*head, *messages.said(1, "Let", *words), *messages.said(0, " odd"), *messages.said(1, *words)]

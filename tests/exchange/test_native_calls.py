@@ -87,7 +87,7 @@ def test_broken_arguments_are_mended_as_in_text_and_told(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*HOPELESS, "a brace is missing", "single quotes"])
 def test_arguments_of_which_it_is_not_sure_what_they_are_are_refused(name: str) -> None:
-    """Also what would be mended, where nothing is to be, and an object that the end of a reply cut off."""
+    """This includes repairable arguments if repairs are disabled, and an object cut off by the end of a reply."""
     written = HOPELESS.get(name) or MENDED[name][0]
     with pytest.raises(MalformedCall):
         normalize_call(ToolCall("read", written), TOOLS, lenient=name in HOPELESS)
@@ -99,7 +99,7 @@ def test_an_object_is_not_closed_where_the_reply_was_cut_off() -> None:
 
 
 def test_an_object_that_broke_off_after_a_value_is_replaced_by_the_whole_one() -> None:
-    """One that broke off elsewhere may hold what follows: it is read as before."""
+    """An object that broke off elsewhere could contain the following one, so it is read as before."""
     whole = {"filePath": "/a", "limit": 3}
     found = normalize_call(ToolCall("read", '{"filePath": "/a"' + json.dumps(whole)), TOOLS, lenient=True)
     assert ([json.loads(call.arguments) for call in found.calls], found.repairs) == ([whole], (Repair.SNAPSHOTS,))
@@ -159,12 +159,12 @@ def test_a_name_means_the_one_tool_that_it_can_mean(written: str, name: str | No
 
 @pytest.mark.parametrize("written", ["read<arg_key>filePath", "read(filePath=/a)", 'read" filePath="/a"'])
 def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
-    """Or an argument would be lost."""
+    """Otherwise an argument would be lost."""
     with pytest.raises(MalformedCall, match="more than a name"):
         normalize_call(ToolCall(written, "{}"), TOOLS, lenient=True)
 
 
-# Every API
+# All APIs
 
 
 def exchange(api: str, *, stream: bool) -> Session:
@@ -240,7 +240,7 @@ CASES = [
     for name in (*NAMES, *MENDED)
     for api in SHAPES
     for stream in (False, True)
-    # Arguments are an object there, and no text.
+    # In these APIs arguments are an object, not text.
     if not (api == "anthropic-messages" and not stream and (name in MENDED or NAMES[name][1] != "{}"))
     if not (api in ("ollama-chat", "gemini-generate") and name in NAMES and NAMES[name][1][0] != "{")
 ]
@@ -323,7 +323,7 @@ def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(s
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
 @pytest.mark.parametrize("server", pairs.NAMES)
 def test_an_id_that_a_past_call_has_is_made_anew(server: str, client: str, stream: bool) -> None:
-    """Servers number the calls of each reply from zero, or have one id for all; agents pair by it, and lose results."""
+    """Servers number the calls of each reply from zero, or reuse one id; agents match results by id, and lose them."""
     reply = pairs.streamed(server, ["I look."], pairs.READ) if stream else pairs.whole(server, "I look.", pairs.READ)
     written = re.search(rb'"(?:call_id|id)": ?"((?:call|toolu)_[^"]*)"', reply)
     used = written[1].decode() if written else "call_0"

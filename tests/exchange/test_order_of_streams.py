@@ -67,7 +67,7 @@ BLOCKS = st.lists(
 
 @given(client=st.sampled_from(pairs.NAMES), blocks=BLOCKS, order=st.randoms(use_true_random=False))
 def test_random_blocks_that_are_mixed_are_put_in_order(client: str, blocks: Any, order: Random) -> None:
-    """Each block begins after the one before it has begun, and any open one goes on or ends."""
+    """Each block begins after the one before it has begun, and any open one can continue or end."""
     to_come = {index: mixed_block(index, kind, pieces) for index, (kind, pieces) in enumerate(blocks)}
     frames, begun, texts = [], 0, ""
     while to_come:
@@ -82,7 +82,7 @@ def test_random_blocks_that_are_mixed_are_put_in_order(client: str, blocks: Any,
     out = in_cuts(opened(client, "anthropic-messages", stream=True), body, 100)
     assert checker.problems(client, out) == []
     if client == "openai-chat" and len(calls) > 1:
-        return  # there pieces of several calls may be mixed: each has its number
+        return  # in this API pieces of several calls can be interleaved, because each has its number
     found = pairs.read(client, out, stream=True)
     expected = pairs.said("".join(texts.split()), calls)
     assert ("".join(found.text.split()), found.calls) == (expected.text, expected.calls)
@@ -103,7 +103,7 @@ def mixed_block(index: int, kind: str, pieces: list[str]) -> list[bytes]:
 
 
 def test_the_checker_knows_most_of_them() -> None:
-    """But for those with text and calls in two choices, whose order is no fault of their frames."""
+    """Cases with text and calls in two choices are excluded, because the order of their frames is correct."""
     known = [
         case["name"]
         for case in CASES["frames"]

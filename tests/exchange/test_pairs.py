@@ -1,4 +1,4 @@
-"""A client of any API on a server of any other: requests and replies of every pair, parsed by strict SDKs."""
+"""A client of any API with a server of any other: requests and replies of every pair, parsed by strict SDKs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_call_in_text_is_a_call_for_the_client(client: str, server: str, strea
 @PAIR
 @STREAM
 def test_the_form_of_a_reply_is_the_one_that_the_client_asked_for(client: str, server: str, stream: bool) -> None:
-    """A server that streams though a whole reply was asked for, or the other way round."""
+    """The server streams although a whole reply was requested, or the reverse."""
     exchange = crossing(client, server, stream=stream)
     body = pairs.whole(server, "Hello", READ) if stream else pairs.streamed(server, ["Hello"], READ)
     assert pairs.read(client, exchange.whole.rewrite(body), stream=stream) == said("Hello", READ)
@@ -86,7 +86,7 @@ def test_a_conversation_is_one_that_the_server_takes(client: str, server: str) -
 
 @PAIR
 def test_tools_in_the_prompt_and_calls_back_as_text(client: str, server: str) -> None:
-    """A model that knows no tools: nothing about tools is left in the request, and its text is read."""
+    """For a model without tools, the request contains no tools, and calls are read from the text."""
     settings = {"tools": "prompt", "dialect": "hermes"}
     exchange = crossing(client, server, settings=settings, stream=True, **SHAPES[client].history)
     body = json.loads(exchange.request())
@@ -114,7 +114,7 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
 @PAIR
 @pytest.mark.parametrize("frames", range(12))
 def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, frames: int) -> None:
-    """Nothing raises, and no event says that the reply is complete."""
+    """No exception is raised, and no event states that the reply is complete."""
     stream = crossing(client, server, stream=True).stream()
     body = pairs.streamed(server, ["Hel", "lo"], READ)
     end = b"\n" if server == "ollama-chat" else b"\n\n"
@@ -127,7 +127,7 @@ def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, fram
         assert not any(word in out for word in done)
 
 
-# Replies of chat servers that other clients must not be told as they came
+# Replies of chat servers that other clients must not get unchanged
 
 
 OTHERS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-chat"])
@@ -191,7 +191,7 @@ def test_calls_of_one_id_or_number_are_two_in_order(client: str) -> None:
 
 @pytest.mark.parametrize("reason", ["length", "tool_calls"])
 def test_a_cut_call_is_none_for_ollamas_clients(reason: str) -> None:
-    """They take whole calls alone: the reply still ends, and what there was of the call is seen."""
+    """They accept only whole calls, so the reply ends regularly, and the text of the incomplete call is shown."""
     piece = call_piece(0, id="a", type="function", name="read", arguments='{"filePath": "/a')
     frames = [chat.ROLE, piece, chat.chunk({}, reason), chat.DONE]
     if reason == "tool_calls":
@@ -221,7 +221,7 @@ def test_a_reply_that_just_stops_broke_off(client: str) -> None:
 
 @OTHERS
 def test_an_error_is_no_whole_reply(client: str) -> None:
-    """Neither one amid a stream that the server sent in place of it, nor a reply without any choice."""
+    """This covers an error inside of a stream that replaced the whole reply, and a reply without any choice."""
     error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
     for body in (b"".join([chat.ROLE, *chat.said("Hi"), error]), chat.encoded({**HEAD, "choices": []})):
         with pytest.raises(StreamError, match=r"out of memory|before it sent any content"):
@@ -251,7 +251,7 @@ def test_an_empty_list_of_calls_is_none(client: str, nothing: Any) -> None:
 @OTHERS
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
 def test_why_it_ended_follows_what_was_sent(client: str, reason: str) -> None:
-    """Whatever the server says."""
+    """The server's finish reason does not matter."""
     frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, reason), chat.DONE]
     assert chat_reply(client, *frames, ends=False) == said("Hi")
     call = call_piece(0, id="a", type="function", name="read", arguments='{"filePath": "/a"}')
@@ -271,7 +271,7 @@ def test_what_comes_after_the_end_is_not_told(client: str) -> None:
 
 @OTHERS
 def test_an_error_in_a_stream_is_one_of_the_clients_api(client: str) -> None:
-    """And nothing says that the reply is complete."""
+    """No event states that the reply is complete."""
     error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
     with pytest.raises(StreamError, match="out of memory"):
         chat_reply(client, chat.ROLE, *chat.said("Hi"), error, chat.DONE, ends=False)
@@ -279,7 +279,7 @@ def test_an_error_in_a_stream_is_one_of_the_clients_api(client: str) -> None:
 
 @OTHERS
 def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(client: str) -> None:
-    """Messages leaves out of them what was cached."""
+    """The Messages API excludes cached tokens."""
     usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
     frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), chat.frame({**HEAD, "choices": [], "usage": usage})]
     out = fed(crossing(client, "openai-chat", stream=True).stream(), *frames, chat.DONE)
@@ -303,14 +303,14 @@ def test_a_chat_client_is_told_of_the_tokens_only_if_it_asks() -> None:
 
 
 COUNTED = {"promptTokenCount": 13, "candidatesTokenCount": 10, "thoughtsTokenCount": 2}
-"""The last of the counts of a server of Gemini's API; those before are less."""
+"""The final counts of a server of Gemini's API; earlier ones are lower."""
 COUNTS: dict[str, dict[str, int]] = {
     "openai-chat": {"prompt_tokens": 13, "completion_tokens": 12},
     "anthropic-messages": {"input_tokens": 13, "output_tokens": 12},
     "openai-responses": {"input_tokens": 13, "output_tokens": 12},
     "ollama-chat": {"prompt_eval_count": 13, "eval_count": 12},
 }
-"""The same as other APIs have it."""
+"""The same counts in other APIs."""
 
 
 @pytest.mark.parametrize("client", COUNTS)
@@ -319,7 +319,7 @@ COUNTS: dict[str, dict[str, int]] = {
 def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
     client: str, counted: str, stream: bool
 ) -> None:
-    """Clients add up what each frame tells, take one that tells it for the last, or show what the first tells."""
+    """Clients add up the counts of all frames, treat a frame with counts as the last, or show the first."""
     events = [gemini.event(gemini.text("Hel")), gemini.event(gemini.text("lo")), gemini.event(reason="STOP")]
     events += [{**gemini.HEAD}]
     for event in events:
@@ -390,7 +390,7 @@ HEARD: dict[str, Any] = {
 @pytest.mark.parametrize(("client", "server"), [pair for pair in CROSSED if pair[0] in KEPT])
 @pytest.mark.parametrize("parts", [KEPT, HEARD], ids=["file", "other"])
 def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: str, server: str, parts: Any) -> None:
-    """The model must know that something was there: it would answer about nothing."""
+    """Otherwise the model would answer without knowing that a part is missing."""
     part, text = parts[client], {"type": "input_text" if client == "openai-responses" else "text", "text": "See this."}
     key = "input" if client == "openai-responses" else "messages"
     exchange = crossing(client, server, **{key: [{"role": "user", "content": [text, part]}]})

@@ -22,7 +22,7 @@ SYSTEM = "You are an agent. cch=65abc; Be brief, and do as you are told."
 
 
 def result(number: int) -> list[Any]:
-    """A call and its result."""
+    """Return a call and its result."""
     call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     return [
         {"role": "assistant", "content": "", "tool_calls": [call]},
@@ -31,7 +31,7 @@ def result(number: int) -> list[Any]:
 
 
 def begun(turns: int = 3, **options: Any) -> Talk:
-    """A conversation of some turns, all of them sent."""
+    """Return a conversation of some turns, all of them sent."""
     talk = Talk("openai-chat", **options)
     talk.ask({"role": "system", "content": SYSTEM}, *asks("openai-chat", "Read it"))
     for turn in range(turns):
@@ -97,7 +97,7 @@ def test_tools_stand_before_all_messages(change: Any, expected: str) -> None:
 
 
 def test_what_stood_last_may_be_there_for_one_turn_alone() -> None:
-    """A reminder behind the last message, a message that is written again, a turn that is asked again."""
+    """Examples are a reminder after the last message, a replaced message, and a repeated turn."""
     talk = begun()
     note = {"role": "user", "content": "<system-reminder>Be quick.</system-reminder>"}
     talk.ask(note)
@@ -110,25 +110,25 @@ def test_what_stood_last_may_be_there_for_one_turn_alone() -> None:
 
 
 def title(talk: Talk) -> None:
-    """A title, with a prompt of its own and no tools, that quotes the first message."""
+    """Request a title, with a different prompt and no tools, that quotes the first message."""
     entries = [{"role": "system", "content": "You write titles."}, *asks("openai-chat", "Write one for:")]
     talk.entries = [*entries, *asks("openai-chat", "Read it")]
     talk.ask(tools=None)
 
 
 def title_of_all(talk: Talk) -> None:
-    """A title that is asked for at the end of the conversation itself."""
+    """Request a title at the end of the conversation itself."""
     talk.ask(*asks("openai-chat", "Write a title"))
 
 
 def memory_pass(talk: Talk) -> None:
-    """The whole conversation once more, with other tools and another prompt."""
+    """Send the whole conversation again, with other tools and another prompt."""
     talk.entries[0] = {"role": "system", "content": "You remember things."}
     talk.ask(tools=[chat.tool("save_memory", fact="string")])
 
 
 def compacted(talk: Talk) -> None:
-    """What Codex sends then: the user's messages, and a summary."""
+    """Compact the conversation as Codex does: the user's messages, and a summary."""
     talk.entries = [talk.entries[0], talk.entries[1], *asks("openai-chat", "Summary: all was read.")]
     talk.ask()
 
@@ -152,7 +152,7 @@ def sub_agent(talk: Talk) -> None:
 @pytest.mark.parametrize("aside", [title, title_of_all, memory_pass, compacted, another, same_again, sub_agent])
 @pytest.mark.parametrize("turns", [0, 1, 4])
 def test_no_other_request_is_taken_for_a_break_of_a_conversation(turns: int, aside: Any) -> None:
-    """Neither the one aside, nor the next of the conversation."""
+    """Neither the side request nor the next turn is reported."""
     talk = begun(turns)
     entries = copy.deepcopy(talk.entries)
     aside(talk)
@@ -173,7 +173,7 @@ def test_conversations_of_others_are_never_compared() -> None:
 
 
 def test_marks_for_the_cache_and_other_forms_of_the_same_text_break_nothing() -> None:
-    """Claude Code moves the mark in each turn, and writes its prompt as a list first and as a text then."""
+    """Claude Code moves the mark in each turn, and sends its prompt as a list first and as a string then."""
     marked = {"cache_control": {"type": "ephemeral"}}
     talk = Talk("anthropic-messages")
     talk.ask(messages.user([{**messages.text("Read it"), **marked}]), system=[{**messages.text("Be brief."), **marked}])

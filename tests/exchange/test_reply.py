@@ -53,12 +53,12 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
     assert [(one["policy"], one["action"], one["tool"], one["reason"]) for one in report.policies] == [
         ("max_calls", "dropped", "read", "only 1 call a reply")
     ]
-    assert not report.refusals  # nothing was left as text
+    assert not report.refusals  # no text was refused
 
 
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
 def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
-    """The call of another tool stays the text it was, and the report says why."""
+    """The call of another tool stays text, and the report states the reason."""
     events, report = whole(Plan(stack=guarded(Guards(allowed_tools=allowed))), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"

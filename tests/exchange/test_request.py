@@ -61,7 +61,7 @@ def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
     ],
 )
 def test_past_call_with_broken_arguments_is_mended_and_told(arguments: str, sent: Any) -> None:
-    """Or a server refuses every request of the conversation from then on."""
+    """Otherwise a server would reject every later request of the conversation."""
     function = {"name": "read", "arguments": arguments}
     call = {"id": "c", "type": "function", "function": function, "extra_content": {"signature": "s"}}
     turns = [

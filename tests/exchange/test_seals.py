@@ -1,4 +1,4 @@
-"""Sealed reasoning comes back to its server in the next turn, for all clients and models.
+"""Sealed reasoning returns to its server in the next turn, for all clients and models.
 
 A server that signs rejects a conversation without seals (Gemini 3), or has forgotten its reasoning.
 """
@@ -27,7 +27,7 @@ from vtc.events import Message, ToolCall
 from vtc.profiles import Facts, Memory, Profiles, builtin_directory, load
 
 SEAL = "U0VBTA=="
-"""Bytes in base64, as every server writes a seal."""
+"""Bytes in base64, the form of every server's seal."""
 THOUGHT = "It is in /a."
 READ = {"filePath": "/a"}
 WRITTEN = json.dumps(READ)
@@ -110,7 +110,7 @@ def of_responses(*summary: Json) -> Form:
 
 
 def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
-    """A chat server: what it tells in the message, and on the call."""
+    """Return the reply of a chat server with these fields of the message, and of the call."""
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": WRITTEN}, **extra}
     message = {"role": "assistant", "content": None, **said, "tool_calls": [call]}
     frames = [chat.ROLE, chat.chunk(said) if said else b"", chat.chunk({"tool_calls": [{"index": 0, **call}]})]
@@ -184,7 +184,7 @@ def begun(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Ta
 @FORM
 @STREAM
 def test_a_seal_comes_back_through_a_client_that_loses_it(client: str, form: Form, stream: bool) -> None:
-    """Where its server looks for it, and once, in each later request; whether or not there was a thought to read."""
+    """It is at its server's place, and once, in each later request, with or without readable reasoning."""
     talk, said = begun(client, form, stream=stream)
     talk.entries += answered(client, said, "found")
     for body in (talk.ask(), talk.ask(*asks(client, "And now?"))):
@@ -202,7 +202,7 @@ def test_the_profile_of_a_model_does_not_matter(form: Form, model: str) -> None:
 
 
 def with_copy(client: str, entries: list[Any], text: str) -> list[Any]:
-    """The entries of an answer with the client's own copy of the reasoning, which is the text alone."""
+    """Return the entries of an answer with the client's copy of the reasoning, which is only the text."""
     first = entries[0]
     match client:
         case "openai-chat":
@@ -219,13 +219,13 @@ def with_copy(client: str, entries: list[Any], text: str) -> list[Any]:
 @CLIENT
 @FORM
 def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, form: Form) -> None:
-    """Which is no more than the text: agents that send `reasoning_content` back did worst."""
+    """The copy contains only the text; agents that send `reasoning_content` back had the worst results."""
     talk, said = begun(client, form, stream=True)
     talk.entries += with_copy(client, answered(client, said, "found"), "Mine.")
     body = talk.ask()
     assert form.back(body) == [form.expected]
     assert json.dumps(body).count(SEAL) == 1
-    if form.server in ("anthropic-messages", "openai-responses"):  # which take no thought but what they sealed
+    if form.server in ("anthropic-messages", "openai-responses"):  # which accept only reasoning with their seal
         assert "Mine." not in json.dumps(body)
 
 
@@ -249,7 +249,7 @@ def carried(client: str, form: Form, *, stream: bool) -> Talk:
 @FORM
 @STREAM
 def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: Form, stream: bool) -> None:
-    """Of its own API's servers as it came, of others as VTC gave it to the client."""
+    """It is unchanged for a server of the client's API, and converted as VTC sent it to the client for others."""
     talk = carried(client, form, stream=stream)
     sent = talk.ask(**ASKED[client])
     assert json.dumps(sent).count(SEAL) == 1
@@ -265,9 +265,9 @@ FOREIGN = "1 seal of past reasoning left out: VTC sent the client no such seal i
     "differs", ["", "credential", "upstream", "model", "conversation", "API", "own API", "secret", "a letter"], ids=str
 )
 def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, form: Form, differs: str) -> None:
-    """It is signed, also for those who know nothing of it any more."""
+    """It is signed, so this holds even after its exchange is forgotten."""
     talk = carried(client, form, stream=True)
-    if client == form.server:  # whose bytes pass as they are
+    if client == form.server:  # whose bytes pass unchanged
         return
     facts, entries = talk.facts, talk.entries
     match differs:
@@ -279,7 +279,7 @@ def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, 
             entries = asks(client, "Read this") + entries[1:]
         case "a letter":
             text = json.dumps(entries)
-            place = text.index("dnRjM") + 36  # base64 of `vtc2.`, and beyond its signature
+            place = text.index("dnRjM") + 36  # base64 of `vtc2.`, and a position after its signature
             entries = json.loads(f"{text[:place]}{'A' if text[place] != 'A' else 'B'}{text[place + 1 :]}")
     others = {"own API": client, "API": next(name for name in BY_NAME if name not in (client, form.server))}
     server = others.get(differs, form.server)
@@ -294,7 +294,7 @@ def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, 
 
 
 def test_no_seal_is_told_as_left_out_where_the_client_says_that_nobody_signed() -> None:
-    """Gemini CLI says so of each call that has no signature, whatever server it was made by."""
+    """Gemini CLI sends this value with each call that has no signature, whichever server made it."""
     talk = Talk("gemini-generate", "anthropic-messages")
     call = {**gemini.call("read"), "thoughtSignature": "skip_thought_signature_validator"}
     talk.ask(*asks("gemini-generate", "Read it"), gemini.model(call), gemini.user(gemini.result("found", "read")))
@@ -305,7 +305,7 @@ def test_no_seal_is_told_as_left_out_where_the_client_says_that_nobody_signed() 
 @pytest.mark.parametrize("what", ["messages", "responses", "chat of Google"])
 @STREAM
 async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool) -> None:
-    """It reads a signature as bytes, and fails at what is no base64."""
+    """The client decodes a signature, and fails if it is not base64."""
     form = FORMS[what]
     talk = Talk("gemini-generate", form.server, facts=Facts(user_agent="google-genai", host=form.host, port=443))
     talk.model = form.model
@@ -461,7 +461,7 @@ def placed_in_gemini() -> Placed:
 
 @cache
 def denying() -> Profiles:
-    """The built-in profiles, and a policy that denies calls."""
+    """Return the built-in profiles, and a policy that denies calls."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "mine.yaml").write_text("kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [rm]}\n")
         return load([builtin_directory(), Path(folder)])
@@ -475,7 +475,7 @@ PLACED = {made.server: made for made in (placed_in_messages(), placed_in_respons
 @STREAM
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
 def test_each_of_several_seals_comes_back_in_its_place(client: str, server: str, stream: bool, strict: bool) -> None:
-    """Also where calls leave at the end, in frames of VTC's own."""
+    """This includes calls that are sent at the end, in VTC's own frames."""
     form = PLACED[server]
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, server, facts=facts)
@@ -492,13 +492,13 @@ def test_each_of_several_seals_comes_back_in_its_place(client: str, server: str,
 
 
 def numberless(part: Json) -> Json:
-    """A part without the ids of calls, which some APIs make anew."""
+    """Return a part without the ids of calls, which some APIs replace."""
     if "functionCall" in part:
         return {**part, "functionCall": {**part["functionCall"], "id": None}}
     return {**part, **{key: None for key in ("id", "call") if key in part}}
 
 
-# Calls that nobody signed
+# Unsigned calls
 
 STAND_IN = "skip_thought_signature_validator"
 GOOGLE_HOST = "generativelanguage.googleapis.com"
@@ -506,7 +506,7 @@ MISSING = "Function call is missing a thought_signature in functionCall parts. T
 
 
 def unsigned(client: str) -> list[Any]:
-    """A conversation with calls of another model: two at once, then one."""
+    """Return a conversation with calls of another model: two at once, then one."""
     entries = asks(client, "Read them")
     for calls in (("/a", "/b"), ("/c",)):
         made = [ToolCall("read", json.dumps({"filePath": path}), f"call_{path[1:]}") for path in calls]
@@ -515,7 +515,7 @@ def unsigned(client: str) -> list[Any]:
 
 
 def signatures(server: str, body: Json) -> list[Any]:
-    """The signatures of past calls, in order."""
+    """Return the signatures of past calls, in order."""
     if server == "gemini-generate":
         parts = [part for entry in body["contents"] for part in entry["parts"] if "functionCall" in part]
         return [part.get("thoughtSignature") for part in parts]
@@ -529,7 +529,7 @@ def signatures(server: str, body: Json) -> list[Any]:
 def test_calls_that_nobody_signed_are_told_as_such_where_google_wants_that(
     client: str, server: str, model: str
 ) -> None:
-    """On the first of each step, in each turn."""
+    """The first call of each step is marked, in each turn."""
     talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host=GOOGLE_HOST, port=443))
     talk.model = model
     sent = talk.ask(*unsigned(client))
@@ -596,7 +596,7 @@ BROUGHT: dict[str, tuple[str, list[Any], str]] = {
     ),
     "Google": ("gemini-generate", [OF_GEMINI, gemini.user(gemini.result("found"))], "Corrupted thought signature."),
 }
-"""A turn that another server signed, or nobody, as clients bring it, and the words by which a server refuses that."""
+"""A turn that another server or none signed, as clients send it, and the server's rejection of it."""
 
 
 @pytest.mark.parametrize("case", BROUGHT)
@@ -604,7 +604,7 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
     api, turn, words = BROUGHT[case]
     error = chat.encoded({"error": {"code": 400, "message": words}})
     talk = Talk(api, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
-    for _ in range(2):  # it is not kept: others have signatures that are good
+    for _ in range(2):  # it is not stored, because other seals of the server are valid
         first = talk.ask(*asks(api, "Read it"), *turn) if not talk.entries else talk.ask()
         assert "THEIRS" in json.dumps(first)
         again = talk.exchange.encode_after_rejection(error, 400)
@@ -623,7 +623,9 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
 def test_what_nobody_signed_is_left_out_of_all_conversations_with_a_server_that_signs(
     signature: dict[str, str], host: str
 ) -> None:
-    """Another model thought it, in a conversation that goes on with Claude: a refusal teaches that, or its host."""
+    """The conversation continues with Claude after reasoning of another model: learned from a rejection, or by the
+    host.
+    """
     api, facts = "anthropic-messages", Facts(user_agent="OpenAI/Python 3", host=host, port=443)
     words = "Invalid `signature` in `thinking` block" if signature else "thinking.signature: Field required"
     talk = Talk(api, facts=facts)
@@ -651,7 +653,9 @@ UNVERIFIED = {
 @CLIENT
 @FORM
 def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Form) -> None:
-    """A gateway before several accounts, say, asks another one in the next turn: the client can do nothing about it."""
+    """For example, a gateway with several accounts uses another one in the next turn, and the client cannot prevent
+    it.
+    """
     talk, said = begun(client, form, stream=False)
     talk.entries += answered(client, said, "found")
     first = json.dumps(talk.ask())
@@ -665,7 +669,7 @@ def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Fo
 
 
 def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the_next_one_with_it() -> None:
-    """Another model made its calls, say; nothing of it is kept, as other conversations have their thoughts."""
+    """The calls can be those of another model; the quirk is not stored, because other conversations have reasoning."""
     unthought = [messages.assistant(messages.call("read", filePath="/a")), messages.user([messages.result("found")])]
     words = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
     talk, thinking = Talk("anthropic-messages"), {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -698,7 +702,7 @@ def test_calls_that_their_server_signed_keep_that(client: str) -> None:
 @pytest.mark.parametrize("server", PLACED)
 @STREAM
 def test_a_client_of_chat_completions_brings_several_seals_on_its_calls(server: str, stream: bool) -> None:
-    """As Google has them there; those before the first call stand before what was said, where nothing else is known."""
+    """Google's API has them there; seals before the first call precede the text if their place is unknown."""
     form = PLACED[server]
     talk = Talk("openai-chat", server, facts=Facts(user_agent="OpenAI/Python 3", host=form.host, port=443))
     talk.ask(*asks("openai-chat", "Read it"), stream=stream)
@@ -713,5 +717,5 @@ def test_a_client_of_chat_completions_brings_several_seals_on_its_calls(server: 
     assert [sent.count(seal) for seal in seals] == [1] * 4
     back = form.back(json.loads(sent))[: len(form.expected)]
     assert numberless(exact[-1]) == numberless(back[-1])
-    if server != "gemini-generate":  # of which a text may have one
+    if server != "gemini-generate":  # of which a text can have one
         assert [json.dumps(part).count(seal) for part, seal in zip(back, seals, strict=False)][:3] == [1] * 3

@@ -150,7 +150,7 @@ def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) ->
 
 @pytest.mark.parametrize("case", ASKED)
 def test_what_no_server_refuses_is_the_very_bytes(case: str) -> None:
-    """By a server that accepts everything, although another one taught the same client many quirks."""
+    """The server accepts everything, although another one taught the same client many quirks."""
     memory = Memory()
     _, fields = ASKED[case]
     assert opened(memory, **fields).request() == asked("openai-chat", **fields)
@@ -212,7 +212,7 @@ def test_clients_of_other_apis_are_asked_for_again_alike(client: str) -> None:
 
 
 def test_a_call_is_fitted_to_the_whole_schema() -> None:
-    """Although the server received a simpler one."""
+    """This holds although the server received a simplified schema."""
     count = {"anyOf": [{"type": "integer"}, {"type": "null"}], "maximum": 5}
     exchange = opened(settings={"server": "llama.cpp"}, tools=[function("count", n=count)])
     sent = json.loads(exchange.request())["tools"][0]["function"]["parameters"]["properties"]["n"]
@@ -229,7 +229,7 @@ def _calling(name: str, arguments: str) -> Json:
     return {"role": "assistant", "content": None, "tool_calls": [entry]}
 
 
-# Names that are shortened
+# Shortened names
 
 
 LONG = "mcp__" + "x" * 80
@@ -384,7 +384,7 @@ def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: s
     assert (line in told) if line else ("cut" not in told)
 
 
-# A server that cannot read its own model's calls
+# A server that cannot parse its own model's calls
 
 
 def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prompt() -> None:
@@ -393,7 +393,7 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     assert b'"tools"' in exchange.request()
     words = "The model produced output that does not match the expected peg-native format"
     went = exchange.encode_after_rejection(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
-    assert b'"tools"' in opened(memory).request()  # not before the server took it
+    assert b'"tools"' in opened(memory).request()  # not before the server accepted it
     exchange.confirm_quirks()
     told = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in told

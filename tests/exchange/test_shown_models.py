@@ -33,7 +33,7 @@ def replied(talk: Talk, text: str, cut: int = 7) -> Message:
 def test_the_marks_of_a_reply_are_read_once_a_call_or_a_reply_bore_them(
     client: str, forgets: bool, before: str
 ) -> None:
-    """The call is remembered, where anything is; what the client shows of a reply it sends back with the next turn."""
+    """The call is stored, if anything is; the client sends the shown part of a reply back with the next turn."""
     talk = Talk(client)
     talk.forgets = forgets
     talk.ask(*asks(client, "Read it"))

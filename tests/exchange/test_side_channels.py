@@ -94,7 +94,7 @@ def _parts(item: Any) -> list[Any]:
 
 
 def folded(api: str, stream: bytes) -> bytes:
-    """Return the whole reply that a stream adds up to."""
+    """Return the whole reply that the frames of a stream add up to."""
     lines = (line.removeprefix(b"data:").strip() for line in stream.split(b"\n"))
     return chat.encoded(BY_NAME[api].fold([json.loads(line) for line in lines if line.startswith(b"{")]))
 

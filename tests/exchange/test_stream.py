@@ -25,7 +25,7 @@ from vtc.wire import UnsupportedEncoding
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
 def test_every_cut_of_a_reply_gives_the_same(coding: str, some: Any) -> None:
-    """Byte by byte, and in two pieces at each place."""
+    """The cuts are at every byte, and in two pieces at each position."""
     body = gzip.compress(BODY) if coding else BODY
     whole = fed(opened().stream(coding), body)
     assert chat.read(whole) == CALLED
@@ -35,7 +35,7 @@ def test_every_cut_of_a_reply_gives_the_same(coding: str, some: Any) -> None:
 
 
 def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
-    """A turn of an agent is hundreds of kilobytes, and its reply may take minutes."""
+    """A turn of an agent has hundreds of kilobytes, and its reply can take minutes."""
     turns = [{"role": "user", "content": f"{number} " * 2000} for number in range(40)]
     tracemalloc.start()
     try:
@@ -52,7 +52,7 @@ def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
 
 
 def test_the_text_of_a_long_reply_is_not_kept() -> None:
-    """A turn that may be silent keeps what was said, but none is that said a megabyte."""
+    """The text of a turn is stored because it might be silent, but a turn with a megabyte of text is not."""
     stream = opened().stream()
     frame = chat.said("word " * 800)[0]
     stream.feed(BODY[: len(BODY) // 2])
@@ -67,7 +67,7 @@ def test_the_text_of_a_long_reply_is_not_kept() -> None:
 
 
 def test_a_call_that_was_not_read_is_looked_for_at_the_end_of_a_stream() -> None:
-    """As long as that takes, all others wait."""
+    """All other streams wait during the search."""
     works = []
     for words in (4_000, 16_000):
         exchange = opened(tools=[chat.tool("read", filePath="string")])
@@ -81,7 +81,7 @@ def test_a_call_that_was_not_read_is_looked_for_at_the_end_of_a_stream() -> None
 @pytest.mark.parametrize("rest", [-10, 0, 30])
 @pytest.mark.parametrize(("client", "server"), [*((api, api) for api in pairs.NAMES), *pairs.CROSSED[:2]])
 def test_a_call_that_is_given_up_is_sent_in_parts(client: str, server: str, rest: int) -> None:
-    """A megabyte of it waits in thousands of frames: all others would wait while these are sent at once."""
+    """It is a megabyte in thousands of frames, and all other streams would wait while these are sent at once."""
     text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "' + "x" * (1 << 20) + "y" * 200 * rest
     exchange = crossing(client, server, stream=True)
     stream = exchange.stream()
@@ -99,7 +99,7 @@ def offered(**schema: Any) -> Any:
 
 
 def test_streams_that_are_open_hold_equal_tools_once() -> None:
-    """The schemas of forty tools are more than all else that a stream holds."""
+    """The schemas of forty tools are larger than the rest of a stream's state."""
     (tool, stream), (same, _), (other, _) = offered(), offered(), offered(default=None)
     (no_number, _), (again, _) = offered(default=float("nan")), offered(default=float("nan"))
     assert same is tool
@@ -122,7 +122,7 @@ SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model"
 def test_any_reply_in_any_cut_says_what_the_whole_says(
     said: list[str], cuts: list[int], settings: dict[str, str], finish: bool
 ) -> None:
-    """Streamed, cut anywhere, and not streamed; the calls' arguments are JSON and their ids differ (`chat.read`)."""
+    """Arguments are JSON and ids differ (`chat.read`)."""
     reason = "stop" if finish else "length"
     body = b"".join(chat.streamed(*said, finish=reason))
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
@@ -137,7 +137,7 @@ def test_any_reply_in_any_cut_says_what_the_whole_says(
 
 @given(pieces=st.lists(st.binary(max_size=40) | st.sampled_from([b"data: ", b"\n\n", b"[DONE]", b"{}", chat.STOP])))
 def test_any_bytes_pass(pieces: list[bytes]) -> None:
-    """Nothing raises, nothing is lost, and nothing that would end the body is returned."""
+    """No exception is raised, no byte is lost, and no empty bytes, which would end the body, are returned."""
     stream = opened().stream()
     out = [stream.feed(piece) for piece in pieces]
     out += [stream.finish(), stream.finish()]
@@ -151,13 +151,13 @@ def test_any_body_passes(body: bytes) -> None:
 
 
 def test_a_body_of_events_is_read_as_one() -> None:
-    """Whatever the server called it; and a whole stream is a stream that is fed once."""
+    """The content type does not matter; a whole stream is processed like a stream that is fed once."""
     assert opened().whole.rewrite(BODY) == fed(opened().stream(), BODY)
     assert opened().whole.rewrite(b"\r\n: hi\n\n" + BODY).startswith(b"\r\n: hi\n\n")
 
 
 def test_what_leaves_leaves_in_one_piece() -> None:
-    """Each piece that is returned costs mitmproxy a write."""
+    """Each returned piece costs mitmproxy a write."""
     stream = opened().stream()
     assert stream.feed(chat.ROLE + b"".join(chat.said("a", "b"))) == [chat.ROLE + b"".join(chat.said("a", "b"))]
     assert stream.feed(b"") == []
@@ -175,10 +175,10 @@ def test_a_broken_coding_is_told_once_and_nothing_raises(caplog: pytest.LogCaptu
     assert fed(stream, b"\x1f\x8b\xff\xff", b"\xff" * 10, b"") == b""
     assert [error.partition(":")[0] for error in exchange.report.errors] == ["the server broke off"]
     assert exchange.report.failures == []
-    assert not caplog.records  # a fault of the server's has no trace
+    assert not caplog.records  # a fault of the server has no traceback
 
 
-# White space waits for what follows
+# White space is buffered until more text arrives
 
 
 def test_white_space_that_waits_is_not_said_before_a_call() -> None:
@@ -270,7 +270,7 @@ CLIENTS: dict[str, dict[str, Any]] = {
 def test_a_frame_that_nobody_reads_changes_nothing(
     client: str, deltas: list[str], model: str, cut_off: bool, cuts: list[int]
 ) -> None:
-    """What passes unread when it comes as one, or in two pieces, is read when it comes in three."""
+    """A frame that is forwarded unread in one or two pieces is parsed if it arrives in three."""
     frames = [chat.ROLE, *chat.said("It", " works", *deltas), *([] if cut_off else [chat.STOP]), chat.DONE]
     ways = [
         frames,

@@ -68,7 +68,7 @@ WRITE = ("write", ['{"file', 'Path": "a.py", ', '"content": "x = ', '\\"1\\"\\n'
 
 @each
 def test_a_value_that_ends_in_one_special_token_again_and_again(api: str) -> None:
-    """As many as a model that loops writes: all of them are left out, in a time that grows with their number alone."""
+    """All tokens of a looping model are removed, in time that is linear in their number."""
     text = '{"filePath": "/a' + "</｜DSML｜parameter>" * 10_000 + '"}'
     frames = calling(api, ("read", [text[at : at + 200] for at in range(0, len(text), 200)]))
     body = b"".join(through(exchange(api).stream(), frames))
@@ -167,7 +167,7 @@ def test_frames_that_end_like_a_marker_begins_leave_as_they_came_where_it_is_non
 @each
 @pytest.mark.parametrize("begun", [[], ['{"filePath": "a", '], ['{"filePath": "a", "limit": "4']])
 def test_a_long_piece_is_read_at_the_end_of_the_call_and_nothing_of_it_is_lost(api: str, begun: list[str]) -> None:
-    """To read it as it comes would hold up all other streams: one of 100,000 keys took a second."""
+    """Parsing it as it arrives would block all other streams: one of 100,000 keys took a second."""
     rest = ", ".join(f'"k{number}": {number}' for number in range(5000)) + "}"
     pieces = [*begun, ('2", ' if len(begun[-1:]) and "limit" in begun[-1] else "" if begun else "{") + rest]
     one = exchange(api)
@@ -179,7 +179,7 @@ def test_a_long_piece_is_read_at_the_end_of_the_call_and_nothing_of_it_is_lost(a
 
 
 def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp_path: Path) -> None:
-    """A lone backtick may begin a code block: it was told after the words about a call that came later."""
+    """A lone backtick can begin a code block; it was sent after the message about a later call."""
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"denied_tools": ["read"], "on_denied": "steer"}}
     (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
@@ -195,7 +195,7 @@ def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp
 
 @each
 def test_what_mends_a_call_stands_before_the_next_one(api: str) -> None:
-    """It came at the end of the reply, after the next call had begun."""
+    """It was sent at the end of the reply, after the next call had begun."""
     frames = calling(api, ("read", ['{"filePath": "a', '\nb"', ', "limit": 1}']), WRITE)
     calls = said(api, b"".join(through(exchange(api).stream(), frames)))
     assert calls == [("read", {"filePath": "a\nb", "limit": 1}), ("write", json.loads("".join(WRITE[1])))]
@@ -203,7 +203,7 @@ def test_what_mends_a_call_stands_before_the_next_one(api: str) -> None:
 
 def test_text_after_a_long_call_that_waits_costs_no_more_than_after_a_short_one() -> None:
     def copies(size: int) -> int:
-        """Count the values that are copied for a text after a call in so many pieces, which waits for its end."""
+        """Count the values that are copied for text after a call in `size` pieces, which is buffered until its end."""
         count = 0
 
         def note(_: object, event: str, function: Any) -> None:
@@ -293,6 +293,6 @@ def test_joined_pieces_are_the_arguments_in_any_cut(api: str, data: st.DataObjec
     body = b"".join(through(exchange(api).stream(), frames))
     if not any(
         re.search("</?[|｜]", value) for one in arguments for value in _texts(one)
-    ):  # a special token may be more
+    ):  # more than one special token
         assert body == b"".join(frames)
     assert said(api, body) == [("write", one) for one in arguments]

@@ -30,7 +30,7 @@ LOCAL = Facts(host="127.0.0.1")
 
 
 def returned[T](steps: Generator[None, None, T]) -> T:
-    """Return the result of a generator that waits for nothing."""
+    """Return the result of a generator that yields no requests."""
     while True:
         try:
             next(steps)
@@ -39,7 +39,7 @@ def returned[T](steps: Generator[None, None, T]) -> T:
 
 
 def reply(server: str, turn: int, *, in_text: bool) -> bytes:
-    """A call after reasoning, in some turns an answer."""
+    """Return a call after reasoning, or an answer in some turns."""
     thought = f"Thought {turn}."
     if turn % 4 == 3:
         return pairs.streamed(server, [f"Answer {turn}."], reasoning=thought)
@@ -49,7 +49,7 @@ def reply(server: str, turn: int, *, in_text: bool) -> bytes:
 
 
 class ClaudeCode(Talk):
-    """The last message is marked, and only it has a reminder; a loaded tool is declared from then on."""
+    """A conversation of Claude Code: only the last message has a mark and a reminder; a loaded tool stays declared."""
 
     def turn(self, number: int) -> dict[str, Any]:
         head = messages.text(f"x-anthropic-billing-header: cc_version=2.1.5; cch={number}abc;")
@@ -63,7 +63,7 @@ class ClaudeCode(Talk):
         return body
 
     def load(self, number: int) -> None:
-        """Let the last result load a tool."""
+        """Load a tool by the last result."""
         for block in self.entries[-1]["content"]:
             if block["type"] == "tool_result":
                 block["content"] = [{"type": "tool_reference", "tool_name": f"late{number}"}]
@@ -120,7 +120,7 @@ def test_ten_turns_of_every_pair(client: str, server: str, dialect: str) -> None
     "dialect", ["", "hermes", "qwen3-coder"], ids=["native", "hermes prompt", "qwen3-coder prompt"]
 )
 def test_ten_turns_of_claude_code(server: str, dialect: str) -> None:
-    """Natively on its own API nothing is changed, and the line is the client's; and what is declared grows."""
+    """In its own API no byte changes, including the client's billing line; the declared tools grow."""
     settings = {"tools": "prompt", "dialect": dialect} if dialect else {}
     talk = ClaudeCode("anthropic-messages", server, facts=LOCAL, **settings)
     talk.entries = [messages.user([messages.text("<system-reminder>CLAUDE.md</system-reminder>"), messages.text("Do")])]
@@ -146,7 +146,7 @@ def test_ten_turns_of_claude_code(server: str, dialect: str) -> None:
 
 
 def _unmarked(value: Any) -> Any:
-    """Without marks, which the client moves and no model reads."""
+    """Remove cache marks, which the client moves and no model reads."""
     if isinstance(value, list):
         return [_unmarked(one) for one in value]
     if isinstance(value, dict):
@@ -168,7 +168,7 @@ READ_FILE = '<tool_call>\n{"name": "read_file", "arguments": {"path": "/a"}}\n</
     ids=["as it is", "translated", "promoted"],
 )
 def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
-    """Whose calls and results are text; with the details of its environment, which change in each turn."""
+    """Calls and results are text; the details of the environment change in each turn."""
     talk = Talk("openai-chat", facts=CLINE, **settings)
     talk.entries = [{"role": "system", "content": targets.PROMPT}, *asks("openai-chat", "<task>\nLook.\n</task>")]
     bodies = []
@@ -185,7 +185,7 @@ def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
 
 
 def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) -> None:
-    """The client never saw it; what is compared is what its own conversation was."""
+    """The client never saw it, so only the client's conversation is compared."""
     profile = "kind: model\nname: mine\nmatch: {model: made-up-model}\nretry: {max: 1}\n"
     (tmp_path / "mine.yaml").write_text(profile)
     plans = Planner(load([builtin_directory(), tmp_path]), Settings())

@@ -33,7 +33,7 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
         bodies.append(talk.ask())
     talk.reply(pairs.streamed(server, ["Done."], reasoning="Over."))
     bodies.append(talk.ask(*asks(client, "And now?")))
-    last = ["Over."] if server == "anthropic-messages" else []  # which is signed, and comes back without a call, too
+    last = ["Over."] if server == "anthropic-messages" else []  # which is signed, and returns even without a call
     expected: list[list[str]] = [[], ["First.\n"], ["First.\n", "Then é."], ["First.\n", "Then é.", *last]]
     assert [thoughts(server, one) for one in bodies] == expected
     assert f"reasoning of {2 + len(last)} past turns restored" in talk.exchange.report.request
@@ -45,7 +45,7 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
 
 @PAIR
 def test_long_reasoning_comes_back_whole(client: str, server: str) -> None:
-    """Among text that says nothing of it, which is not looked at again."""
+    """It arrives between text without reasoning, which is not scanned again."""
     talk = Talk(client, server)
     talk.ask(*asks(client, "Read it"))
     thought = "".join(f"Step {number}: é. " for number in range(5000))
@@ -56,7 +56,7 @@ def test_long_reasoning_comes_back_whole(client: str, server: str) -> None:
 @pytest.mark.parametrize("client", [*BY_NAME])
 @pytest.mark.parametrize("several", [False, True])
 def test_entries_of_reasoning_come_back_as_they_were(client: str, several: bool) -> None:
-    """All under one seal, as OpenRouter has them, or under several."""
+    """They have one seal, as those of OpenRouter, or several."""
     talk = Talk(client, "openai-chat")
     talk.ask(*asks(client, "Read it"))
     entry = {"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}
@@ -95,7 +95,7 @@ def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
 
 @SAME
 def test_a_request_to_which_nothing_is_given_back_keeps_its_bytes(api: str) -> None:
-    """The reply told no reasoning; made no call; was another one; was seen by another VTC."""
+    """The reply had no reasoning or no call, was another one, or was seen by another VTC."""
     unsealed = {} if api == "anthropic-messages" else {"reasoning": "Hm."}
     for body in (pairs.streamed(api, [], CALLS), pairs.streamed(api, ["Hello"], **unsealed)):
         talk = Talk(api)
@@ -115,7 +115,7 @@ def test_a_request_to_which_nothing_is_given_back_keeps_its_bytes(api: str) -> N
     "differs", ["authorization", "x-litellm-api-key", "cookie", "upstream", "model", "conversation", "arguments"]
 )
 def test_thoughts_are_given_back_to_their_own_conversation_alone(differs: str) -> None:
-    """Though the ids of its calls are those of every conversation."""
+    """The ids of its calls are the same as in every conversation."""
 
     def begun(**facts: Any) -> Talk:
         headers = {"authorization": "Bearer sk-mine"} if differs in ("upstream", "model") else {differs: "session=mine"}
@@ -149,7 +149,7 @@ def test_a_cookie_of_a_load_balancer_that_changes_leaves_a_conversation_its_thou
 
 
 def test_of_two_thoughts_that_led_to_the_same_call_none_is_given_back() -> None:
-    """Any could be the wrong one."""
+    """Each of them could be the wrong one."""
     memory = Memory()
     for _ in range(3):
         one, other = Talk("openai-chat", memory=memory), Talk("openai-chat", memory=memory)
@@ -189,7 +189,7 @@ def test_arguments_that_a_client_writes_its_own_way_are_the_same_call() -> None:
     ],
 )
 def test_only_models_that_want_it_and_those_that_are_not_known_get_it(model: str, host: str, recalls: bool) -> None:
-    """Not those that are not known of hosted APIs, which may tell a summary."""
+    """Unknown models of hosted APIs are excluded, because their reasoning may be a summary."""
     talk = Talk("openai-chat", facts=Facts(host=host))
     talk.model = model
     talk.ask(*asks("openai-chat", "Read it"))
@@ -199,7 +199,7 @@ def test_only_models_that_want_it_and_those_that_are_not_known_get_it(model: str
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
 def test_the_field_is_the_one_in_which_the_server_told_it(client: str) -> None:
-    """As newer releases of vLLM do, which look for it there and nowhere else."""
+    """Newer releases of vLLM expect it in that field only."""
     talk = Talk(client, "openai-chat")
     talk.ask(*asks(client, "Read it"))
     told_so = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.").replace(b"reasoning_content", b"reasoning")
@@ -210,7 +210,7 @@ def test_the_field_is_the_one_in_which_the_server_told_it(client: str) -> None:
 
 
 def test_thoughts_out_of_the_text_come_back_as_the_apis_own() -> None:
-    """The calls that a model wrote as text, too."""
+    """This includes calls that a model wrote as text."""
     talk = Talk("openai-chat")
     talk.model = "qwen3.5-27b"
     talk.ask(*asks("openai-chat", "Read it"))
@@ -239,7 +239,7 @@ def test_thoughts_with_their_signature_go_back_as_a_block_of_messages() -> None:
 
 @pytest.mark.parametrize("cut", [1, 7, 100])
 def test_reasoning_of_any_cut_and_length_is_heard(cut: int) -> None:
-    """Most of it takes the fast path, and leaves unread."""
+    """Most of it takes the fast path, and is forwarded unread."""
     talk = Talk("openai-chat")
     talk.ask(*asks("openai-chat", "Read it"))
     pieces = [f"thought {number}" for number in range(900)]
@@ -252,7 +252,7 @@ def test_reasoning_of_any_cut_and_length_is_heard(cut: int) -> None:
 
 
 def test_what_is_kept_is_there_before_the_last_byte_of_the_reply() -> None:
-    """A client goes on as soon as the message has ended, and the connection may stay open."""
+    """A client continues as soon as the message has ended, although the connection can stay open."""
     talk = Talk("openai-chat")
     talk.ask(*asks("openai-chat", "Read it"))
     body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.")
@@ -283,7 +283,7 @@ WRITTEN = {
 @pytest.mark.parametrize("dialect", WRITTEN)
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
 def test_calls_stand_in_the_prompt_as_the_model_wrote_them(client: str, dialect: str) -> None:
-    """The server has computed just these characters: keys in the model's order, its own white space."""
+    """The server has cached exactly these characters: keys in the model's order, with its white space."""
     text = f"I look.\n\n{WRITTEN[dialect]}"
     for memory in (Memory(), None):
         talk = Talk(client, "openai-chat", memory, tools="prompt", dialect=dialect)
@@ -322,7 +322,7 @@ NAMES = ("reasoning_content", "reasoning")
 def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
     wanted: tuple[str, ...], stream: bool, name: str, tmp_path: Path
 ) -> None:
-    """Some clients read one, some the other; servers tell it in one, the other or both."""
+    """Clients read either field; servers send either or both."""
     thoughts = f"response: {{thoughts: [{', '.join(wanted)}]}}\n"
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\n{thoughts}")
     plans = Planner(load([builtin_directory(), tmp_path]), Settings())
@@ -354,7 +354,7 @@ def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -
 
 
 def test_a_call_that_the_server_made_itself_and_that_was_mended_is_no_text_of_the_model() -> None:
-    """It is told as a whole, and stands for no characters of the reply; the reply comes whole."""
+    """It is sent as a whole, and corresponds to no text of the reply."""
     talk = Talk("openai-chat")
     talk.ask(*asks("openai-chat", "Read it"))
     body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.").replace(b'"id":"call_0"', b'"id":""')

@@ -32,12 +32,12 @@ def opened(client: str, server: str, host: str = "upstream", **fields: Any) -> S
 
 
 def asking(client: str) -> dict[str, Any]:
-    """The field with the beginning of a conversation: seals come back in that one alone."""
+    """Return the field with the first message of a conversation, because seals return only within it."""
     return {"messages": [messages.user("x")]} if client == M else {"input": [responses.said("user", "x")]}
 
 
 def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str = "upstream") -> Any:
-    """Give a client the reply, and return what the server is asked as the client sends the result of its call."""
+    """Send a client the reply and its call's result to the server; return the server's next request."""
     first = opened(client, server, stream=stream, **asking(client))
     out = fed(first.stream(), reply) if stream else first.whole.rewrite(reply)
     if client == M:
@@ -55,7 +55,7 @@ def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str
 
 
 def as_codex_sends(item: dict[str, Any]) -> dict[str, Any]:
-    """Without ids, and without the text of reasoning."""
+    """Remove ids, and the text of reasoning."""
     gone = ("id", "content") if item["type"] == "reasoning" else ("id",)
     return {key: one for key, one in item.items() if key not in gone}
 
@@ -84,7 +84,7 @@ THOUGHTS = st.lists(
 
 @given(THOUGHTS, st.booleans())
 def test_blocks_of_a_server_of_messages_come_back_through_codex(thoughts: list[dict[str, Any]], stream: bool) -> None:
-    """Their text, too, which Codex does not send back: the signature holds for that alone."""
+    """This includes the text, which Codex does not send back, because the signature covers it."""
     body = next_turn(R, M, of_messages(*thoughts, stream=stream), stream=stream)
     assert [block for block in body["messages"][1]["content"] if block["type"] != "tool_use"] == thoughts
     messages.check_request(body)
@@ -118,7 +118,7 @@ def test_encrypted_content_comes_back_through_claude_code(text: str, encrypted: 
 
 @STREAM
 def test_nothing_of_another_server_comes_back(stream: bool) -> None:
-    """Nor what no server signed: Anthropic and OpenAI refuse a request with either."""
+    """Unsigned reasoning is not sent either, because Anthropic and OpenAI reject a request with either."""
     signed = of_messages(messages.thinking("Hm.", "sig"), stream=stream)
     body = next_turn(R, M, signed, stream=stream, host="elsewhere")
     assert "thinking" not in json.dumps(body["messages"])
@@ -143,7 +143,7 @@ def test_servers_of_open_models_are_told_the_text_alone(server: str) -> None:
     assert "sig" not in body
 
 
-# Clients whose API has no place for it: what only its server reads is kept for them.
+# Clients whose API has no place for it: VTC stores reasoning that only its server can read.
 
 
 @pytest.mark.parametrize("client", [*BY_NAME])
@@ -192,7 +192,7 @@ def text_of(entries: list[dict[str, Any]]) -> str:
 
 
 def in_pieces(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """An entry as it streams: its text in pieces, then its signature."""
+    """Return an entry as it streams: its text in pieces, then its signature."""
     key = next((key for key in ("text", "summary") if key in entry), "")
     if not key:
         return [entry]
@@ -202,7 +202,7 @@ def in_pieces(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def of_chat(entries: list[dict[str, Any]], *, named: bool, stream: bool) -> bytes:
-    """A reply with these entries, and with the same text in a field of its own where that is `named`."""
+    """Return a reply with these entries, and with the same text in a separate field if it is `named`."""
     if not stream:
         call = {"id": "toolu_1", "type": "function", "function": {"name": "read", "arguments": READ}}
         own = {"reasoning": text_of(entries)} if named else {}
@@ -225,7 +225,7 @@ def merged(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_entries_of_a_chat_server_are_reasoning_once_and_come_back(
     entries: list[dict[str, Any]], named: bool, stream: bool, client: str
 ) -> None:
-    """All of them, as they were, also through Codex, which sends back no text."""
+    """All entries return unchanged, even through Codex, which sends back no text."""
     entries = [*entries, LAST]
     reply = of_chat(entries, named=named, stream=stream)
     exchange = opened(client, "openai-chat", stream=stream)
@@ -284,7 +284,7 @@ def test_entries_pass_a_client_of_chat_completions_as_they_came(
 
 
 def of_litellm(blocks: list[dict[str, Any]], *, stream: bool, repeats: bool) -> bytes:
-    """A reply of LiteLLM that tells Claude's blocks, of which the piece with the signature `repeats` the text."""
+    """Return a reply of LiteLLM with Claude's blocks, in which the piece with the signature `repeats` the text."""
     call = chat.native(0, id="toolu_1", name="read", arguments=READ)
     if not stream:
         fields = {"reasoning_content": text_of(blocks), "thinking_blocks": blocks}
@@ -318,7 +318,7 @@ def test_blocks_that_litellm_tells_come_back_whole(
 
 
 def of_copilot(texts: list[str], seals: list[str], *, stream: bool) -> bytes:
-    """A reply of GitHub Copilot: what it sealed comes in pieces, beside other things (agents join them)."""
+    """Return a reply of GitHub Copilot, with seals in pieces next to other fields (agents join them)."""
     call = chat.native(0, id="toolu_1", name="read", arguments=READ)
     if not stream:
         fields = {"reasoning_text": "".join(texts), "reasoning_opaque": "".join(seals)}
@@ -336,7 +336,7 @@ COPILOT = given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, min_size=1, max_siz
 @COPILOT
 @pytest.mark.parametrize("client", [M, R])
 def test_what_copilot_seals_comes_back_whole(client: str, texts: list[str], seals: list[str], stream: bool) -> None:
-    """In one field, with the text that it is for: its models refuse a conversation without."""
+    """It is in one field, with its text, because the models reject a conversation without it."""
     reply = of_copilot(texts, seals, stream=stream)
     exchange = opened(client, "openai-chat", stream=stream)
     out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
@@ -365,7 +365,7 @@ def test_what_copilot_seals_passes_a_client_of_chat_completions(
 @pytest.mark.parametrize("thought", ["", "Hm."])
 @pytest.mark.parametrize("id_", ["toolu_1", ""])
 def test_what_google_signs_on_a_call_comes_back_on_it(client: str, stream: bool, thought: str, id_: str) -> None:
-    """Without it the next turn is refused."""
+    """Without it the next turn is rejected."""
     extra = {"extra_content": {"google": {"thought_signature": "SIG"}}}
     call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": READ}, **extra}
     message = {"tool_calls": [call], **({"reasoning_content": thought} if thought else {})}

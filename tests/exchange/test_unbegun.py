@@ -25,7 +25,7 @@ SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 
 
 def streamed(*ended: Any, output: Any) -> bytes:
-    """A reply of which these items are told by their end, and these at the end of all."""
+    """Return a reply with only the end events of some items, and the output in the last event."""
     response = responses.response(*output)
     begun = {**response, "output": [], "status": "in_progress", "usage": None}
     events: list[Any] = [{"type": "response.created", "response": begun}]
@@ -51,7 +51,7 @@ def test_each_item_is_told_once(client: str, ended: int) -> None:
 
 @CLIENTS
 def test_an_item_that_goes_on_under_another_id_is_told_once(client: str) -> None:
-    """As that of Copilot does."""
+    """Copilot changes ids in this way."""
     frames = responses.streamed(responses.text_events("Hi"), responses.call_events("read", '{"filePath": "/a"}'))
     out: list[bytes] = []
     for number, frame in enumerate(frames):

@@ -66,7 +66,7 @@ def put(value: Any, place: tuple[Any, ...], new: Any) -> None:
 
 @contextmanager
 def no_faults() -> Iterator[None]:
-    """Fail on what is logged as a fault of ours: then the request would leave as it came."""
+    """Fail if VTC logs an internal error, after which the request would be sent unchanged."""
     logged: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
@@ -79,7 +79,7 @@ def no_faults() -> Iterator[None]:
 
 
 def check(client: str, server: str, fields: Any, settings: dict[str, Any], refusal: str) -> None:
-    """Ask, and be refused; what cannot be asked is told in the client's API."""
+    """Send a request and a rejection; an impossible request is answered in the client's API."""
     way = {"upstream_api": (server,)} if server != client else {}
     with no_faults():
         try:
@@ -119,7 +119,9 @@ def test_a_name_or_an_id_that_is_no_text_is_no_fault(client: str, value: Any, ke
 
 
 def frames_of(server: str) -> list[bytes]:
-    """A reply with a call in its text, so that all after it is written anew, and with items that no event began."""
+    """Return a reply with a call in its text, so that later frames are re-encoded, and with items without a start
+    event.
+    """
     body = pairs.streamed(server, ["Hel", IN_TEXT, "\nlo"], reasoning="Hm.")
     if server == "openai-responses":
         items = [{"type": "web_search_call", "id": "ws_1"}, responses.call("read", "fc_9", "call_9", filePath="/a")]
@@ -132,7 +134,7 @@ def frames_of(server: str) -> list[bytes]:
 
 
 def is_taken(server: str, frames: list[bytes]) -> bool:
-    """True if the decoder refuses none of these frames."""
+    """Return True if the decoder accepts all of these frames."""
     decoder = BY_NAME[server].decoder()
     try:
         for frame in decoder.framing.make_reader().feed(b"".join(frames)):
@@ -143,7 +145,7 @@ def is_taken(server: str, frames: list[bytes]) -> bool:
 
 
 def check_reply(client: str, server: str, number: int, place: tuple[Any, ...], value: Any) -> None:
-    """Change a value in one frame of a reply, or leave it out; what the decoder takes of it is no fault."""
+    """Change or remove a value in one frame of a reply; accepted frames must cause no error."""
     frames = frames_of(server)
     before, brace, data = frames[number].partition(b"{")
     fields = json.loads(brace + data)

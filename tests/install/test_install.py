@@ -1,6 +1,6 @@
 """Each documented way to install VTC, into a fresh environment, from the package index: `make test-install`.
 
-`SHOWN` are the commands as the README has them, `…` standing for the folder of this checkout.
+`SHOWN` contains the commands of the README, with `…` for the folder of this checkout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BIN = "Scripts" if os.name == "nt" else "bin"
 
 
 def python(version: str) -> str:
-    """A Python of this version; skips the test if there is none."""
+    """Return a Python of this version; skip the test if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     for command in (f"python{version}", sys.executable, *pyenv.glob(f"{version}.*/bin/python3")):
         ask = [str(command), "-c", "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.executable))"]
@@ -40,7 +40,7 @@ def python(version: str) -> str:
 
 
 def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
-    """What a command prints; fails with it if the command does."""
+    """Return the output of a command; fail if its exit code is not 0."""
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [*map(str, command)], cwd=cwd, env={**clean, **environment}, text=True, stdout=subprocess.PIPE,
@@ -51,13 +51,13 @@ def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> st
 
 
 def environment(folder: Path, python: str) -> Path:
-    """Where the programs of a fresh virtual environment are."""
+    """Return the folder with the programs of a fresh virtual environment."""
     run(python, "-m", "venv", folder)
     return folder / BIN
 
 
 def works(programs: Path, folder: Path) -> None:
-    """Profiles and addon came along: a mitmdump of these programs loads the addon and reads the built-in profiles."""
+    """Check that profiles and addon are installed: a mitmdump of these programs loads them."""
     assert run(programs / "vtc", "--version", cwd=folder).split()[-1] == "0.1.0"
     assert run(programs / "vtc", "check", cwd=folder).startswith("ok: ")
     script = Path(run(programs / "vtc", "run", "--dry-run", "x:1", cwd=folder).split(" -s ")[1].split()[0])
@@ -66,7 +66,7 @@ def works(programs: Path, folder: Path) -> None:
 
 
 def loads(mitmdump: Path, script: Path, folder: Path) -> None:
-    """It stops at a wrong value, which only the addon knows to be one."""
+    """Check that mitmdump stops at a wrong value, which only the addon rejects."""
     command = [mitmdump, "-s", script, "--listen-port", "0", "--set", f"confdir={folder}", "--set", "vtc_mode=wrong"]
     done = subprocess.run([*map(str, command)], cwd=folder, text=True, capture_output=True)
     assert "vtc_mode must be one of rewrite, observe, off" in done.stdout + done.stderr
@@ -112,7 +112,7 @@ def test_a_wheel(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.install
 def test_the_steps_of_the_container(tmp_path: Path) -> None:
-    """Its files, its installation and its start, without a container engine; its user is not made."""
+    """Its files, its installation and its start run without a container engine; its user is not created."""
     lines = (ROOT / "deploy" / "Containerfile").read_text("utf-8").splitlines()
     steps = [(name, rest) for name, _, rest in (line.partition(" ") for line in lines)]
     (image,) = (rest for name, rest in steps if name == "FROM")

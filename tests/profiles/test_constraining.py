@@ -1,4 +1,4 @@
-"""Whether a server is told a grammar, and of what."""
+"""Whether and with which grammar a server is constrained."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
 
 
 def test_a_prompt_that_begins_the_thoughts() -> None:
-    """llama.cpp decodes by the grammar from the first token on, others may wait for the end of the thoughts."""
+    """llama.cpp applies the grammar from the first token on, others can wait for the end of the reasoning."""
     model = "deepseek-r1"
     assert plan("llama.cpp", model).steps["constrain"].demand.begun == ("</think>",)
     found = plan("vllm", model)

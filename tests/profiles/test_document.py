@@ -1,4 +1,4 @@
-"""YAML as data with lines, and what is refused as YAML."""
+"""YAML as data with line numbers, and rejected YAML."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_no_text_raises(tmp_path_factory: pytest.TempPathFactory, text: str) -> 
         assert str(problem).startswith(f"{file}:{problem.line}: ")
 
 
-# libyaml is only faster: what it gives is what PyYAML's own parser would.
+# libyaml is only faster; its result equals that of PyYAML's own parser.
 
 TEXTS = [
     *(path.read_text("utf-8") for path in sorted(builtin_directory().rglob("*.yaml"))),
@@ -202,7 +202,7 @@ def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatc
 def test_built_in_documents_are_read_anew_only_when_they_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An edit of a profile of one's own holds up streams no longer than that takes to read."""
+    """An edit of a user's profile blocks streams only for as long as that file takes to load."""
 
     def write(folder: str, name: str, description: str) -> None:
         (tmp_path / folder / f"{name}.yaml").write_text(

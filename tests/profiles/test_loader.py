@@ -1,4 +1,4 @@
-"""Profile files as a user writes them: what loads, what wins, and every message whole."""
+"""Profile files as a user writes them: which load, which take precedence, and every message as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which profile a request gets: the built-in ones by the names that hosts give, then the rules one by one."""
+"""The profile that a request gets: built-in ones by the names that hosts use, then each rule."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_models_by_the_names_that_hosts_give(builtin: Profiles, model: str, prof
 def test_a_server_profile_of_ones_own_that_names_the_host_wins_over_those_built_in(
     host: str, wins: bool, tmp_path: Path
 ) -> None:
-    """Also over one for some of its models, which has more tests."""
+    """It also takes precedence over a profile for some of the host's models, which has more conditions."""
     (tmp_path / "own.yaml").write_text(f"{{kind: server, name: own, match: {{host: '{host}'}}}}")
     profiles = load([builtin_directory(), tmp_path])
     facts = Facts(host="api.openai.com", port=443, model="gpt-5-mini")
@@ -98,7 +98,7 @@ def test_clients_by_what_they_send(builtin: Profiles, facts: Facts, profile: str
 
 
 def choose(facts: Facts, *profiles: ClientProfile, own: str = "") -> tuple[str | None, tuple[str, ...]]:
-    """The winner's name and the reasons; `own` names the profile that is the user's, of line 3 of `my.yaml`."""
+    """Return the winner's name and the reasons; `own` names the profile of the user, at line 3 of `my.yaml`."""
     sources = {
         ("client", profile.name): Source(Path("my.yaml"), 3, builtin=profile.name != own) for profile in profiles
     }
@@ -247,7 +247,7 @@ def test_every_policy_that_matches_in_the_order_of_priorities() -> None:
     ]
 
 
-# Whose requests they are
+# The owner of a request
 
 HEADERS_OF_KEYS = (
     *("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "x-litellm-api-key"),
@@ -267,7 +267,7 @@ DIFFERENT = {
     "a token that ends as a name": ({"authorization": "Bearer aXnonce=="}, {"authorization": "Bearer bXnonce=="}),
     "a token alone that ends so": ({"x-api-key": "anonce="}, {}),
 }
-"""By what differs, headers of two clients."""
+"""Headers of two clients, by their difference."""
 SAME = {
     **{
         name: ({"cookie": f"session=a; {name}=1"}, {"cookie": f"{name}=2; session=a"})
@@ -279,7 +279,7 @@ SAME = {
     "a time": ({"cookie": "session=a; x-timestamp=1"}, {"cookie": "session=a; x-timestamp=2"}),
     "a number": ({"x-request-id": "1", "x-nonce": "1", "idempotency-key": "1"}, {"cookie": "request_id=3"}),
 }
-"""By what differs, headers of two requests of one client."""
+"""Headers of two requests of one client, by their difference."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Facts about upstreams: found again by all that they depend on, and few."""
+"""Facts about servers: found by all values that they depend on, and few."""
 
 from __future__ import annotations
 

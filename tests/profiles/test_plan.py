@@ -1,4 +1,4 @@
-"""What a plan says about the reply: whether it need be read at all, and by which policies."""
+"""A plan's decision if the reply must be read, and by which policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision about an exchange: a row for each client, model and setting that leads to another one."""
+"""The plan of an exchange: a row for each client, model and setting with a different result."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_long_user_agent_is_cut_short() -> None:
 
 
 def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fields: Any) -> Plan:
-    """With a model profile of one's own that the request matches."""
+    """Return a plan with a user's model profile that the request matches."""
     mine = ModelProfile(name="mine", match=Match(model=chat.MODEL), **dict(profile))
     profiles = replace(
         PROFILES,
@@ -192,7 +192,7 @@ def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fiel
     ],
 )
 def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
-    """The option, then the model's profile, then the default."""
+    """The option takes precedence over the model's profile, and that over the default."""
     assert planned({"lenient": option}, profile={"lenient": of_profile}).reading.lenient == lenient
 
 
@@ -206,7 +206,7 @@ def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
     ],
 )
 def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:
-    """What the client can take, then what the profile says."""
+    """The client's limit takes precedence over the profile's."""
     assert planned(profile={"max_calls": of_profile}, **fields).protocol.max_calls == most
 
 
@@ -224,7 +224,7 @@ def test_how_tools_reach_the_model(settings: dict[str, Any], profile: dict[str, 
 
 
 def test_accept_is_what_is_read() -> None:
-    """What is expected comes first, then all that models write; what a model would be prompted in counts if it is."""
+    """Expected dialects are first, then all others; the dialect of the prompt counts if it is used."""
     profile = {"accept": ["hermes"], "dialect": "invoke"}
     read = [planned(settings, profile=profile).reading.dialects for settings in ({}, PROMPT, {"dialect": "tag"})]
     names = [[dialect.name for dialect in one] for one in read]
@@ -257,7 +257,7 @@ def test_where_json_is_the_answer_no_json_alone_is_a_call() -> None:
     assert names.isdisjoint({"bare-json", "json-array", "llama3"})
     (why,) = (one for one in plan(**asked).why if "JSON" in one)
     assert why == "the request asks for JSON: an object that is the whole reply is no call"
-    prompted = plan(settings={**PROMPT, "dialect": "llama3"}, **asked)  # it was told to write calls so
+    prompted = plan(settings={**PROMPT, "dialect": "llama3"}, **asked)  # the prompt requested this format
     assert "llama3" in {dialect.name for dialect in prompted.reading.dialects}
 
 
@@ -268,7 +268,7 @@ def test_changes_of_the_request() -> None:
 
 
 def test_what_a_server_needs_for_a_model() -> None:
-    """Special tokens are asked for only where calls are marked by some; the model's own profile has the last word."""
+    """Special tokens are requested only if calls are marked by some; the model's own profile takes precedence."""
     server = {"server": "vllm"}
     assert dict(planned(server).stack.request.set) == {}
     assert dict(planned(server, profile={"special_tokens": True}).stack.request.set) == {"skip_special_tokens": False}
@@ -314,7 +314,7 @@ def test_tools_that_a_model_profile_does_not_allow_are_withheld(written: Any, ex
 
 
 def policed(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> Plan:
-    """A plan with policies beside the built-in profiles."""
+    """Return a plan with policies in addition to the built-in profiles."""
     for number, policy in enumerate(policies):
         text = chat.encoded({"kind": "policy", "name": f"p{number}", "match": {}, **policy})
         (tmp_path / f"{number}.yaml").write_bytes(text)

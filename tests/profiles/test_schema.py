@@ -1,4 +1,4 @@
-"""What a profile file may say, and what it says when it is silent."""
+"""Valid keys of a profile file, and their defaults."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_error_that_holds_a_reply_has_a_pattern_that_is_one() -> None:
     ],
 )
 def test_a_key_of_the_environment_is_for_hosts_of_one_owner(host: Any, is_one_owners: bool) -> None:
-    """A glob that fits any host would give the key to whoever has one."""
+    """A glob that matches any host would send the key to any owner."""
     fields = {"name": "s", "match": {"host": host} if host else {}, "key_env": "LAB_KEY"}
     if is_one_owners:
         assert msgspec.convert(fields, ServerProfile).lends

@@ -1,4 +1,4 @@
-"""What the user settled."""
+"""Settings of the user."""
 
 from __future__ import annotations
 

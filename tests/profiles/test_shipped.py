@@ -1,4 +1,4 @@
-"""The profiles that come with VTC: every dialect both ways, and every model by the names that hosts give it."""
+"""The built-in profiles: every dialect in both directions, and every model by the names that hosts use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHIPPED = load([builtin_directory()])
 DIALECTS = SHIPPED.dialects
 FRAMED = [dialect for dialect in DIALECTS.values() if dialect.rescued]
 TEMPLATES = Path(__file__).parents[1] / "cases" / "templates"
-"""What models are shown as their own past: two calls each, as the chat templates print them."""
+"""Past turns as chat templates render them for models: two calls each."""
 
 TOOLS = {
     "get_weather": Tool(
@@ -64,7 +64,7 @@ def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
 
 
 def clean(events: list[Event]) -> list[tuple[str, Any]]:
-    """The calls of a reply that is nothing but well-formed calls."""
+    """Return the calls of a reply that consists of well-formed calls only."""
     assert content(events).strip() == ""
     assert [event for event in events if isinstance(event, Refusal)] == []
     assert [repair for event in events if isinstance(event, Call) for repair in event.repairs] == []
@@ -173,7 +173,7 @@ def test_a_result_stands_in_what_is_written_of_it(dialect: Description) -> None:
     assert "12 °C {x}" in write_result("get_weather", "call00001", "12 °C {x}", dialect)
 
 
-# What is no call
+# Text that is no call
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a reply thinks, from the request, what was learned, the server's profile and the model's, in this order."""
+"""Reasoning in a reply, from the request, learned facts, the server's profile and the model's, in this order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
 
 
 def asked(body: dict[str, Any]) -> bool | None:
-    """What a request says of thinking."""
+    """Return the request's setting for reasoning."""
     return APIS[0].request(encode(body)).generation.thinks
 
 
@@ -67,7 +67,7 @@ def test_a_reply_begins_inside_if_profiles_and_request_say_so(
 def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     prefilled: bool | Literal["asked"] | None, body: dict[str, Any], server: ServerProfile, shows: bool
 ) -> None:
-    """Whatever the model; without a profile, too. What one shows counts for the streams that follow."""
+    """This holds for any model and without a profile. The shown beginning is used for later streams."""
     memory = Memory()
     model = None
     if prefilled is not None:
@@ -87,7 +87,7 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
 
 
 def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
-    """Take what some replies show."""
+    """Record the beginnings that some replies show."""
     assert found.learned is not None
     for _ in range(replies):
         found.learned.note(inside=inside)
@@ -113,7 +113,7 @@ def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
     assert not decided(False, memory=memory).begins_inside
     shown(found, inside=False, replies=1)
     shown(found, inside=True, replies=AGREEING - 1)
-    assert not decided(False, memory=memory).begins_inside  # the one that contradicts made them forgotten
+    assert not decided(False, memory=memory).begins_inside  # the contradicting reply removed the recorded ones
     shown(found, inside=True, replies=5)
     assert decided(False, memory=memory).begins_inside
     shown(found, inside=False, replies=1)

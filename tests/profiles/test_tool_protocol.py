@@ -1,4 +1,4 @@
-"""Which dialects are read for a model."""
+"""The dialects that are read for a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a document that is not what its class says."""
+"""Messages about a document that does not match its class."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ VALUES = (
     *("'{value'", "'$'", r'"\0"', r'"\uD800"', "2024-01-01", "[]", "[null, 1]", "[[[a]]]", "{}", "{a: 1}", "<<"),
     *("{a: {b: [c]}}", "!!binary aGk=", f"'{'(' * 3000}'", f"'/{'(a|' * 500}/'", f"[{'a, ' * 300}]"),
 )
-"""What may stand for a value: each type of YAML and JSON, and texts that something here takes for more than a text."""
+"""Possible values: each type of YAML and JSON, and strings with a special meaning to some key."""
 
 
 def places(schema: Any, defs: Any, within: tuple[str, ...] = (), path: KeyPath = ()) -> Iterator[tuple[str, KeyPath]]:
-    """Each value that a schema knows, as what is asked of it, and where it stands."""
+    """Yield each value of a schema as its requirements and its path."""
     if path:
         asked = {key: value for key, value in schema.items() if key not in ("description", "default", "title")}
         yield json.dumps(asked, sort_keys=True), path
@@ -132,7 +132,7 @@ def places(schema: Any, defs: Any, within: tuple[str, ...] = (), path: KeyPath =
 
 @cache
 def by_schema(kind: str) -> dict[str, KeyPath]:
-    """A place for each thing that is asked of a value."""
+    """Return a path for each different requirement of a value."""
     schema = msgspec.json.schema(KINDS[kind])
     return dict(places(schema, schema["$defs"]))
 
@@ -146,7 +146,7 @@ def written(path: KeyPath, value: str) -> str:
 @pytest.mark.parametrize("turn", range(6))
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_value_of_any_key_is_taken_or_told(kind: str, turn: int, tmp_path: Path) -> None:
-    """Where it stands is told, whatever it is: no other error, and no end of the one who asks."""
+    """The message states the place of the value; there is no other error, and no exit."""
     values, others = VALUES[turn::6], [*KINDS][: [*KINDS].index(kind)]
     file = tmp_path / "x.yaml"
     known = {asked for other in others for asked in by_schema(other)}

@@ -1,4 +1,4 @@
-"""Flows as a user saves them, with an exchange in each."""
+"""Captured flows, each with one exchange."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def captured(
     addon: VirtualToolCalling | None = None,
     **fields: Any,
 ) -> http.HTTPFlow:
-    """A flow as it was captured, with what VTC did to it if it had seen it."""
+    """Return a flow as it was captured; with `seen`, it has passed through the addon."""
     shape = SHAPES[api]
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
@@ -47,13 +47,13 @@ def captured(
         if callable(flow.response.stream):
             for piece in (reply, b""):
                 flow.response.stream(piece)
-            flow.response.raw_content = None  # as mitmproxy has it of a streamed body
+            flow.response.raw_content = None  # mitmproxy's state of a streamed body
         asyncio.run(addon.response(flow))
     return flow
 
 
 def saved(directory: Path, *texts: str, **fields: Any) -> Path:
-    """Flows in a file, as mitmproxy writes it."""
+    """Write flows to a file as mitmproxy does."""
     path = directory / "flows"
     with path.open("ab") as file:
         for text in texts:

@@ -1,4 +1,4 @@
-"""What the tests of the addon share with those that take it through a whole proxy."""
+"""Fixtures that tests of the addon share with end-to-end tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks one by one, and the contract of the stream callable that mitmproxy is given."""
+"""The hooks one by one, and the contract of mitmproxy's stream callable."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
 class Flows:
-    """Takes flows through the addon's hooks, as mitmproxy would."""
+    """Passes flows through the addon's hooks in mitmproxy's order."""
 
     def __init__(self, addon: VirtualToolCalling, context: taddons.context) -> None:
         self.addon = addon
         self.context = context
 
     def asked(self, body: Any = None, *, path: str = "/v1/chat/completions", headers: Any = ()) -> http.HTTPFlow:
-        """A flow whose request has been through."""
+        """Return a flow whose request has passed the hooks."""
         content = body if isinstance(body, bytes) else chat.encoded(body or chat.request(stream=True))
         fields = http.Headers([(b"accept-encoding", b"gzip"), *headers])
         request = tutils.treq(method=b"POST", path=path.encode(), headers=fields, content=content)
@@ -41,21 +41,21 @@ class Flows:
         return flow
 
     def answering(self, headers: http.Headers = SSE, status: int = 200, **asked: Any) -> http.HTTPFlow:
-        """A flow whose reply's headers have been through."""
+        """Return a flow whose response headers have passed the hooks."""
         flow = self.asked(**asked)
         flow.response = tutils.tresp(headers=headers.copy(), status_code=status, content=None)
         asyncio.run(self.addon.responseheaders(flow))
         return flow
 
     def responded(self, flow: http.HTTPFlow) -> None:
-        """The reply has been through."""
+        """Pass the reply through its hook."""
         asyncio.run(self.addon.response(flow))
 
     def streaming(self, **asked: Any) -> Callable[[bytes], list[bytes]]:
         flow = self.answering(**asked)
         assert flow.response is not None
         assert callable(flow.response.stream)
-        self.flow = flow  # mitmproxy holds on to it
+        self.flow = flow  # mitmproxy keeps a reference to it
         return flow.response.stream  # type: ignore[return-value]
 
 
@@ -92,7 +92,7 @@ def test_a_call_leaves_in_the_call_that_completed_it(flows: Flows) -> None:
 
 
 def test_nothing_to_send_is_an_empty_list(flows: Flows) -> None:
-    """b"" would end the body at the client."""
+    """b"" would end the body for the client."""
     stream = flows.streaming()
     assert stream(b"data: ") == []
     assert stream(b'{"choices": [{"delta": {"content": "<re"}}]}') == []
@@ -101,7 +101,7 @@ def test_nothing_to_send_is_an_empty_list(flows: Flows) -> None:
 
 @given(st.lists(st.binary(max_size=30) | st.sampled_from([*chat.streamed("a", *TAG), b""]), max_size=12))
 def test_it_never_raises_and_never_ends_the_body(loaded: Flows, pieces: list[bytes]) -> None:
-    """Whatever comes, and however often the end does."""
+    """This holds for any bytes, and for repeated ends."""
     stream = loaded.streaming()
     for piece in [*pieces, b"", b""]:
         out: Any = stream(piece)
@@ -161,7 +161,7 @@ def test_which_replies_are_streamed(headers: http.Headers, status: int, streamed
     "body", [chat.request(stream=True, tools=None), chat.request(stream=True, tool_choice="none"), b"no request"]
 )
 def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flows: Flows) -> None:
-    """Not buffered, and its headers untouched."""
+    """It is not buffered, and its headers are unchanged."""
     flows.context.configure(flows.addon, vtc_mode=mode)
     headers = http.Headers(content_type="text/event-stream", content_encoding="gzip", content_length="5")
     response = flows.answering(headers, body=body).response
@@ -183,7 +183,7 @@ def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flow
 def test_headers_of_a_rewritten_stream(
     version: str, before: dict[str, str], after: dict[str, str], flows: Flows
 ) -> None:
-    """Its length is not known beforehand, and it is not encoded. A connection that ends with its body is not kept."""
+    """The length is unknown beforehand, and the body is not encoded. A connection that ends with its body is closed."""
     flow = flows.asked()
     headers = http.Headers(
         [(b"content-type", b"text/event-stream"), *((k.encode(), v.encode()) for k, v in before.items())]
@@ -216,13 +216,13 @@ def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None
     flow = flows.asked(path="/v1/embeddings")
     flow.response = tutils.tresp(headers=headers.copy(), content=None)
     asyncio.run(flows.addon.responseheaders(flow))
-    assert flow.response.stream is (headers is SSE)  # mitmproxy would keep a stream back up to its end
+    assert flow.response.stream is (headers is SSE)  # mitmproxy would buffer a stream until its end
     flows.responded(flow)
     flows.addon.error(flow)
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
 
 
-# What stays
+# State after the end
 
 
 def ended(flows: Flows, how: str) -> http.HTTPFlow:
@@ -242,7 +242,7 @@ def ended(flows: Flows, how: str) -> http.HTTPFlow:
 
 @pytest.mark.parametrize("how", ["response", "error"])
 def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> None:
-    """A stream that died is told of like one that ended, and only once."""
+    """A stream that ended with an error is reported like any other, and only once."""
     flow = ended(flows, how)
     assert [call["name"] for call in flow.metadata[METADATA]["calls"]] == ["read"]
     flow.comment = "mine"
@@ -253,7 +253,7 @@ def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> 
 
 @pytest.mark.parametrize("how", ["response", "error", None])
 def test_nothing_is_kept_of_a_flow(how: str | None, flows: Flows) -> None:
-    """Not even of one for which no end is ever told."""
+    """This includes a flow for which no end is ever signalled."""
     flow = ended(flows, how) if how else flows.answering()
     gone = weakref.ref(flow)
     del flow
@@ -262,7 +262,7 @@ def test_nothing_is_kept_of_a_flow(how: str | None, flows: Flows) -> None:
 
 
 def test_the_state_of_a_stream_is_dropped_at_its_end(flows: Flows) -> None:
-    """mitmproxy keeps flows for its list; what reading them took is freed."""
+    """mitmproxy keeps flows for its list; the state for reading them is freed."""
     flow = ended(flows, "response")
     assert flow.response is not None
     assert callable(flow.response.stream)
@@ -282,7 +282,7 @@ def test_a_whole_reply(flows: Flows) -> None:
 
 
 def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    """While running, from mitmweb's command bar, and when mitmproxy ends."""
+    """The command works in mitmweb's command bar during a run; the statistics are also printed at the end."""
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, vtc_mode="rewrite")
@@ -303,11 +303,11 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
     assert all("1 call (0 repaired), 0 left as text" in line for line in told)
 
 
-# A flow that is sent again
+# A replayed flow
 
 
 def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
-    """Else its request, which was rewritten, would offer no tools, and its reply would not be read."""
+    """Otherwise its rewritten request would offer no tools, and its reply would not be read."""
     addon, body = VirtualToolCalling(), chat.encoded(chat.request())
 
     def answered(flow: http.HTTPFlow, said: str) -> None:

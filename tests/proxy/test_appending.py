@@ -1,4 +1,4 @@
-"""Text added to a file on a disk that gets full."""
+"""Appending text to a file on a disk that becomes full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vtc.proxy.log import append_text
 
 @contextmanager
 def longest(size: int) -> Iterator[None]:
-    """Let no file get longer than that, as a full disk would: what fits is written, then there is an error."""
+    """Limit the length of files as a full disk would: the text is written as far as it fits, then there is an error."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""Asking a server over HTTP: within a time, directly, and with a key for it alone."""
+"""Requests to a server over HTTP: with a timeout, without a proxy, and with a key for this server only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies as they pass: sizes always, bytes where somebody can look at them, never more than the limit."""
+"""Stored bodies: sizes are always stored, bytes only if a view can show them, and never beyond the limit."""
 
 from __future__ import annotations
 

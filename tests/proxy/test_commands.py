@@ -25,7 +25,7 @@ CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 
 
 class Session:
-    """The addon beside mitmproxy's list of flows."""
+    """The addon together with mitmproxy's list of flows."""
 
     def __init__(self, addon: VirtualToolCalling, view: View, context: taddons.context) -> None:
         self.addon = addon
@@ -42,7 +42,7 @@ class Session:
         reply: chat.Json | None = None,
         **fields: Any,
     ) -> http.HTTPFlow:
-        """A whole exchange that went through the addon and is listed."""
+        """Pass a whole exchange through the addon, and list its flow."""
         shape = SHAPES[api]
         headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
         body, path = asked(api, stream=False, **fields), path or shape.at(model=fields.get("model"))
@@ -123,7 +123,7 @@ def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
 
 @pytest.mark.parametrize("command", ["vtc.explain", "vtc.diff"])
 def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session) -> None:
-    """Its command bar shows all of an answer in one line."""
+    """mitmweb's command bar shows a result in one line."""
     session.exchange(CALL)
     session.exchange("Hello")
     (page,) = (one for one in session.addon.addons if isinstance(one, Page))
@@ -138,7 +138,7 @@ def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session)
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path) -> None:
-    """The file is a list of cases that read as they say, and it is added to."""
+    """The file is a list of cases that parse as stated, and later cases are appended."""
     session.exchange(f"I look.\n{CALL}", api=api)
     path = tmp_path / "cases.yaml"
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
@@ -209,7 +209,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
 
 
 def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
-    """Neither the request's own key, wherever the model repeats it, nor what looks like one."""
+    """Neither the request's key, even if the model repeats it, nor text that looks like a key is shown."""
     text = chat.DIALECTS["hermes"]("read", {"filePath": "open-sesame-77 sk-abcdefgh123"})
     text += chat.DIALECTS["hermes"]("sh.rm", {"filePath": "open-sesame-77"})
     flow = session.exchange(

@@ -1,4 +1,4 @@
-"""What streams take turns with: small reads from servers, one write to a client for all that a turn leads to."""
+"""The data that a stream processes in one turn of the event loop: small reads, and one write for all results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vtc.proxy.connections import (
 
 
 class Recorded(asyncio.Transport):
-    """A transport that keeps what is done with it."""
+    """A transport that records the operations on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def test_the_first_write_of_a_turn_leaves_at_once_and_the_rest_in_one() -> None:
 
 
 def test_it_need_not_be_drained_to_leave() -> None:
-    """A server that sends before it has read all that the client sends holds up `drain`, and waits for the client."""
+    """A server that sends before it has read the whole request blocks `drain`, and waits for the client."""
 
     async def session() -> None:
         async with writer() as (transport, joined, _):
@@ -177,7 +177,7 @@ def test_what_had_come_is_read_although_the_server_resets_the_connection() -> No
 
 
 def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
-    """mitmproxy cancels the task that reads where it cannot write to the server any more."""
+    """mitmproxy cancels the reading task if it can no longer write to the server."""
 
     async def session() -> int:
         source = asyncio.StreamReader(limit=1 << 20)

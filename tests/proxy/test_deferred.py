@@ -1,4 +1,4 @@
-"""Options that wait for the addon: what is taken of them, and what is told."""
+"""Deferred options, set before the addon is loaded: which are accepted, and the messages about the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def context() -> Iterator[taddons.context]:
 
 
 def loaded(context: taddons.context, caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
-    """Load the addon as mitmproxy loads a script, which swallows what it refuses; return what is logged."""
+    """Load the addon as mitmproxy loads a script, which suppresses option errors; return the log."""
     with suppress(exceptions.OptionsError):
         context.master.addons.add(VirtualToolCalling())
     return [(record.levelno, record.getMessage()) for record in caplog.records if record.levelno >= logging.WARNING]
@@ -41,13 +41,13 @@ def loaded(context: taddons.context, caplog: pytest.LogCaptureFixture) -> list[t
 def test_an_option_that_is_not_taken_is_told_as_an_error(
     specs: list[str], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error while it starts ends mitmproxy."""
+    """An error during the start ends mitmproxy."""
     context.options.set(*specs, defer=True)
     assert loaded(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
 
 
 def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context) -> None:
-    """mitmproxy would tell it at each request, and with a trace."""
+    """mitmproxy would report it at each request, with a traceback."""
     context.master.addons.add(addon := VirtualToolCalling())
     with pytest.raises(exceptions.OptionsError, match=rf"_trusted_ca: {__file__} has no certificate in PEM format"):
         context.configure(addon, ssl_verify_upstream_trusted_ca=__file__)
@@ -71,7 +71,7 @@ def test_a_value_of_another_type_in_mitmproxys_own_file_is_told(
 def test_what_an_option_of_another_addon_refuses_is_told(
     context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """mitmproxy would drop this addon for it."""
+    """mitmproxy would unload this addon because of it."""
     context.options.set("others_option=1", "others_option=2", defer=True)
     context.options.add_option("others_option", str, "", "")
     ((level, said),) = loaded(context, caplog)

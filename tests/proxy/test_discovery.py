@@ -1,4 +1,4 @@
-"""What a model server shows of itself, when VTC starts and where the server starts after it."""
+"""Properties that VTC learns from a model server at its own start, or later if the server starts afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENTS = [name for name in pairs.NAMES if name != "openai-chat"]
 
 
 def chat_only(seen: Seen) -> Reply:
-    """A server that speaks Chat Completions alone."""
+    """Act as a server that speaks chat completions only."""
     if seen.method == "GET":
         return Reply([MODELS], JSON, framing="length")
     if seen.path != PATH:
@@ -39,7 +39,7 @@ def chat_only(seen: Seen) -> Reply:
 
 @pytest.fixture
 def port() -> Iterator[socket.socket]:
-    """A port at which no one listens yet."""
+    """Yield a bound socket on which no server listens yet."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound
@@ -51,7 +51,7 @@ def url(bound: socket.socket) -> str:
 
 @asynccontextmanager
 async def before(upstream: str, confdir: Path, **settings: Any) -> AsyncIterator[tuple[Proxy, httpx.AsyncClient]]:
-    """A proxy before a model server, and a client of it."""
+    """Start a proxy in front of a model server, and a client of it."""
     settings = {"mode": [f"reverse:{upstream}"], "vtc_discover": "on", **LAZY, **settings}
     async with (
         running_proxy(confdir, **settings) as proxy,
@@ -61,7 +61,7 @@ async def before(upstream: str, confdir: Path, **settings: Any) -> AsyncIterator
 
 
 async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:
-    """A request of an API."""
+    """Send a request of an API."""
     return await client.post(SHAPES[name].at(), content=asked(name))
 
 
@@ -69,7 +69,7 @@ async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:
 async def test_a_server_that_starts_after_vtc_is_served_in_its_api_at_the_next_request(
     client_api: str, confdir: Path, port: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The one that finds it gone gets an error of its own API."""
+    """A request before that gets an error of its own API."""
     caplog.set_level(logging.INFO, "vtc")
     where = url(port)
     async with before(where, confdir) as (_, client):
@@ -85,7 +85,7 @@ async def test_a_server_that_starts_after_vtc_is_served_in_its_api_at_the_next_r
     assert "Hi." in answered.text
     assert paths[0] == ("GET", "/v1/models")
     assert paths[-1] == ("POST", PATH)
-    assert len(server.seen) == len(paths) + 1  # what is known is not asked again
+    assert len(server.seen) == len(paths) + 1  # known properties are not requested again
     lines = [record.getMessage() for record in caplog.records]
     (missed,) = (line for line in lines if "is the model server running?" in line)
     assert "probed again before requests" in missed
@@ -144,7 +144,7 @@ async def test_where_vtc_observes_nothing_is_said_of_translation(
 
 
 class Addon:
-    """What `Discovery` asks of the addon."""
+    """The attributes of the addon that `Discovery` uses."""
 
     memory = None
 
@@ -155,8 +155,8 @@ class Addon:
 
 
 async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(confdir: Path, port: socket.socket) -> None:
-    """Requests would wait for it each time."""
-    times = count(0.0, 2.0)  # each look at the clock is two seconds later
+    """Otherwise each request would wait for it."""
+    times = count(0.0, 2.0)  # the clock advances by two seconds with each reading
     async with before(url(port), confdir, vtc_discover="on") as (proxy, _):
         discovery = Discovery(Addon(proxy.addon.planner), lambda: next(times))
         mode = ProxyMode.parse(f"reverse:{url(port)}")
@@ -166,7 +166,7 @@ async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(conf
             await asking[-1]
             asking.append(discovery._ask(mode))
         discovery.done()
-    # It ended at 2; the looks at 4, 6, 8 and 10 are within the pause.
+    # The probe ended at 2; the readings of the clock at 4, 6, 8 and 10 are inside of the pause.
     assert [one is asking[0] for one in asking].count(True) == RETRY_PAUSE_SECONDS // 2
 
 

@@ -1,7 +1,7 @@
-"""An exception in any function that a hook calls: no policy is bypassed, and without one the reply's text arrives.
+"""An exception in any function that a hook calls: no policy is bypassed, and without a policy the text arrives.
 
-Exchanges go through mitmproxy's own addon manager, hook by hook. A first run records which functions of `vtc` start;
-then each of them raises in turn, where it starts for the first time.
+Exchanges go through mitmproxy's addon manager, hook by hook. A first run records which functions of `vtc` start; then
+each of them raises in turn, when it starts for the first time.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ TOOL = MONITOR.PROFILER_ID
 START = MONITOR.events.PY_START
 
 TEXT, ARGUMENT = "Here is what I see.", "/planted/by/test"
-"""The text of each reply, and what a call that the policy forbids has as an argument."""
-CALL = ("bash", {"why": "x" * len(ARGUMENT), "command": ARGUMENT})  # no half of it has a part of the argument
+"""The text of each reply, and the argument of the call that the policy denies."""
+CALL = ("bash", {"why": "x" * len(ARGUMENT), "command": ARGUMENT})  # neither half contains a part of the argument
 IN_TEXT = chat.DIALECTS["hermes"](*CALL)
 ERROR = {"error": {"message": TEXT, "type": "server_error"}}
 SCHEMA = {"type": "object", "properties": {"why": {"type": "string"}, "command": {"type": "string"}}}
 
 OWN_HELPERS = {
-    # The boundary itself: what runs before its `try`.
+    # The boundary itself: code before its `try`.
     "Boundary._around.<locals>.run",
     "Boundary._around.<locals>.run_async",
     "ReceivedFlow.of",
     "OriginalRequest.of",
     "OriginalReply.of",
-    # The same of the stream callable.
+    # The same in the stream callable.
     "make_rewriter.<locals>.rewrite",
 }
 """The functions of the boundary that run outside of it, by their qualified names."""
@@ -72,8 +72,9 @@ class Scenario:
     server: str
     stream: bool
     reply: str
-    """`native`: a native tool call; `text`: a text tool call; `error`: an error with status 400, and a call
-    in it all the same; `broken`: half a stream."""
+    """`native`: a native tool call; `text`: a text tool call; `error`: an error with status 400 that nevertheless
+    contains a call; `broken`: half a stream.
+    """
 
     def request(self) -> http.Request:
         body = asked(self.client, stream=self.stream, tools=declared(self.client, {"bash": SCHEMA}))
@@ -102,7 +103,7 @@ class Scenario:
 
 
 class Exchanges:
-    """Takes exchanges through the hooks of an addon, as mitmproxy does."""
+    """Passes exchanges through the hooks of an addon, as mitmproxy does."""
 
     def __init__(self, context: taddons.context, addon: VirtualToolCalling) -> None:
         self._context = context
@@ -171,7 +172,7 @@ def recorded(started: dict[CodeType, int]) -> Iterator[None]:
 
 @contextmanager
 def raising(code: CodeType, number: int) -> Iterator[None]:
-    """Have a function raise when it starts for the n-th time."""
+    """Make a function raise when it starts for the n-th time."""
     left = number
 
     def fail(*_: Any) -> None:
@@ -192,7 +193,7 @@ def raising(code: CodeType, number: int) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Write no log: thousands of traces are most of the time."""
+    """Disable logging, because thousands of tracebacks take most of the time."""
     logging.disable(logging.CRITICAL)
     try:
         yield
@@ -201,14 +202,14 @@ def quiet() -> Iterator[None]:
 
 
 PAIRS = [*zip(pairs.NAMES, pairs.NAMES, strict=True), *zip(pairs.NAMES, pairs.NAMES[1:] + pairs.NAMES[:1], strict=True)]
-"""Each client with a server of its own API, and with one of another."""
+"""Each client with a server of its own API, and with a server of another."""
 POINTS = [(False, "native"), (False, "text"), (False, "error")]
 POINTS += [(True, "native"), (True, "text"), (True, "error"), (True, "broken")]
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A file with a policy that forbids every call."""
+    """Write a policy that denies every call, and return its path."""
     file = tmp_path_factory.mktemp("faults") / "policy.yaml"
     guards = {"denied_tools": ["*"], "on_denied": "drop"}
     file.write_bytes(chat.encoded({"kind": "policy", "name": "none", "match": {}, "guards": guards}))
@@ -220,14 +221,16 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("forbids", [True, False], ids=["policy", "no policy"])
 @pytest.mark.parametrize(("stream", "reply"), POINTS, ids=str)
 def test_a_fault_in_any_function(stream: bool, reply: str, forbids: bool, share: int, policy: str) -> None:
-    """A bridge can pass nothing through: there an error, or a connection that breaks off, may take the text's place."""
+    """A bridge cannot forward frames unread, so the client may get an error or a broken connection instead of the
+    text.
+    """
     addon, tried, wrong = VirtualToolCalling(), set[tuple[Any, ...]](), []
     with taddons.context(addon) as context, asyncio.Runner() as runner, quiet():
         exchanges = Exchanges(context, addon)
         for client, server in PAIRS:
             context.configure(addon, vtc_mode="rewrite", vtc_profiles=[policy] * forbids, vtc_upstream_api=server)
             scenario = Scenario(client, server, stream, reply)
-            runner.run(exchanges.run(scenario))  # compiles what is compiled once
+            runner.run(exchanges.run(scenario))  # fills the caches of compiled patterns
             started: dict[CodeType, int] = {}
             with recorded(started):
                 sent, _ = runner.run(exchanges.run(scenario))
@@ -254,7 +257,7 @@ def test_a_fault_in_any_function(stream: bool, reply: str, forbids: bool, share:
 
 @pytest.mark.parametrize("forbids", [True, False], ids=["policy", "no policy"])
 def test_a_fault_in_any_function_that_declines_a_websocket(forbids: bool, policy: str) -> None:
-    """Under a policy its server is never asked."""
+    """Under a policy the server gets no request."""
     addon, started = VirtualToolCalling(), dict[CodeType, int]()
     with taddons.context(addon) as context, asyncio.Runner() as runner, quiet():
         context.configure(addon, vtc_mode="rewrite", vtc_profiles=[policy] * forbids)

@@ -1,4 +1,4 @@
-"""Flows as VTC sees them, live and from a file."""
+"""VTC's view of flows, live and from a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_which_api() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat?a=b", "/v1/chat?%6bey=k%2Fk", "/v1/chat?a=b&access_token=kk"])
 def test_the_path_that_was_asked_is_kept_without_its_keys(path: str) -> None:
-    """They stand in the path that is asked instead, and go back from there when the flow is sent again."""
+    """The keys are in the moved path, and return from there when the flow is replayed."""
     flow = asked(path=path)
     flows.move(flow, path.replace("/v1/chat", "/api/chat"))
     assert flow.request.path.startswith("/api/chat")

@@ -1,4 +1,4 @@
-"""A request sent again by mitmproxy's own client replay, to a real server."""
+"""Requests that mitmproxy's client replay sends again, to a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vtc.proxy.follow_up import FollowUpRequests
 
 
 def flow_to(url: str) -> http.HTTPFlow:
-    """A flow whose reply is there."""
+    """Return a flow that has a reply."""
     request = http.Request.make("POST", f"{url}/v1/chat/completions", b"{}", {"authorization": "Bearer sk-1"})
     return tflow.tflow(req=request, resp=True)
 
@@ -72,21 +72,21 @@ async def test_nobody_there_and_nobody_who_answers(tmp_path: Path) -> None:
         server.close()
 
 
-# Garbage collections while long work goes on
+# Garbage collections during long work
 
 
 @pytest.fixture
 def thresholds() -> Iterator[tuple[int, int, int]]:
-    """Those of Python, whatever the tests run with."""
+    """Set Python's default thresholds, whichever the tests run with."""
     before, usual = gc.get_threshold(), (700, 10, 10)
-    gc.freeze()  # a full collection waits for a quarter more objects than there are
+    gc.freeze()  # a full collection needs a quarter more objects than exist
     gc.set_threshold(*usual)
     yield usual
     gc.set_threshold(*before)
 
 
 def collected_meanwhile(work: Callable[[], object]) -> set[int]:
-    """Do work; return the generations that were collected."""
+    """Do the work; return the generations that were collected during it."""
     generations = set[int]()
 
     def note(_: str, about: dict[str, int]) -> None:

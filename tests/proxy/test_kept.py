@@ -1,7 +1,7 @@
-"""With `vtc_cache=off` nothing that a client or a model said stays in memory after an exchange.
+"""With `vtc_cache=off` no content of a client or a model stays in memory after an exchange.
 
-All that the conversations below say of their own holds one word, `mark()`. It is looked for in every text and all bytes
-that can be reached from any object of this process.
+All content of the conversations below contains one word, `mark()`. The tests search for it in all texts and bytes that
+are reachable from any object of this process.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ guards:
 
 
 def mark() -> str:
-    """Put the word together anew each time: it is in no object that lives on, this module's code included."""
+    """Build the word again for each call, so that no lasting object contains it, including this module's code."""
     return "".join(map(chr, (122, 113, 120, 109, 97, 114, 107)))
 
 
-# The conversations
+# Conversations
 
 
 def declared(number: int) -> list[chat.Json]:
-    """Tools whose every text holds the word: names, descriptions, schemas, those of a tool that is withheld."""
+    """Declare tools with the word in all texts: names, descriptions and schemas, also of a tool that a policy
+    withholds.
+    """
     schema = {
         "type": "string",
         "description": f"The {mark()} path.",
@@ -60,7 +62,7 @@ def declared(number: int) -> list[chat.Json]:
 
 
 def documented(number: int) -> str:
-    """The same in the system prompt of a text client."""
+    """Return the same tools in the system prompt of a text client."""
     name, path = f"{mark()}_read{number}", f"{mark()}_path"
     return (
         f"You are {mark()}.\n\n# Tools\n\n## {name}\nDescription: Reads what {mark()} wrote.\nParameters:\n"
@@ -70,7 +72,7 @@ def documented(number: int) -> str:
 
 
 def native(number: int) -> chat.Json:
-    """A conversation of a native client, with a call, its result and a reply."""
+    """Return a conversation of a native client, with a call, its result and a reply."""
     name, arguments = f"{mark()}_read{number}", json.dumps({f"{mark()}_path": f"</parameter>{mark()}"})
     called = {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
     turns = [
@@ -83,7 +85,7 @@ def native(number: int) -> chat.Json:
 
 
 def text(number: int) -> chat.Json:
-    """A conversation of a text client."""
+    """Return a conversation of a text client."""
     name, path = f"{mark()}_read{number}", f"{mark()}_path"
     turns = [
         {"role": "system", "content": documented(number)},
@@ -95,7 +97,7 @@ def text(number: int) -> chat.Json:
 
 
 def replies(number: int) -> Sequence[str]:
-    """Calls that are well written, garbled, cut, of a tool that is not there, and none."""
+    """Return replies with calls that are correct, malformed, cut off or of an unknown tool, and without calls."""
     name, path = f"{mark()}_read{number}", f"{mark()}_path"
     hermes = chat.DIALECTS["hermes"](name, {path: mark()})
     coder = chat.DIALECTS["qwen3-coder"](name, {path: mark()})
@@ -110,11 +112,11 @@ def replies(number: int) -> Sequence[str]:
     )
 
 
-# The exchanges
+# Exchanges
 
 
 def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bool) -> None:
-    """Take one exchange through the addon's hooks, to its end."""
+    """Pass one exchange through the addon's hooks, to its end."""
     headers = http.Headers(content_type="application/json", user_agent=f"Cline/{mark()}")
     request = tutils.treq(method=b"POST", path=b"/v1/chat/completions", headers=headers, content=body)
     flow = tflow.tflow(req=request)
@@ -135,7 +137,7 @@ def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bo
 
 
 def converse(addon: VirtualToolCalling, most: int = 2) -> None:
-    """Have all conversations, as a stream and whole, each with as many replies."""
+    """Run all conversations with `most` replies each, streamed and whole."""
     for number, reply in enumerate(replies(0)[:most]):
         for conversation in (native, text):
             for streamed in (True, False):
@@ -149,8 +151,8 @@ def converse(addon: VirtualToolCalling, most: int = 2) -> None:
 
 
 def untold(one: Any) -> list[object]:
-    """Find the objects that one holds without telling the collector."""
-    kind = type(one)  # a stand-in for another object says in `__class__` that it is that
+    """Return the objects that an object contains without telling the garbage collector."""
+    kind = type(one)  # `__class__` of a proxy object is that of another object
     if issubclass(kind, msgspec.Struct):
         return [getattr(one, name) for name in one.__struct_fields__]
     if issubclass(kind, re.Pattern):
@@ -164,19 +166,19 @@ def untold(one: Any) -> list[object]:
 
 @pytest.fixture(autouse=True)
 def unlogged(caplog: pytest.LogCaptureFixture) -> None:
-    """Have pytest keep no lines of the log, in which names of tools stand."""
+    """Disable VTC's log, because pytest would store its lines, which contain names of tools."""
     caplog.set_level("CRITICAL", "vtc")
 
 
 def left() -> list[str]:
-    """Find the texts that hold the word; `gc.get_referrers` gives their holders."""
-    gc.unfreeze()  # by an addon that ran before: of frozen objects the collector tells nothing
+    """Return the texts that contain the word; use `gc.get_referrers` to find their owners."""
+    gc.unfreeze()  # an earlier addon froze objects, which the collector does not list
     gc.collect()
     word = mark()
     data = word.encode()
     seen = {id(word), id(data)}
     found: list[str] = []
-    # A module's dict is one of the objects. Of others, `_asyncio` gives some that are freed already.
+    # A module's dict is a separate object. `_asyncio` lists some objects that are freed already.
     rest = [one for one in gc.get_objects() if type(one) is not ModuleType]
     while rest:
         held = {id(one): one for one in [*gc.get_referents(*rest), *(part for one in rest for part in untold(one))]}
@@ -186,8 +188,8 @@ def left() -> list[str]:
                 continue
             if issubclass(type(one), str | bytes):
                 if word in one if isinstance(one, str) else data in one:
-                    found.append(repr(one[:200]).replace(word, "[mark]"))  # or else the next search would find this
-            elif not gc.is_tracked(one):  # or else it is one of those that the collector told
+                    found.append(repr(one[:200]).replace(word, "[mark]"))  # otherwise the next search would find this
+            elif not gc.is_tracked(one):  # otherwise the collector lists it
                 seen.add(key)
                 rest.append(one)
     return found
@@ -195,7 +197,7 @@ def left() -> list[str]:
 
 @pytest.fixture
 def addon(tmp_path: Path) -> Iterator[Callable[..., VirtualToolCalling]]:
-    """Make an addon with some options."""
+    """Return a function that configures an addon."""
     (tmp_path / "policy.yaml").write_text(POLICY)
     running = VirtualToolCalling()
     with taddons.context(running) as context:
@@ -227,7 +229,7 @@ WITHOUT_MEMORY = (
 def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
     replies: int, some: Sequence[Mapping[str, str]], addon: Callable[..., VirtualToolCalling]
 ) -> None:
-    """But for what is kept here to be found: or else the search would prove nothing."""
+    """Only the objects of this test are found, which shows that the search works."""
     kept: list[object] = [f"{mark()} is kept", f"and {mark()}".encode()]
     converse(addon(vtc_cache="off"), replies)
     for options in some:
@@ -239,7 +241,7 @@ def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
 @pytest.mark.alone
 @pytest.mark.rest
 def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
-    """Or else the search would prove nothing. Nothing but names is found beside the prompts that left last."""
+    """Control for the search. Apart from the last sent prompts only names are found."""
     running = addon(vtc_model="qwen3-coder", vtc_tools="prompt")
     converse(running)
     assert running.memory is not None

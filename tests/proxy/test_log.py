@@ -1,4 +1,4 @@
-"""The log for programs: a line an exchange, nothing of what was said, no secrets."""
+"""The log for programs: one line for each exchange, without content and secrets."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_file_that_can_be_written_no_more_is_told_once(tmp_path: Path, caplog:
 
 
 def test_no_value_of_an_argument_is_logged(loaded: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor in the line for people; whoever looks at the flow is shown it."""
+    """The log line for people has no values either; the flow shows them."""
     addon, context, path = loaded
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"arguments": {"misfit": "steer"}}}
     (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))

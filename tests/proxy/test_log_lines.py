@@ -1,4 +1,4 @@
-"""The log for people: short lines, and what is the same in each turn of an agent once."""
+"""The log for people: short lines, and facts that stay the same between turns only once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNTED = "vtc: changes of requests from other to {} (later only counted): "
 
 
 class Session:
-    """Messages clients of one addon before a chat server."""
+    """Clients of the Messages API that use one addon and a chat server."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._addon = VirtualToolCalling()
@@ -31,7 +31,7 @@ class Session:
         caplog.set_level(logging.INFO)
 
     def lines(self, questions: int, model: str = "m", **fields: Any) -> list[str]:
-        """The lines of the log of an exchange, and its comment is the last of them in short."""
+        """Return the log lines of an exchange, whose comment is a short form of the last line."""
         self._log.clear()
         messages = [message for _ in range(questions) for message in (QUESTION, ANSWER)][:-1]
         fields = {"messages": messages, "model": model, "context_management": {"edits": []}, **fields}
@@ -57,7 +57,7 @@ def test_changes_are_written_once_for_a_model_and_later_counted(caplog: pytest.L
     assert first.startswith(COUNTED.format("m"))
     assert "1 list of text parts joined into one text" in first
     assert "no such field: context_management" in first
-    (line,) = session.lines(2)  # the conversation goes on: other numbers are no other changes
+    (line,) = session.lines(2)  # the conversation continues: different numbers are no different changes
     assert line.startswith(LINE.format(2, "m"))
     news, line = session.lines(2, container="c1")
     assert (

@@ -1,4 +1,4 @@
-"""The figures as Prometheus scrapes them."""
+"""The statistics in Prometheus format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ type Loaded = tuple[VirtualToolCalling, taddons.context, Metrics]
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
-    """Samples by name and labels."""
+    """Return the samples by name and labels."""
     text = httpx.get(metrics.url, trust_env=False).text
     families = text_string_to_metric_families(text)
     return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}

@@ -1,4 +1,4 @@
-"""The options: what mitmproxy shows of them, what is refused, and what is made of them."""
+"""The options: mitmproxy's list of them, rejected values, and the resulting plan."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
     assert (found.stack.request.set, found.stack.request.drop) == ({}, ())
     assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.reading.dialects}
     (bare,) = (dialect for dialect in found.reading.dialects if dialect.name == "bare-json")
-    assert bare.section_required  # JSON counts as the whole reply only
+    assert bare.section_required  # JSON counts only as the whole reply
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_dialect(configure: Any) -> None:
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], message: str, configure: Any) -> None:
-    """The message names the option and the values that would do."""
+    """The message names the option and the valid values."""
     with pytest.raises(exceptions.OptionsError, match=message):
         configure(**settings)
 
@@ -124,7 +124,7 @@ def test_a_home_directory_is_understood(configure: Any, tmp_path: Path, monkeypa
 
 
 def test_empty_patterns_are_ignored(configure: Any) -> None:
-    """An empty line in mitmweb's text area would otherwise match every client."""
+    """An empty line in mitmweb's text area would match every client."""
     configure(vtc_client_patterns=[""])
     documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
     body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))

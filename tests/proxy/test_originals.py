@@ -1,4 +1,4 @@
-"""Each question to a server, in an exchange and in a replay of it, is made from the request as it was received."""
+"""Each request to a server, in an exchange and in its replay, is made from the request as it was received."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sent(request: http.Request) -> tuple[object, ...]:
 def test_a_replay_begins_with_the_request_as_it_was_received(
     client: str, server: str, query: str, replayed: str
 ) -> None:
-    """With its path, query, headers and body: the same is sent again, also by another API."""
+    """Path, query, headers and body are those of the original request, also if the server has another API."""
     path = f"{SHAPES[client].at()}?a=b{'&' if query else ''}{query}"
     headers = {"user-agent": "Agent/1", "accept-encoding": "gzip", **({} if query else HEADERS[client])}
     headers["content-length"] = str(len(asked(client)))

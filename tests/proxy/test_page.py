@@ -1,4 +1,4 @@
-"""The page `/vtc`; `tests/e2e/test_mitmweb.py` has it in a browser."""
+"""The page `/vtc`; `tests/e2e/test_mitmweb.py` tests it in a browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vtc.proxy.page import Listing
 
 
 def overview(*flows: http.HTTPFlow, **query: str) -> str:
-    """The page of an address, once these flows are listed."""
+    """Return the page for a query when these flows are listed."""
     view = View()
     with taddons.context(view):
         view.add(flows)
@@ -93,7 +93,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
         shown = overview(made, plain, broken, **query)
         assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id]
         (told,) = re.findall('aria-label="exchanges over time: (.*)"', shown)
-        assert told.startswith("1 ")  # the picture is of these
+        assert told.startswith("1 ")  # the chart counts these
         assert "," not in told
     assert 'href="/vtc?outcome=unchanged&amp;model=a%26b"' in overview(made, plain, model="a&b")
     assert "no exchange matches" in overview(made, outcome="denied")
@@ -103,7 +103,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
 
 
 def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
-    assert {*page.OUTCOMES} > {*FLOW_MARKERS}  # and those without a mark
+    assert {*page.OUTCOMES} > {*FLOW_MARKERS}  # and outcomes without a mark
     assert len({look.word for look in page.OUTCOMES.values()}) == len(page.OUTCOMES)
     shown = overview(captured(CALL))
     assert '<tr class="good">' in shown
@@ -112,7 +112,7 @@ def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
 
 def test_some_are_shown_at_a_time() -> None:
     one = captured("Hello")
-    many = [one.copy() for _ in range(page.ROWS_PER_PAGE + 5)]  # their ids are new
+    many = [one.copy() for _ in range(page.ROWS_PER_PAGE + 5)]  # copies have new ids
     for seconds, flow in enumerate(many):
         flow.request.timestamp_start += seconds
     shown = overview(*many)
@@ -155,7 +155,7 @@ def test_what_was_not_seen_or_is_no_reply_is_shown_all_the_same() -> None:
 
 
 def test_nothing_of_an_exchange_becomes_markup(tmp_path: Path) -> None:
-    """What models and clients write is text, wherever it stands."""
+    """Text of models and clients is escaped everywhere."""
     evil = "<script>alert(1)</script>"
     flow = captured(f"{evil}\n{CALL}".replace("/a", evil), model=evil, vtc_tools="prompt", vtc_dialect="hermes")
     flow.comment += evil

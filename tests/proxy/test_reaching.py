@@ -1,4 +1,4 @@
-"""What is told where a model server cannot be reached; `tests/e2e/test_told.py` has the answers on the wire."""
+"""Messages about an unreachable model server; `tests/e2e/test_told.py` tests the responses."""
 
 from __future__ import annotations
 

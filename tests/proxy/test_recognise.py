@@ -1,4 +1,4 @@
-"""Which server `vtc run` stands before."""
+"""Identification of the server behind `vtc run`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
 
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
-    """There is no server of this name: asking it would fail, and be told."""
+    """There is no server of this name, so a request would fail, and be reported."""
     told = "https://no-such-host.googleapis.com is one of: hosted APIs"
     identity = ServerIdentity("hosted", told, is_hosted=True)
     assert identify_server(Asker("https://no-such-host.googleapis.com"), PROFILES) == identity
@@ -121,7 +121,7 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     ],
 )
 def test_of_the_profiles_of_a_hosted_api_each_model_has_its_own(host: str, model: str, name: str) -> None:
-    """Also where `vtc run` recognised the API: it did not see the model."""
+    """This holds also if `vtc run` identified the API, because it did not see the model."""
     planner = Planner(PROFILES, Settings())
     found = collect_findings(Asker(f"https://{host}"), planner)
     server = planner.with_settings(found.settings, found.models).server(Facts(host=host, port=443, model=model))
@@ -129,7 +129,7 @@ def test_of_the_profiles_of_a_hosted_api_each_model_has_its_own(host: str, model
 
 
 def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:
-    """It stands in no list of owners; that of the kind of server would win over it."""
+    """Its owner is unknown to VTC; the profile of the kind of server would take precedence."""
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
     own = load([builtin_directory(), tmp_path])
     said = "http://127.0.0.1:1 has a profile of yours: mine"
@@ -142,7 +142,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
 
     def script(seen: Seen) -> Reply:
         assert (seen.method, seen.body) == ("POST", b"{}")
-        ends = seen.path.rpartition(":")[2] == path.rpartition(":")[2]  # whichever model it is asked about
+        ends = seen.path.rpartition(":")[2] == path.rpartition(":")[2]  # for any model
         status = 400 if ends else 404
         return Reply([b'{"error": "no messages"}'], JSON, status=status, framing="length")
 
@@ -159,7 +159,7 @@ async def test_where_all_paths_answer_alike_nothing_is_found(status: int) -> Non
 
 
 async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
-    """LM Studio has status 200 for it."""
+    """LM Studio answers with status 200."""
     unexpected = b'{"error": "Unexpected endpoint or method. (POST /api/chat)"}'
 
     def script(seen: Seen) -> Reply:
@@ -171,7 +171,7 @@ async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
 
 
 def answering(*apis: str) -> Any:
-    """A server that lists a model, and speaks these APIs."""
+    """Return a server that lists a model, and speaks these APIs."""
 
     def script(seen: Seen) -> Reply:
         if seen.method == "GET":
@@ -205,7 +205,7 @@ async def test_http_and_https_mixed_up_are_told(is_tls: bool, server_tls: ssl.SS
 
 
 async def of_ollama(context: str, directory: Path) -> ServerFindings:
-    """What is found of an Ollama, with a profile of one's own."""
+    """Return the findings about an Ollama server with a user's profile."""
     both = ("openai-chat", "ollama-chat")
     async with serving(answering(*both)) as upstream:
         host = upstream.url.removeprefix("http://")

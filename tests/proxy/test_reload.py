@@ -1,4 +1,4 @@
-"""Profiles that are edited while it runs."""
+"""Profiles that are edited during a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Running:
         self._edits = 0
 
     def edit(self, text: str, name: str = "mine.yaml") -> None:
-        """Write a file; two edits never have one time, however coarse the file system's clock is."""
+        """Write a file with a unique modification time, however coarse the file system's clock is."""
         file = self.directory / name
         file.write_text(text)
         self._edits += 1
@@ -40,7 +40,7 @@ class Running:
 
     @property
     def model(self) -> str:
-        """The profile that a request gets now."""
+        """Return the profile that a request gets now."""
         assert self.addon.planner is not None
         request = Request(chat.encoded(chat.request()))
         return self.addon.planner.plan(Facts(model="lab-1"), request).stack.model.name

@@ -1,4 +1,4 @@
-"""Captured flows through today's profiles."""
+"""Captured flows with the current profiles."""
 
 from __future__ import annotations
 

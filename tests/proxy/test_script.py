@@ -1,4 +1,4 @@
-"""Where mitmproxy finds the script."""
+"""The path of the script for mitmproxy."""
 
 from __future__ import annotations
 

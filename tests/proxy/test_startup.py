@@ -1,4 +1,4 @@
-"""What is said when it starts; `tests/e2e/test_start.py` has mitmdump as a process."""
+"""Messages at the start; `tests/e2e/test_start.py` tests mitmdump as a process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_log_has_no_colours_where_the_user_wants_none(
 def test_connections_are_quiet_where_it_was_asked_for_in_mitmweb_too(
     given: str | None, level: int, context: taddons.context
 ) -> None:
-    """It has no option `flow_detail`: what was given waits for an addon that knows it."""
+    """mitmweb has no option `flow_detail`, so a given value stays deferred."""
     context.options.set(*([f"flow_detail={given}"] if given else []), defer=True)
     context.master.addons.add(VirtualToolCalling())
     try:
@@ -108,7 +108,7 @@ def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) ->
 async def test_it_says_so_when_it_is_gone_and_mitmproxy_goes_on(
     how: str, confdir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """mitmproxy drops a script whose file is not there for a moment, as while VTC is installed anew."""
+    """mitmproxy unloads a script whose file is missing for a moment, as while VTC is reinstalled."""
     async with running_proxy(confdir) as proxy:
         if how != "ended":
             proxy.master.addons.remove(proxy.addon)

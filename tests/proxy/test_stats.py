@@ -1,4 +1,4 @@
-"""Figures by client, model and dialect."""
+"""Statistics by client, model and dialect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_nothing_yet() -> None:
 
 
 def test_figures_add_up_by_model() -> None:
-    """Success and repairs, by the repair's name without what it was done to."""
+    """Repairs are counted by name, without their details."""
     found = json.loads(
         json.dumps(counted(*B, Report(Parties(client="c", model="a"), measures=Measures(seconds=0.125))).as_dict())
     )
@@ -91,7 +91,7 @@ def test_policies_are_counted_by_name_and_action() -> None:
 
 
 def test_a_report_without_figures_is_counted() -> None:
-    """As those of a saved flow that is older."""
+    """A saved flow of an older version has such a report."""
     stats = Stats()
     stats.add({"client": "c", "model": "m"})
     assert stats.as_dict()["total"]["exchanges"] == 1
@@ -134,7 +134,7 @@ def test_a_model_without_a_profile_is_counted_by_the_name_that_was_asked() -> No
 
 
 def test_clients_cannot_make_up_names_without_end() -> None:
-    """Each is a label of a metric, and stays in memory."""
+    """Each name is a label of a metric, and stays in memory."""
     names = [f"{number}{'x' * 100}" for number in range(150)]
     stats = counted(*map(asked, names), asked(names[0]), asked("qwen3:8b", "qwen3"))
     assert len(stats.models) == 102

@@ -1,4 +1,4 @@
-"""`GET /.vtc`: what VTC tells of itself, and to whom."""
+"""`GET /.vtc`: its content, and which clients get it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
         {"origin": "null"},
         {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
-        {"host": "example.com:8088"},  # a name that leads here by now
+        {"host": "example.com:8088"},  # a name that may resolve to this machine
         {"host": "127.0.0.1.example.com"},
         {"host": "[::1"},
     ],
@@ -67,12 +67,14 @@ async def test_over_http_2_a_page_is_known_by_its_host_too(start_http2: Start) -
 async def test_programs_of_the_network_are_answered(host: str, start: Start) -> None:
     lab = await start(chat.streamed("Hi"))
     assert (await lab.client.get("/.vtc", headers={"host": host})).status_code == 200
-    await lab.post(chat.request(stream=True), headers={"host": "example.com"})  # a proxy before VTC may be called so
+    await lab.post(
+        chat.request(stream=True), headers={"host": "example.com"}
+    )  # a proxy in front of VTC may have that name
     assert lab.upstream.seen[-1].path == "/v1/chat/completions"
 
 
 async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:
-    """What a client asks a server through it is that server's to answer."""
+    """Only the requested server may answer a request through a regular proxy."""
     lab = await start(chat.streamed("Hi"), mode=["regular"])
     async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False, verify=False) as client:
         await client.get(f"{lab.upstream.url}/.vtc")

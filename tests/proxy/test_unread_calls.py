@@ -1,4 +1,4 @@
-"""The line of a possible call that was not read names a command, and that command works when it is copied."""
+"""The line of a possible unread call names a command that works when it is copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content view: for which bodies it is chosen by itself, and what becomes of any others."""
+"""The content view: the bodies for which mitmproxy chooses it, and its output for any others."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SSE = "text/event-stream; charset=utf-8"
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """The view, in a mitmproxy whose options it may look at."""
+    """Register the view in a mitmproxy with the options that it uses."""
     with taddons.context():
         views.register()
         yield
 
 
 def flow(body: bytes, kind: str, *, path: str = "/v1/chat/completions", status: int = 200) -> http.HTTPFlow:
-    """A flow as it comes out of a file, which VTC did not see live."""
+    """Return a flow from a file that VTC did not see live."""
     headers = http.Headers(content_type="application/json")
     request = tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=chat.encoded(chat.request("hi")))
     found = tflow.tflow(req=request)

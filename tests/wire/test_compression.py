@@ -1,4 +1,4 @@
-"""Content codings: what was encoded comes back, however it is cut, and as soon as the bytes allow."""
+"""Content codings: decoding restores the encoded data, however it is cut, and as soon as the bytes permit."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_several_members_and_padding(encode: Callable[[bytes], bytes], padding: 
 
 @pytest.mark.parametrize("coding", ENCODERS)
 def test_an_empty_body_is_whole(coding: str) -> None:
-    """HTTP/2 servers answer without a body and still name a coding."""
+    """HTTP/2 servers can send no body and still name a coding."""
     undo = make_decoder(ENCODERS[coding][0])
     assert undo.feed(b"") == b""
     assert undo.finish() == b""
@@ -129,7 +129,7 @@ def test_a_corrupt_body(coding: str) -> None:
 
 @pytest.mark.parametrize("coding", COMPRESSED)
 def test_what_was_decoded_before_a_body_turned_corrupt_is_not_lost(coding: str) -> None:
-    """Within one read; and what comes behind is corrupt, too, whatever it is."""
+    """This includes data of the same read; all data after it is corrupt, too, whatever its bytes."""
     header, encode = ENCODERS[coding]
     chance = random.Random(0)
     text = chance.randbytes(500_000).hex().encode()

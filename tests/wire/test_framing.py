@@ -1,4 +1,4 @@
-"""Every framing keeps the same promises: no byte is lost, and an end may come twice."""
+"""Guarantees of every framing: no byte is lost, and an end can occur twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_frames_joined_are_the_body(framing: Framing, chunks: list[bytes]) -> No
     frames += [*reader.finish(), *reader.finish()]
     joined, body = b"".join(frame.raw for frame in frames), b"".join(chunks)
     if isinstance(framing, EventStream) and re.search(rb"[}\]]\s*[\r\n](?s:.*)data:", body):
-        # Events without a blank line between them are given one, and lose nothing.
+        # Adjacent events are separated by a blank line, and lose nothing.
         joined, body = (b"\n".join(line for line in re.split(rb"[\r\n]", all_) if line) for all_ in (joined, body))
     assert joined == body
     assert not reader.buffered

@@ -1,4 +1,4 @@
-"""The server-sent events reader: what a frame is, and that cutting the body never matters."""
+"""The reader of server-sent events: the definition of a frame, and that cuts of the body never matter."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_data_in_several_lines_are_one_frame() -> None:
 
 
 def test_data_that_are_no_object_are_decoded_once() -> None:
-    """However many lines of data follow them in the same frame, and in however many reads."""
+    """This holds however many lines of data follow them in the same frame, and in however many reads."""
     long = b"data: [" + b"1, " * 500_000 + b"1]"
     reader = EventReader()
     assert reader.feed(long) == []

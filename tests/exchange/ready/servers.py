@@ -14,7 +14,7 @@ from vtc.exchange import Session
 # Grammars, as llama.cpp compiles them from schemas
 
 REPEATED = 2000
-"""The most repetitions of a character in its grammars."""
+"""Maximum number of repetitions of a character in llama.cpp's grammars."""
 
 
 def grammar(body: Json) -> str:
@@ -83,7 +83,7 @@ def minimax(body: Json) -> str:
 
 
 def unordered(body: Json) -> str:
-    """OpenAI's rule for results."""
+    """Reject results that OpenAI's order of messages forbids."""
     waiting: set[str] = set()
     for message in body["messages"]:
         if message["role"] == "tool":
@@ -97,7 +97,7 @@ def unordered(body: Json) -> str:
 
 
 def strings(body: Json) -> str:
-    """Ollama's rule for contents."""
+    """Reject contents that Ollama does not accept."""
     if any(isinstance(message.get("content"), list) for message in body["messages"]):
         return "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"
     return ""

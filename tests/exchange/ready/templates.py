@@ -19,12 +19,12 @@ from jinja2 import nodes
 
 type Json = dict[str, Any]
 type Server = Callable[[Json], str]
-"""Takes the body of a request; returns the message of its error, empty if the request is accepted."""
+"""A function from the body of a request to the message of its error, empty if the request is accepted."""
 type Contents = Literal["as sent", "fitted"]
 
 
 class Generation(jinja2.ext.Extension):
-    """The tag of Transformers around what the model says, which changes nothing of a prompt."""
+    """The tag of Transformers around the model's text, which changes nothing in a prompt."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -42,7 +42,7 @@ def _as_json(value: Any, indent: int | None = None, **_options: Any) -> str:
 
 
 def environment() -> jinja2.Environment:
-    """As that of Transformers, which vLLM and others use."""
+    """Return an environment like that of Transformers, which vLLM and others use."""
     made = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )
@@ -55,7 +55,7 @@ def environment() -> jinja2.Environment:
 
 
 def template(source: str, contents: Contents = "as sent") -> Server:
-    """A server that renders this chat template, with contents of this form."""
+    """Return a server that renders this chat template, with contents of this form."""
     made = environment()
     prompt, listed = made.from_string(source), goes_through_parts(made.parse(source))
 
@@ -93,7 +93,7 @@ def _fitted(message: Json, *, listed: bool) -> Json:
 
 
 def goes_through_parts(source: nodes.Template) -> bool:
-    """True if it has a loop over a content, or over a variable that is one."""
+    """Return True if the template iterates over a content, or over a variable that contains one."""
 
     def is_content(found: nodes.Node) -> bool:
         if isinstance(found, nodes.Filter | nodes.Test):

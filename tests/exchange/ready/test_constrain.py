@@ -29,7 +29,7 @@ def sent(server: str, settings: dict[str, Any] | None = None, **fields: Any) -> 
 def test_each_server_is_told_in_its_own_field() -> None:
     body, told = sent("llama.cpp")
     assert body["grammar"].startswith("root ::= ")
-    assert "tools" not in body  # llama.cpp refuses both at once
+    assert "tools" not in body  # llama.cpp rejects both at once
     assert "a grammar of hermes sent (gbnf)" in told
     body, _ = sent("vllm")
     assert body["response_format"]["type"] == "structural_tag"
@@ -85,12 +85,12 @@ def test_tools_become_strict_and_closed() -> None:
     )
     read, now = (one["function"] for one in body["tools"])
     assert (read["strict"], read["parameters"]["additionalProperties"]) == (True, False)
-    assert "strict" not in now  # grammars of nothing loop
+    assert "strict" not in now  # empty grammars never end
     assert "1 tool declared as strict" in told
 
 
 STRICT = [name for name in pairs.NAMES if name not in ("ollama-chat", "gemini-generate")]
-"""APIs in which each tool may be declared as strict."""
+"""APIs in which each tool can be declared as strict."""
 
 
 def strict_of(body: dict[str, Any], name: str) -> Any:
@@ -103,7 +103,7 @@ def strict_of(body: dict[str, Any], name: str) -> Any:
 )
 @pytest.mark.parametrize("constrain", ["auto", "off"])
 def test_every_api_declares_strict_tools_and_names_what_it_does_not(client: str, server: str, constrain: str) -> None:
-    """A client that demands it is told so only where the server is not."""
+    """The report mentions it only if the server does not enforce it."""
     fields = json.loads(asked(client))
     for tool in fields["tools"]:
         tool.get("function", tool)["strict"] = True

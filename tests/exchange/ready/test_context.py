@@ -29,7 +29,7 @@ def test_only_ollamas_own_api_can_be_told_the_window() -> None:
     [
         ({"context": 8192}, 9000, "x" * 3000, 7192),
         ({"context": 8192}, 7000, "x" * 3000, 7000),
-        ({"context": 8192}, 9000, "x" * 30000, 1024),  # an eighth: what is left is only estimated
+        ({"context": 8192}, 9000, "x" * 30000, 1024),  # an eighth, because the remaining window is only estimated
         ({"max_tokens": 4096}, 9000, "x", 4096),
         ({"max_tokens": 4096}, 4096, "x", 4096),
         ({"context": 8192, "max_tokens": 4096}, 9000, "x" * 3000, 4096),

@@ -1,4 +1,4 @@
-"""The role `developer`, by model and server: who needs another one, and who gets the original bytes."""
+"""The role `developer`, by model and server: which need another role, and which get the original bytes."""
 
 from __future__ import annotations
 

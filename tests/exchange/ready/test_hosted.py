@@ -31,7 +31,7 @@ CHECK: Json = {
     },
     "anyOf": [{"required": ["paths"]}, {"required": ["at"]}],
 }
-"""The parameters of a tool of some MCP server."""
+"""The parameters of a tool of an MCP server."""
 SAMPLING = {"temperature": 0.2, "top_p": 0.9}
 PENALTIES = {"presence_penalty": 0.1, "frequency_penalty": 0.1, "logit_bias": {"1": 1}, "stop": ["x"], "logprobs": True}
 ASKS: dict[str, Json] = {

@@ -96,7 +96,7 @@ def test_the_work_for_an_error_does_not_grow_with_the_names_in_it() -> None:
         exchange = opened("openai-chat", messages=[{"role": "user", "name": "a", "content": "x"}] * messages)
         return calls_made(lambda: exchange.encode_after_rejection(error, 400))
 
-    work(names(1), 1)  # which compiles the tables
+    work(names(1), 1)  # compiles the tables
     assert work(names(250), 500) < 1.5 * work(names(1), 500) < 25 * 500
     assert work(names(250), 2000) < 5 * work(names(250), 500)
 
@@ -119,7 +119,7 @@ NUMBERS = ["1", "01", "-1", "0.5", "٣", "9" * 19, "9" * 20, "9" * 5000, f"{'9' 
 
 
 def expressions() -> list[str]:
-    """List the expressions of all three tables; those with placeholders as they are."""
+    """List the expressions of all three tables, with their placeholders."""
     found: list[str] = []
 
     def gather(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Fields that a rejection names, and the next request to the server; content is never left out."""
+"""Fields that a rejection names, and the next request to the server; content is never removed."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
 
 
 def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
-    """Empty tools and a choice of `auto` may be left out; no others."""
+    """Empty tools and a choice of `auto` may be removed; other values may not."""
     memory = Memory()
     first = opened("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
     first.request()
@@ -207,7 +207,7 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
         ("anthropic-messages", "anthropic-beta.b-2, anthropic-beta.a-1, anthropic-beta.c-3", {"anthropic-beta": None}),
         ("anthropic-messages", "anthropic-beta", {"anthropic-beta": None}),
         ("anthropic-messages", "anthropic-beta.d-4, openai-beta", {}),
-        ("openai-chat", "anthropic-beta", {}),  # to whose servers none goes
+        ("openai-chat", "anthropic-beta", {}),  # to whose servers none is sent
     ],
 )
 def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, changed: Json, tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry
     assert all([*map(bytes, later[: len(earlier)])] == [*map(bytes, earlier)] for earlier, later in pairwise(sent))
 
 
-# Content is never left out, whatever a server names
+# Content is never removed, whichever field a server names
 
 
 NAMES = ["x", "seed", "cache_control", "reasoning_content", "caption", "metadata", "strict", "thoughtSignature"]

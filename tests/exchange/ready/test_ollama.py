@@ -19,7 +19,7 @@ from vtc.profiles import Planner, Settings, builtin_directory, load
 type Json = dict[str, Any]
 
 WINDOW = 4096
-"""Its window in tokens, unless a request sets another."""
+"""The server's window in tokens, unless a request sets another."""
 PER_TOKEN = 4
 
 
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
 
 
 def shown(body: Json, *, own: bool) -> Shown:
-    """Serve a request: only its own API sets the window. System messages stay, and the last ones that fit."""
+    """Serve a request: only Ollama's API sets the window. System messages are kept, and the last ones that fit."""
     window = body.get("options", {}).get("num_ctx", WINDOW) if own else WINDOW
     messages = body["messages"]
     for begin in range(len(messages)):
@@ -42,7 +42,7 @@ def shown(body: Json, *, own: bool) -> Shown:
             return Shown([], 0, "the input length exceeds the context length")
         if tokens <= window:
             break
-    return Shown(kept, min(tokens, window))  # what is left of a message that is too long fills the window
+    return Shown(kept, min(tokens, window))  # the kept part of a message that is too long fills the window
 
 
 def _tokens(of: list[Json]) -> int:
@@ -50,7 +50,7 @@ def _tokens(of: list[Json]) -> int:
 
 
 def reply(server: str, tokens: int, *, stream: bool) -> bytes:
-    """What it says, with the number that it counted."""
+    """Return a reply with this number of prompt tokens."""
     if server == "ollama-chat":
         return ollama_reply(stream=stream).replace(b'"prompt_eval_count":3', b'"prompt_eval_count":%d' % tokens)
     usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
@@ -87,7 +87,7 @@ def opened(client: str, server: str, folder: Path, context: int | None, words: i
 
 
 def served(exchange: Session, server: str, *, stream: bool) -> tuple[str, str]:
-    """Send it; return the model's view, and VTC's report."""
+    """Send the request; return the model's view, and VTC's report."""
     found = shown(json.loads(exchange.request()), own=server == "ollama-chat")
     assert not found.error
     body = reply(server, found.tokens, stream=stream)

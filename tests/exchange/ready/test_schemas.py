@@ -102,7 +102,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 
 
 def test_the_schemas_of_all_tools_together_are_bounded() -> None:
-    """Each refers twice to the next one, so that a tool of eleven definitions has two thousand schemas."""
+    """Each definition refers twice to the next one, so a tool of eleven definitions has two thousand schemas."""
     definitions: Json = {
         f"d{level}": {"properties": {place: {"$ref": f"#/$defs/d{level + 1}"} for place in "ab"}} for level in range(10)
     }
@@ -134,7 +134,7 @@ BY_TEXT = {
 
 
 def test_parameters_are_an_object_that_says_its_members_and_its_entries() -> None:
-    """As OpenAI and Anthropic demand it; every other keyword stays as it is."""
+    """OpenAI and Anthropic require it; every other keyword stays unchanged."""
     assert simplified(SCOPES, "object") == (
         {
             "type": "object",
@@ -228,7 +228,7 @@ def test_servers_of_few_words_are_not_told_what_they_refuse() -> None:
     )
 
 
-# For any schema, the rewritten one is accepted by servers of its form, and accepts the same values
+# The rewritten form of any schema is accepted by servers of that form, and accepts the same values
 
 
 def plain_fault(schema: Json) -> str:
@@ -295,7 +295,7 @@ SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
     ({"type": "object"}, st.just({"x": None})),
     ({"type": "array"}, st.just([None, 1, {"x": 1}])),
 ]
-"""Schemas, and values that fit them."""
+"""Schemas, each with values that it accepts."""
 
 
 @st.composite
@@ -358,7 +358,7 @@ DEFINITIONS = {
 
 
 def unsaid(value: Any) -> list[Any]:
-    """The same value with any of its members that are null left out: a call says the same without."""
+    """Return the value without any of its members that are null, in all combinations: such calls are equivalent."""
     if isinstance(value, list):
         return [[*one] for one in product(*map(unsaid, value))]
     if not isinstance(value, dict):
@@ -396,10 +396,10 @@ FAULTS = {"grammar": grammar_fault, "object": object_fault, "plain": plain_fault
 def test_whatever_a_schema_says_it_is_taken_as_it_is_written_and_takes_what_it_took(
     words: str, fitted: tuple[Json, Json]
 ) -> None:
-    """But for null, where a member may be missing."""
+    """This holds except for null if a member may be missing."""
     schema, value = {**fitted[0], "$defs": DEFINITIONS}, fitted[1]
     written, _ = simplified(schema, words)
     assert not FAULTS[words](written)
     assert simplified(written, words)[0] is written
-    if Draft202012Validator(schema).is_valid(value):  # of `oneOf` it may fit several
+    if Draft202012Validator(schema).is_valid(value):  # several schemas of `oneOf` can accept it
         assert any(map(Draft202012Validator(written).is_valid, unsaid(value)))

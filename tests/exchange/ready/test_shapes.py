@@ -35,7 +35,7 @@ case = pytest.mark.parametrize("case", CASES, ids=named)
 
 
 def body_of(api: str, *fields: dict[str, Any]) -> bytes:
-    """Encode a request with all these fields, the last one of a name; null leaves a field out."""
+    """Encode a request with all these fields, the last one of a name; null omits a field."""
     body = SHAPES[api].request(**{key: value for some in fields for key, value in some.items()})
     null = {key for some in fields[-1:] for key, value in some.items() if value is None}
     return chat.encoded({key: value for key, value in body.items() if key not in null})
@@ -76,7 +76,7 @@ def test_a_profile_can_have_requests_sent_as_they_came(api: str, tmp_path: Path)
     for case in CASES:
         if case["api"] == api:
             body, unshaped = body_of(api, case["fields"]), Planner(profiles, Settings(server="mine"))
-            with suppress(BadRequest):  # which passes on what came
+            with suppress(BadRequest):  # the invalid request is sent unchanged
                 exchange = Session.open(BY_NAME[api], body, agent(api), unshaped, "seed")
                 assert exchange.request() == body
                 assert case["told"] not in exchange.report.request
@@ -137,7 +137,9 @@ WHOLE = HALVES.replace(rb"a\ud83d b\uDC00", rb"a\ufffd b\ufffd")
 
 @pytest.mark.parametrize("api", ["openai-chat", "anthropic-messages", "ollama-chat"])
 def test_halves_of_characters_are_written_as_such_and_told(api: str) -> None:
-    """Servers refuse them (`no low surrogate in string`, Anthropic), so that a conversation with one is dead."""
+    """Servers reject them (`no low surrogate in string`, Anthropic), so a conversation that contains one could not
+    continue.
+    """
     exchange = opened(api, HALVES)
     assert json.loads(exchange.request()) == json.loads(WHOLE)
     assert exchange.report.request == ["halves of characters (of an emoji that was cut) replaced by U+FFFD"]

@@ -61,7 +61,9 @@ def test_a_template_that_goes_through_parts_is_known(source: str, found: bool) -
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str) -> None:
-    """Ten turns of an agent: the first with calls teaches all, and from then on each begins as the one before."""
+    """There are ten turns of an agent: quirks are learned in the first with calls, and then each begins with the one
+    before.
+    """
     server, memory, before = template(TEMPLATES[name], "as sent"), Memory(), list[Json]()
     for turn, fields in enumerate(turns(client)):
         opened = Session.open(
@@ -83,7 +85,7 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
     ],
 )
 def test_where_a_template_leaves_out_system_messages_in_silence_the_user_says_them(model: str) -> None:
-    """No error would teach it."""
+    """The server sends no error from which this could be learned."""
     body = chat.encoded({"model": model, "messages": CONVERSATIONS["system amid"]})
     sent = json.loads(Session.open(API, body, AGENT, planner(), "seed").request())["messages"]
     assert [one["role"] for one in sent] == ["system", "user", "assistant", "user", "user"]

@@ -65,7 +65,7 @@ def test_corrections_that_were_all_in_vain_are_undone() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (error_of("Unsupported parameter: 'seed'; 'top_p' is not supported"), {"seed", "top_p"}),  # what one row names
+        (error_of("Unsupported parameter: 'seed'; 'top_p' is not supported"), {"seed", "top_p"}),  # fields in one row
         (error_of(TWO_ROWS, param="top_p"), {"top_p"}),
         (error_of("not permitted, as 'user' is unknown", param="seed", code="unknown_parameter"), {"seed"}),
         (

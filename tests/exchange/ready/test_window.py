@@ -42,7 +42,7 @@ def test_what_only_sounds_so_is_none() -> None:
 @pytest.mark.parametrize(
     ("tokens", "size", "window"),
     [
-        (2050, 60_000, None),  # half a window and two, as Ollama leaves of one of 4096
+        (2050, 60_000, None),  # half a window and two, the rest that Ollama keeps of a window of 4096
         (16387, 400_000, None),
         (4096, 30_000, None),
         (3000, 60_000, None),  # fewer than any text has
