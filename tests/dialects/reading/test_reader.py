@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
@@ -153,6 +153,29 @@ def test_a_reply_that_ends_anywhere_in_a_call_is_all_there(dialect: str) -> None
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_markup(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     check_any(drawn(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
+
+
+def check_without_reasoning(dialect: Description, text: str, *, lenient: bool) -> None:
+    """Check that a reply without reasoning tags is parsed as text, also if it may begin inside its reasoning."""
+    buffered = read([text], [dialect], tags=THINK, begins="unknown", lenient=lenient)
+    assert merged(buffered) == merged(read([text], [dialect], tags=THINK, lenient=lenient))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=max(1, EXAMPLES // 8))
+@given(data=st.data(), lenient=st.booleans())
+def test_a_reply_without_reasoning_tags_is_parsed_as_text(dialect: str, data: st.DataObject, lenient: bool) -> None:
+    text = drawn(data, [DIALECTS[dialect]])
+    assume("think" not in text)
+    check_without_reasoning(DIALECTS[dialect], text, lenient=lenient)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("after", ["<", "<\n", "</\n", "</tool \n", "</tool_call", "</tol_call>\n", "]\n"])
+def test_a_broken_closer_at_the_end_of_a_buffered_reply(dialect: str, after: str) -> None:
+    written = write_calls([ToolCall("bash", '{"command": "ls"}')], DIALECTS[dialect], AGENT)
+    for before in ("", "I look. "):
+        check_without_reasoning(DIALECTS[dialect], f"{before}{written}{after}", lenient=True)
 
 
 CALLS = [

@@ -173,6 +173,9 @@ class Reader:
         while (end := self._row.end) is not None:
             self._transition(end, end.action(self._handler))
             self._advance()
+            if not self._cursor.final:
+                self._cursor.final = True
+                self._advance()
         beginning = self._context.beginning
         if beginning.prompted:
             self._decide_prompted(complete=complete)

@@ -168,6 +168,7 @@ class InReasoning:
         if self.context.complete:
             self.context.beginning.began_inside = False
             self.context.cursor.seek = self.context.cursor.at
+            self.context.cursor.final = False  # parsed like a stream, whose end is not known before it arrives
         else:
             self.emit_reasoning(len(self.context.cursor.text))
 
