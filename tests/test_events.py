@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.events import Message, Opaque, Refusal, Tool, ToolCall
+from vtc.events import Message, Opaque, Tool, ToolCall, UnreadCall
 
 
 def test_a_tool_and_a_call_have_the_form_of_the_api() -> None:
@@ -23,4 +23,4 @@ def test_the_text_of_a_message_leaves_out_what_is_no_text() -> None:
 
 
 def test_a_refusal_stands_for_no_text() -> None:
-    assert Refusal("no reason", "hermes").raw == ""
+    assert UnreadCall("no reason", "hermes").raw == ""

@@ -89,11 +89,12 @@ class Media(msgspec.Struct, frozen=True):
 
 
 type SealPlace = Literal["", "call", "text"]
-"""The item that a seal is attached to, for APIs that attach seals: the next call, the preceding text, or none."""
+"""The item that carries a seal, in APIs that have no item for the seal itself (Gemini): the next call, the text before
+it, or none."""
 
 
 class Thought(msgspec.Struct, frozen=True, array_like=True):
-    """Reasoning of a past turn in a form that only its own server accepts: signed text, or encrypted content."""
+    """Reasoning of a past turn that its server sealed: signed text, or encrypted content. Other servers reject it."""
 
     text: str = ""
     signature: str = ""
@@ -114,8 +115,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
     of role `tool` is the result of the call `call_id` of the tool `name`. `reasoning` precedes the message, if the API
-    separates it; it is `recalled` if it was restored from this server's earlier reply and not sent by the client. Seals
-    of the reasoning are in `content` and next to the calls. `source` is the API's own object.
+    separates it; it is `recalled` if VTC restored it from its record of this server's earlier reply, because the client
+    did not send it. Seals of the reasoning are in `content` and next to the calls. `source` is the API's own object.
     """
 
     role: str
@@ -140,19 +141,19 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         """The joined text parts."""
         return "".join([part for part in self.content if isinstance(part, str)])
 
-    def filter_parts(self, stays: Callable[[str | Opaque], bool]) -> Message:
-        """Drop the parts that `stays` rejects, in the content and next to calls; return `self` if none is dropped."""
-        if all(isinstance(part, ToolCall) or stays(part) for part in self.sequence):
+    def filter_parts(self, keeps: Callable[[str | Opaque], bool]) -> Message:
+        """Keep the parts for which `keeps` is true, in the content and next to calls; return `self` if that is all."""
+        if all(isinstance(part, ToolCall) or keeps(part) for part in self.sequence):
             return self
         calls = [
-            replace(call, before=tuple(filter(stays, call.before)), after=tuple(filter(stays, call.after)))
+            replace(call, before=tuple(filter(keeps, call.before)), after=tuple(filter(keeps, call.after)))
             for call in self.calls
         ]
-        return replace(self, content=tuple(filter(stays, self.content)), calls=tuple(calls))
+        return replace(self, content=tuple(filter(keeps, self.content)), calls=tuple(calls))
 
     @property
     def recalled_reasoning(self) -> str:
-        """The restored reasoning, if no seal carries it; else empty."""
+        """The reasoning, if it is `recalled` and no seal contains it; else empty."""
         is_sealed = any(isinstance(part, Opaque) and part.thought for part in self.sequence)
         return self.reasoning if self.recalled and not is_sealed else ""
 
@@ -195,7 +196,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The required output format; None if the output is unconstrained."""
     constrained: bool = False
     """True if the request constrains the output by a format or a grammar, in any of the fields that servers accept."""
-    several: bool = False
+    wants_choices: bool = False
     """True if the request asks for more than one choice."""
 
 
@@ -207,7 +208,7 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970; 0 if unknown."""
     window: int = 0
     """Context length in tokens; 0 if unknown."""
-    longest: int = 0
+    max_reply_tokens: int = 0
     """Maximum length of a reply in tokens; 0 if unknown."""
     abilities: Mapping[str, bool] = {}
     """Support for `tools`, `thinking` and `vision`, as far as the server reports it."""
@@ -238,11 +239,10 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
     constraint: tuple[str, Any] | None = None
     """A grammar of the reply: the form in which the server accepts it (`profiles/schema.py`), and its text or data."""
-    thoughts: str = ""
-    """The field in which the server wants the reasoning of past messages, if its API has more than one; empty for the
-    default field."""
-    left_out: tuple[str, ...] = ()
-    """Descriptions of parts that the other API cannot express, for people."""
+    reasoning_field: str = ""
+    """Name of the field for the reasoning of past messages, in an API that has more than one; empty for its default."""
+    untranslated: tuple[str, ...] = ()
+    """Descriptions, for people, of parts that the server's API cannot express."""
     foreign_seals: int = 0
     """Number of seals that were dropped because they belong to another server, model, credential or conversation, or
     their origin is unknown."""
@@ -261,8 +261,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     """An item that only one API knows. It reaches encoders of that API and no others.
 
     `kind` describes it to people. `harmless` is True only for kinds in which no client can find a call (citations);
-    under a strict policy all others are withheld. If `ends` is set, it follows everything else in its frame. `lost`
-    describes what a client of another API misses without it, if that differs from `kind`.
+    under a strict policy all others are withheld. `ends` puts it after everything else in its frame. `lost` describes
+    to people the part that a client of another API does not get, if `kind` does not.
     """
 
     api: str
@@ -295,7 +295,10 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of reasoning that the server separated from the text; `own` is its form, if the API has several."""
+    """A piece of reasoning that the server separated from the text.
+
+    `own` is the API's own form of it, in APIs that have more than one form or field for reasoning.
+    """
 
     text: str
     choice: int = 0
@@ -318,10 +321,10 @@ class CallDelta(msgspec.Struct, frozen=True):
     clean: bool = True
     """False if the piece breaks a rule of its API that clients rely on."""
     last: bool = False
-    """True if this completes the call; in some APIs only the end of the message shows that."""
+    """True if this piece completes the call. In APIs without such a mark the end of the message completes it."""
     complete: bool | None = None
-    """True if the server marked the call as complete, False if it is known to be cut off, None if the end of the
-    message decides. A complete call without arguments has the arguments `{}`."""
+    """With the last piece: True if the server marked the call as complete, False if it is known to be cut off, None if
+    the end of the message decides. A complete call without arguments has the arguments `{}`."""
 
 
 class BlockEnd(msgspec.Struct, frozen=True, gc=False):
@@ -331,19 +334,19 @@ class BlockEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """The end of one choice; `said` is the finish reason as the API spells it."""
+    """The end of one choice; `native_reason` is the finish reason in the API's words."""
 
     reason: Reason
     choice: int = 0
-    said: str = ""
-    early: bool = False
-    """True if it announces calls that have not arrived, so that the choice may continue."""
-    assumed: bool = False
+    native_reason: str = ""
+    is_early: bool = False
+    """True if the finish reason announces calls that have not arrived, so that the choice may continue."""
+    is_assumed: bool = False
     """True if the stream ended without a finish reason."""
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """A server error that ends the reply; `kind` is the error type as the API spells it."""
+    """A server error that ends the reply; `kind` is the error type in the API's words."""
 
     message: str
     kind: str = ""
@@ -370,7 +373,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class BlockStart(msgspec.Struct, frozen=True, gc=False):
-    """The start of a block of text or reasoning; nothing has to be sent before its first text.
+    """The start of a block of text or reasoning. Encoders may send nothing for it until its first text.
 
     `number` is the server's index of the block.
     """
@@ -385,7 +388,7 @@ class BlockStart(msgspec.Struct, frozen=True, gc=False):
 class Seal(msgspec.Struct, frozen=True, gc=False):
     """A signature or encrypted content of the preceding reasoning, which clients must send back at the same place.
 
-    `calls` is the number of calls of the choice that began before it, not counting the one that it is `on`.
+    `calls` is the number of calls of the choice that began before it, without the call that carries it (`on`).
     """
 
     signature: str = ""
@@ -401,7 +404,7 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Token counts: `prompt` includes `cached` tokens, `completion` includes `reasoning` tokens."""
+    """Token counts. `prompt` includes the `cached` tokens, and `completion` the `reasoning` tokens."""
 
     prompt: int = 0
     completion: int = 0
@@ -415,8 +418,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 type FrameMetadata = Origin | Start | BlockStart | Seal | Usage
 
 
-class RefusalDelta(msgspec.Struct, frozen=True, gc=False):
-    """A refusal for the client; plain text in APIs that do not separate it."""
+class RefusalText(msgspec.Struct, frozen=True, gc=False):
+    """Text of a model's refusal (`TextDelta.refusal`), for the encoder; plain text in APIs that do not separate it."""
 
     text: str
 
@@ -447,7 +450,7 @@ NATIVE = "tool_calls"
 
 
 NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"
-"""Why a call was not checked for being an echo."""
+"""The reason, in reports, why a call was not checked for being an echo."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -462,11 +465,12 @@ class Call(msgspec.Struct, frozen=True):
     repairs: tuple[str, ...] = ()
     changed: bool = False
     compared: bool = True
-    """False if it was not checked for being an echo (`NOT_COMPARED`)."""
+    """False if it was not compared with the tool results, so that it may be an echo (`NOT_COMPARED`)."""
     rest: str | None = None
-    """The rest of its arguments, if their beginning was already sent as `CallPiece`s; `raw` is the rest of its text."""
+    """The rest of its arguments, and `raw` the rest of its text, if `CallPiece`s with their beginning were sent; else
+    None."""
     spelled: ToolCall | None = None
-    """The call as the server spelled it; it is forwarded in that form unless a policy changes it."""
+    """The native call before VTC normalized it; it is forwarded in this form unless a policy changes the call."""
 
 
 class CallPiece(msgspec.Struct, frozen=True, gc=False):
@@ -504,7 +508,7 @@ class Rewritten(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallText(msgspec.Struct, frozen=True, gc=False):
-    """A text tool call for a client that parses calls from text and is meant to execute this one."""
+    """A text tool call that was checked, for a client that parses calls from text: it will execute this one."""
 
     raw: str
     text: str
@@ -514,10 +518,10 @@ class CallText(msgspec.Struct, frozen=True, gc=False):
         return Text(self.raw) if self.raw == self.text else Rewritten(self.raw, self.text)
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """Notice that text began like a call but is not one; it denotes no characters itself (`raw` is empty).
+class UnreadCall(msgspec.Struct, frozen=True):
+    """Notice that text which began like a call was not read as one. It denotes no characters itself (`raw` is empty).
 
-    `malformed` is False for a well-formed call that is not permitted. The text stays text, or is dropped (`left_out`).
+    `malformed` is False for a well-formed call that is not permitted. The text stays text, or is dropped if `left_out`.
     """
 
     reason: str
@@ -530,9 +534,9 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Intervention(msgspec.Struct, frozen=True):
-    """An action of a policy, for the report; it denotes no characters itself (`raw` is empty).
+    """An action of a policy, for the report. It denotes no characters itself (`raw` is empty).
 
-    `policy` is the key it is configured under, `action` a past participle: `refused`, `changed`, `coerced`, ….
+    `policy` is the policy's key in a profile, `action` a past participle: `refused`, `changed`, `coerced`, ….
     `detail` is longer than `reason` and may quote the model's text.
     """
 
@@ -544,4 +548,4 @@ class Intervention(msgspec.Struct, frozen=True):
     raw: Literal[""] = ""
 
 
-Event = Text | Reasoning | Markup | Call | CallPiece | CallText | Denied | Rewritten | Refusal | Intervention
+Event = Text | Reasoning | Markup | Call | CallPiece | CallText | Denied | Rewritten | UnreadCall | Intervention

@@ -13,7 +13,7 @@ type Schema = Mapping[str, Any]
 
 MAX_SCHEMA_PARTS = 512
 """Maximum number of references and alternatives of a schema that are followed for one value."""
-_KINDS = {
+_TYPE_SYNONYMS = {
     "str": "string",
     "int": "integer",
     "float": "number",
@@ -24,25 +24,25 @@ _KINDS = {
     "tuple": "array",
     "none": "null",
 }
-"""JSON Schema names of types that tools declare under other names, as Python's."""
+"""JSON Schema names of types by the names that some tools declare instead, mostly Python's."""
 
 
 def normalize_type(name: str) -> str:
-    """Return the JSON Schema name of a type that a tool declares."""
-    return _KINDS.get(name.casefold(), name.casefold())
+    """Return the JSON Schema name of a declared type (`str` -> `string`); unknown names in lower case."""
+    return _TYPE_SYNONYMS.get(name.casefold(), name.casefold())
 
 
 class ObjectSchema:
     """The members of an object schema, with `$ref` and `allOf` resolved; for a tool, its parameters."""
 
     def __init__(self, schema: Any) -> None:
-        is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
-        resolved = schema if is_plain else resolve_schema(schema, schema)
-        declared, required = resolved.get("properties"), resolved.get("required")
+        is_plain = isinstance(schema, Mapping) and not _REFERENCE_KEYS & schema.keys()
+        resolved_schema = schema if is_plain else resolve_schema(schema, schema)
+        declared, required = resolved_schema.get("properties"), resolved_schema.get("required")
         self.root: Schema = schema if isinstance(schema, Mapping) else {}
         """The schema itself, against which references are resolved."""
         self.properties: Mapping[str, Schema] = {
-            key: resolve_schema(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
+            key: resolve_schema(entry, schema) if entry is True or _REFERENCE_KEYS & entry.keys() else entry
             for key, entry in (declared.items() if isinstance(declared, Mapping) else ())
             if entry is True or isinstance(entry, Mapping)
         }
@@ -72,12 +72,13 @@ class ObjectSchema:
 
     @property
     def only_parameter(self) -> str | None:
-        """The parameter that a single argument must denote, even under a wrong name; None if it could be another.
+        """The only parameter of a tool, so that a single argument under a wrong name can only denote this one.
 
-        It is required text, and the tool accepts nothing else.
+        It is required and accepts any text. None if the tool has no such parameter, declares others, or says that it
+        accepts undeclared ones (`additionalProperties`; by default JSON Schema accepts them, but few tools mean that).
         """
-        takes_more = len(self.properties) > 1 or self.root.get("additionalProperties")
-        return None if takes_more else self.sole_required_text
+        accepts_more = len(self.properties) > 1 or self.root.get("additionalProperties")
+        return None if accepts_more else self.sole_required_text
 
 
 def is_text(schema: Schema, root: Schema, *, or_null: bool = False) -> bool:
@@ -92,7 +93,10 @@ def accepts_text(schema: Schema, root: Schema) -> bool:
     schema = resolve_schema(schema, root)
     options = [*as_list(schema.get("enum")), schema.get("const")]
     kinds = [kind for kind, _ in list_types(schema, root)]
-    return "string" in kinds or any(isinstance(option, str) for option in options) or not (kinds or options[:-1])
+    if "string" in kinds or any(isinstance(option, str) for option in options):
+        return True
+    has_enum = len(options) > 1
+    return not (kinds or has_enum)
 
 
 def accepts_all(schema: Schema, root: Schema) -> bool:
@@ -101,12 +105,12 @@ def accepts_all(schema: Schema, root: Schema) -> bool:
     return not (list_types(schema, root) or schema.keys() & {"enum", "const"})
 
 
-_NOT_PLAIN = {"$ref", "allOf"}
-"""Keys that refer to other schemas."""
+_REFERENCE_KEYS = {"$ref", "allOf"}
+"""Keys that `resolve_schema` replaces by the members of other schemas."""
 
 
 class _PartBudget:
-    """Remaining number of schema parts to follow; references may double on each level."""
+    """Number of schema parts that may still be followed, because references may double on each level."""
 
     def __init__(self) -> None:
         self._parts = MAX_SCHEMA_PARTS
@@ -125,44 +129,53 @@ def resolve_reference(root: Any, reference: Any) -> Any:
     return root
 
 
-def resolve_schema(schema: Any, root: Schema, depth: int = 0, left: _PartBudget | None = None) -> Schema:
-    """Return a schema with its `$ref` and `allOf` merged in; an empty one if the value is not a schema."""
-    left = left or _PartBudget()
-    if not isinstance(schema, Mapping) or depth > 16 or not left.take():
+def resolve_schema(schema: Any, root: Schema, depth: int = 0, budget: _PartBudget | None = None) -> Schema:
+    """Return a schema with its `$ref` and `allOf` merged in.
+
+    Return an empty one if the value is not a schema, is nested too deeply, or `budget` is spent.
+    """
+    budget = budget or _PartBudget()
+    if not isinstance(schema, Mapping) or depth > 16 or not budget.take():
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         rest = {key: entry for key, entry in schema.items() if key != "$ref"}
-        return {**resolve_schema(resolve_reference(root, reference), root, depth + 1, left), **rest}
+        return {**resolve_schema(resolve_reference(root, reference), root, depth + 1, budget), **rest}
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}
         for part in (*every, {key: entry for key, entry in schema.items() if key != "allOf"}):
-            resolved = resolve_schema(part, root, depth + 1, left)
-            known = [part["properties"] for part in (merged, resolved) if isinstance(part.get("properties"), Mapping)]
-            needed = [*as_list(merged.get("required")), *as_list(resolved.get("required"))]
+            resolved = resolve_schema(part, root, depth + 1, budget)
+            members: dict[str, Any] = {}
+            has_members = False
+            for properties in (merged.get("properties"), resolved.get("properties")):
+                if isinstance(properties, Mapping):
+                    members.update(properties)
+                    has_members = True
+            required = [*as_list(merged.get("required")), *as_list(resolved.get("required"))]
             merged.update(resolved)
-            if known:
-                merged["properties"] = {key: entry for declared in known for key, entry in declared.items()}
-            if needed:
-                merged["required"] = needed
+            if has_members:
+                merged["properties"] = members
+            if required:
+                merged["required"] = required
         return merged
     return schema
 
 
 def list_types(
-    schema: Schema, root: Schema, depth: int = 0, left: _PartBudget | None = None
+    schema: Schema, root: Schema, depth: int = 0, budget: _PartBudget | None = None
 ) -> list[tuple[str, Schema]]:
     """List the allowed types in the schema's order, but strings last because any text is a string."""
     types: list[tuple[str, Schema]] = []
-    left = left or _PartBudget()
+    budget = budget or _PartBudget()
     for member in [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]:
-        if depth < 8 and left.take():
-            types += list_types(resolve_schema(member, root), root, depth + 1, left)
-    kinds = schema.get("type")
-    for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if isinstance(kind, str) and (known := normalize_type(kind)) != "any":
-            types.append((known, schema))
+        if depth < 8 and budget.take():
+            types += list_types(resolve_schema(member, root), root, depth + 1, budget)
+    declared = schema.get("type")
+    for kind in declared if isinstance(declared, list) else [declared]:
+        normalized = normalize_type(kind) if isinstance(kind, str) else "any"
+        if normalized != "any":
+            types.append((normalized, schema))
     if not types:
         if "properties" in schema or "additionalProperties" in schema:
             types.append(("object", schema))
@@ -174,5 +187,5 @@ def list_types(
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list of a schema; an empty one if the client sent something else."""
+    """Return a value that should be a list; an empty list if the client sent something else."""
     return value if isinstance(value, list) else []

@@ -1,6 +1,7 @@
-"""JSON of servers, decoded fast if it is valid and tolerantly if not; and the JSON text of arguments.
+"""Decode and encode the JSON of frames (bytes), and parse and serialize the JSON of arguments (text).
 
-Values of arguments that are not changed survive parsing and serialization exactly.
+`decode` and `encode` are fast for valid JSON and accept some invalid JSON, as clients do. `parse` and `serialize` keep
+unchanged numbers exactly.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-_skip = msgspec.json.Decoder(msgspec.Raw).decode
+_validate = msgspec.json.Decoder(msgspec.Raw).decode
+"""Checks that bytes are valid JSON, without building the value."""
 
 
 def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
@@ -41,8 +43,8 @@ def is_unambiguous(data: bytes) -> bool:
     case of keys.
     """
     try:
-        _skip(data)
-        _read_keys(data.decode())
+        _validate(data)
+        _check_document(data.decode())
     except (ValueError, RecursionError):
         return False
     return True
@@ -69,11 +71,13 @@ def fold_key(key: str) -> str:
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
     """Check that the keys of an object are distinct, without regard to case. Raises ValueError."""
+    # `fold_key` inline: every key of a reply passes here.
     if len(pairs) > 1 and len({*map(str.casefold, map(str.upper, dict(pairs)))}) < len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("a key occurs twice in one object")
 
 
-_read_keys = json.JSONDecoder(object_pairs_hook=_check_keys).decode
+_check_document = json.JSONDecoder(object_pairs_hook=_check_keys).decode
+"""Runs `_check_keys` on every object of a JSON text; its result is meaningless."""
 
 
 def encode(value: Any) -> bytes:
@@ -90,52 +94,55 @@ _SEPARATORS = {text.encode(): b"\\u%04x" % ord(text) for text in "\u2028\u2029\u
 
 
 def encode_line(value: Any) -> bytes:
-    """Encode as compact JSON that every client sees as one line, because some split streams at Unicode line ends."""
+    """Encode as compact JSON on one line, also for clients that split streams at Unicode line ends."""
     line = encode(value)
     for raw, escaped in _SEPARATORS.items():
         line = line.replace(raw, escaped)
     return line
 
 
-def parse(text: str, number: Callable[[str], Any] = float) -> Any:
-    """Parse a JSON text; `number` parses floats. Raises ValueError, also if the text is nested too deeply."""
+def parse(text: str, parse_number: Callable[[str], Any] = float) -> Any:
+    """Parse a JSON text. Raises ValueError, also if the text is nested too deeply.
+
+    `parse_number` converts numbers with a fraction or an exponent; integers are always exact.
+    """
     try:
-        return json.loads(text, parse_constant=_reject_constant, parse_float=number)
+        return json.loads(text, parse_constant=_reject_constant, parse_float=parse_number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def parse_twice(text: str, number: Callable[[str], Any] = float) -> Any:
+def parse_twice(text: str, parse_number: Callable[[str], Any] = float) -> Any:
     """Parse JSON like `parse`, and once more if the value is a string, because some arguments are encoded twice."""
-    value = parse(text, number)
-    return parse(value, number) if isinstance(value, str) else value
+    value = parse(text, parse_number)
+    return parse(value, parse_number) if isinstance(value, str) else value
 
 
-def parse_exact_number(text: str) -> float:
-    """Parse a number; raises ValueError if serializing it would change it."""
-    value = parse_kept_number(text)
+def parse_exact_float(text: str) -> float:
+    """Parse a number as a float; raises ValueError if the float has another value."""
+    value = parse_float_or_decimal(text)
     if isinstance(value, Decimal):
-        raise ValueError(f"the number {text[:40]} would not survive")
+        raise ValueError(f"a float cannot represent the number {text[:40]}")
     return value
 
 
-def parse_kept_number(text: str) -> float | Decimal:
-    """Parse a number for `serialize`, as a Decimal if a float would change it."""
+def parse_float_or_decimal(text: str) -> float | Decimal:
+    """Parse a number as a float, or as a Decimal if the float would have another value; `serialize` accepts both."""
     value, exact = float(text), Decimal(text)
     return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
 
 
 def serialize(value: Any) -> str:
-    """Serialize a value; numbers from `parse_kept_number` keep their value."""
+    """Serialize a value, including the numbers of `parse_float_or_decimal`, without changing any."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except TypeError:
-        return _with_decimals.encode(value).decode()
+        return _decimal_encoder.encode(value).decode()
 
 
 def serialize_changed(received: str, arguments: Any) -> str:
-    """Serialize changed arguments; raises ValueError if a number in the received text would change."""
-    parse(received, parse_exact_number)
+    """Serialize changed arguments; raises ValueError if a number in their original text `received` would change."""
+    parse(received, parse_exact_float)
     return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
 
 
@@ -143,4 +150,5 @@ def _reject_constant(text: str) -> None:
     raise ValueError(f"JSON has no {text}")
 
 
-_with_decimals = msgspec.json.Encoder(decimal_format="number")
+_decimal_encoder = msgspec.json.Encoder(decimal_format="number")
+"""Encodes Decimals as numbers, which Python's encoder rejects."""

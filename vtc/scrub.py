@@ -23,30 +23,32 @@ SECRET = "[secret]"
 
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization")
 """Headers in which clients send their credentials."""
-_CREDENTIAL = (
+_CREDENTIAL_SUFFIXES = (
     *("key", "token", "auth", "authorization", "authorisation", "authentication", "secret", "password", "passwd"),
     *("passphrase", "credential", "credentials", "cookie", "assertion", "signature", "sig", "jwt"),
 )
 """Suffixes of the names of headers, query parameters and body fields that hold a credential."""
-_NO_CREDENTIAL = ("cachekey", "idempotencykey", "websocketkey")
-"""Suffixes of such names that hold none, without underscores and hyphens."""
-_CONVERSATION = frozenset(
+_HARMLESS_SUFFIXES = ("cachekey", "idempotencykey", "websocketkey")
+"""Suffixes of names that end like a credential but hold none, without underscores and hyphens."""
+_CONVERSATION_FIELDS = frozenset(
     ("messages", "contents", "input", "prompt", "system", "instructions", "systemInstruction", "system_instruction")
 )
-_SCHEMAS = frozenset(("parameters", "input_schema", "parametersJsonSchema", "parameters_json_schema", "schema"))
-_MOST_FIELDS = 1 << 12
-"""Maximum number of body fields that are searched; conversation and schemas are skipped."""
+"""Body fields with the conversation; they are not searched for credentials."""
+_SCHEMA_FIELDS = frozenset(("parameters", "input_schema", "parametersJsonSchema", "parameters_json_schema", "schema"))
+"""Body fields with tool schemas, whose parameter names may resemble credentials; they are not searched."""
+_MAX_SEARCHED_NODES = 1 << 12
+"""Maximum number of objects and lists of a body that are searched for credentials."""
 
-_SHORTEST = 6
-"""Minimum length of a known secret. Shorter ones (`none`) would match everywhere, so only their form is checked."""
+_MIN_SECRET_CHARS = 6
+"""Minimum length of a known secret. Shorter ones (`none`) would match everywhere; they are found by `_RULES` alone."""
 
-_TELLING = 8
-"""Length of a prefix that identifies a known secret: truncated copies at least this long are removed, too."""
+_HEAD_CHARS = 8
+"""Characters at the start of a known secret that identify it: a copy truncated to at least this length is removed, too."""
 
-_SCHEME = re.compile(r"^[\w-]+\s+(?=\S+$)")
+_AUTH_SCHEME = re.compile(r"^[\w-]+\s+(?=\S+$)")
 _KEY_BLOCK = r"[A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
 _PRIVATE_KEY = re.compile(rf"-----BEGIN {_KEY_BLOCK}.*?(?:-----END {_KEY_BLOCK}|\Z)", re.S)
-_FORMS = {
+_KEY_FORMATS = {
     "sk-": r"[\w-]{6,}",
     **dict.fromkeys((f"{kind}_{mode}_" for kind in ("sk", "pk", "rk") for mode in ("live", "test")), r"\w{8,}"),
     **dict.fromkeys(("gsk_", "hf_", "r8_", "xai-", "pplx-"), r"\w{16,}"),
@@ -63,8 +65,8 @@ _FORMS = {
     "eyJ": r"[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
 }
 """Keys and tokens by their prefixes, each with the pattern of its rest."""
-_FORM = re.compile(rf"\b(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS.items())})")
-_SCHEMES = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
+_KNOWN_KEY = re.compile(rf"\b(?:{'|'.join(re.escape(begin) + rest for begin, rest in _KEY_FORMATS.items())})")
+_BEARER_OR_BASIC = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
 _BOT_TOKENS = re.compile(r"\b(?:\d{8,10}:AA[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,38})")
 """Tokens of Telegram and Discord."""
 _NETRC = re.compile(r"(?i)(\blogin\s+\S+\s+password\s+)\S+")
@@ -85,22 +87,23 @@ _NAMED = re.compile(
 
 _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("-----begin",), _PRIVATE_KEY),
-    (("bearer", "basic"), _SCHEMES),
-    (tuple(begin.casefold() for begin in _FORMS), _FORM),
+    (("bearer", "basic"), _BEARER_OR_BASIC),
+    (tuple(begin.casefold() for begin in _KEY_FORMATS), _KNOWN_KEY),
     (("://",), _IN_URL),
     ((":aa", "."), _BOT_TOKENS),
     (("password",), _NETRC),
     (("key", "token", "secret", "pass", "pwd", "sig=", "authorization", "cookie"), _NAMED),
 )
-"""Patterns of secrets, each with words of which the text must contain one for it to match; its groups are kept.
+"""Patterns of secrets. The groups of a match are kept; the rest, after them, is the secret.
 
-Searching for the words first takes a tenth of the time of the patterns, and hardly any text contains one.
+Each pattern has words, in lower case, of which any text that it matches contains one. Searching for the words first
+takes a tenth of the time of the patterns, and hardly any text contains one.
 """
-_WORDS = tuple(word for words, _ in _RULES for word in words)
+_RULE_WORDS = tuple(word for words, _ in _RULES for word in words)
 
 
-_NO_ASCII = re.compile(r"[^ -~]")
-_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Cs", "Zl", "Zp"})
+_NOT_PRINTABLE_ASCII = re.compile(r"[^ -~]")
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Cs", "Zl", "Zp"})
 """Unicode categories of line ends, control characters, invisible and unassigned characters."""
 _BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters and marks without a visible form (`Default_Ignorable_Code_Point`)."""
@@ -108,7 +111,7 @@ _BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\
 
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
-    if unicodedata.category(character) in _UNSEEN or _BLANK.match(character):
+    if unicodedata.category(character) in _INVISIBLE_CATEGORIES or _BLANK.match(character):
         return character.encode("unicode_escape").decode()
     return character
 
@@ -118,7 +121,7 @@ def escape_invisible[T](value: T) -> T:
     result: Any = value
     match value:
         case str():
-            result = _NO_ASCII.sub(_escape, value)
+            result = _NOT_PRINTABLE_ASCII.sub(_escape, value)
         case list():
             result = [escape_invisible(item) for item in value]
         case dict():
@@ -136,7 +139,7 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
     """Replace all secrets in a text; `known` are texts that are known to be secret."""
     spans = [*_find_known(text, known)]
     folded = text.casefold()
-    if any(map(folded.__contains__, _WORDS)):
+    if any(map(folded.__contains__, _RULE_WORDS)):
         for words, pattern in _RULES:
             if any(word in folded for word in words):
                 spans += map(_get_span, pattern.finditer(text))
@@ -152,7 +155,7 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
 
 
 def _get_span(match: re.Match[str]) -> tuple[int, int]:
-    """Return the span of the secret in a match: it follows the groups, which are kept."""
+    """Return the span of the secret in a match of a rule: all of it after its last group."""
     kept = range(1, match.re.groups + 1)
     return max([match.start(), *map(match.end, kept)]), match.end()
 
@@ -161,11 +164,11 @@ def _find_known(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
     """Find known secrets, including those that are truncated in an excerpt."""
     by_head: dict[str, list[str]] = {}
     for secret in known:
-        by_head.setdefault(secret[:_TELLING], []).append(secret)
-    for head, secrets_ in by_head.items():
+        by_head.setdefault(secret[:_HEAD_CHARS], []).append(secret)
+    for head, candidates in by_head.items():
         at = text.find(head)
         while at >= 0:
-            end = at + max(_count_common(text[at : at + len(secret)], secret) for secret in secrets_)
+            end = at + max(_count_common(text[at : at + len(secret)], secret) for secret in candidates)
             yield at, end
             at = text.find(head, end)
 
@@ -175,17 +178,17 @@ def _count_common(text: str, secret: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, secret, strict=False)))
 
 
-def scrub_data[T](value: T, known: Iterable[str] = ()) -> T:
+def scrub_data[T](value: T, known_secrets: Iterable[str] = ()) -> T:
     """Scrub all strings in plain data; keys are kept."""
-    known = tuple(known)
+    known_secrets = tuple(known_secrets)
     result: Any = value
     match value:
         case str():
-            result = scrub(value, known)
+            result = scrub(value, known_secrets)
         case list():
-            result = [scrub_data(item, known) for item in value]
+            result = [scrub_data(item, known_secrets) for item in value]
         case dict():
-            result = {key: scrub_data(item, known) for key, item in value.items()}
+            result = {key: scrub_data(item, known_secrets) for key, item in value.items()}
     return result  # type: ignore[no-any-return]
 
 
@@ -198,14 +201,16 @@ def collect_secrets(headers: Mapping[str, str], query: str = "", body: Any = Non
     parts = {part for value in values for part in _split_value(value)}
     for value in find_query_credentials(query):
         parts |= {value, unquote(value), unquote_plus(value)}
-    forms = values.union(*(_list_forms(part) for part in parts if len(part) >= _SHORTEST))
-    return tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=lambda form: (-len(form), form)))
+    forms = values.union(*(_list_encodings(part) for part in parts if len(part) >= _MIN_SECRET_CHARS))
+    long_enough = (form for form in forms if len(form) >= _MIN_SECRET_CHARS)
+    return tuple(sorted(long_enough, key=lambda form: (-len(form), form)))
 
 
 def is_credential(name: str) -> bool:
     """True if a header, parameter or field of this name holds a credential."""
     folded = name.casefold()
-    return folded.endswith(_CREDENTIAL) and not folded.replace("-", "").replace("_", "").endswith(_NO_CREDENTIAL)
+    joined = folded.replace("-", "").replace("_", "")
+    return folded.endswith(_CREDENTIAL_SUFFIXES) and not joined.endswith(_HARMLESS_SUFFIXES)
 
 
 def find_query_credentials(query: str) -> Iterator[str]:
@@ -224,7 +229,7 @@ def split_query(query: str) -> tuple[list[str], list[str]]:
 def _split_value(value: str) -> Iterator[str]:
     """Extract the secrets in the value of a header or field: a token after its scheme, cookie values, a password."""
     for part in re.split(r"[;,]\s*", value):
-        bare = _SCHEME.sub("", part)
+        bare = _AUTH_SCHEME.sub("", part)
         yield from (bare, bare.partition("=")[2].strip('"'))
         if part.casefold().startswith("basic "):
             try:
@@ -236,31 +241,31 @@ def _split_value(value: str) -> Iterator[str]:
 
 def _find_body_credentials(body: Any) -> Iterator[str]:
     """Find the credentials in the body of a request; its conversation and tool schemas are skipped."""
-    waiting, left = [body], _MOST_FIELDS
-    while waiting and left:
-        left -= 1
-        match waiting.pop():
+    unsearched, budget = [body], _MAX_SEARCHED_NODES
+    while unsearched and budget:
+        budget -= 1
+        match unsearched.pop():
             case dict() as fields:
                 for name, value in fields.items():
                     if isinstance(value, str):
                         if is_credential(name):
                             yield value
-                    elif name not in _CONVERSATION and name not in _SCHEMAS:
-                        waiting.append(value)
+                    elif name not in _CONVERSATION_FIELDS and name not in _SCHEMA_FIELDS:
+                        unsearched.append(value)
             case list() as entries:
-                waiting += entries
+                unsearched += entries
 
 
-def _list_forms(secret: str) -> Iterator[str]:
-    """Encode a secret as URLs, HTML and JSON would repeat it."""
+def _list_encodings(secret: str) -> Iterator[str]:
+    """Yield the spellings of a secret in plain text, HTML, JSON and URLs."""
     yield secret
     yield html.escape(secret)
-    written = json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield from (written, written.replace("/", "\\/"))
+    escaped = json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield from (escaped, escaped.replace("/", "\\/"))
     for quoted in (
         quote(secret, errors="replace"),
         quote(secret, "", errors="replace"),
         quote_plus(secret, errors="replace"),
     ):
         yield quoted
-        yield re.sub("%..", lambda match: match[0].lower(), quoted)
+        yield re.sub("%..", lambda match: match[0].lower(), quoted)  # some libraries write %2f, not %2F

@@ -1,6 +1,6 @@
-"""VTC without a proxy: plain functions on text, in the `<function_calls>` spelling.
+"""Functions for programs that use VTC without the proxy, in one dialect: `<function_calls><invoke name="…">`.
 
-They are thin wrappers over the engine, so they treat a text as the addon treats a stream. Calls have the form of the
+They wrap the reader and the writer of the addon, so a text gives the same calls as a stream. Calls have the form of the
 OpenAI API: `{"id": …, "type": "function", "function": {"name": …, "arguments": "<JSON text>"}}`.
 """
 
@@ -37,10 +37,10 @@ def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) ->
     Parses `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
     With `allowed_tools`, calls of other tools stay text.
     """
-    events = _reader(allowed_tools, lenient=True).read_whole(content)
+    events = _make_reader(allowed_tools, lenient=True).read_whole(content)
     calls = [event.call for event in events if isinstance(event, Call)]
     text = "".join(event.raw for event in events if isinstance(event, Text))
-    if allowed_tools is None:
+    if allowed_tools is None:  # without a list of tools the namespace of a name is only visible here
         calls = [replace(call, name=call.name.rpartition(":")[2]) for call in calls]
     return text, [replace(call, id=f"call_{index}").as_openai() for index, call in enumerate(calls)]
 
@@ -58,33 +58,35 @@ def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
         arguments = function.get("arguments") or "{}"
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         calls.append(ToolCall(function["name"], text, entry.get("id")))
-    return write_calls(calls, _invoke(), {})
+    return write_calls(calls, _load_invoke_dialect(), {})
 
 
 def has_partial_xml_pattern(text: str) -> bool:
     """True if a text ends inside a call or a possible beginning of one."""
-    reader = _reader(None, lenient=False)
+    reader = _make_reader(None, lenient=False)
     has_call = any(isinstance(event, Call) for event in reader.feed(text))
-    held = ""
+    unread = ""
     for event in reader.finish():
         has_call = has_call or isinstance(event, Call)
-        held = "" if isinstance(event, Call) else held + event.raw
-    # The reader also buffers openers of code blocks and closing tags, which are no beginnings of calls.
-    held = held.strip(" \t\r\n`~")
-    return bool(held) and (has_call or not held.startswith("</"))
+        unread = "" if isinstance(event, Call) else unread + event.raw
+    # `unread` is the text that the reader buffered up to the end. It also buffers code fences and closing tags, which
+    # begin no call.
+    unread = unread.strip(" \t\r\n`~")
+    return bool(unread) and (has_call or not unread.startswith("</"))
 
 
 def detect_complete_tool_call(text: str) -> bool:
     """True if a text holds at least one complete call."""
-    return any(isinstance(event, Call) for event in _reader(None, lenient=False).read_whole(text))
+    return any(isinstance(event, Call) for event in _make_reader(None, lenient=False).read_whole(text))
 
 
 @cache
-def _invoke() -> Description:
+def _load_invoke_dialect() -> Description:
     return loader.load([loader.builtin_directory()]).dialects["invoke"]
 
 
-def _reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
+def _make_reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
+    """Make a reader of this dialect; `lenient` repairs malformed calls."""
     tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
-    grammar = compile_grammar((_invoke(),))
+    grammar = compile_grammar((_load_invoke_dialect(),))
     return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")

@@ -45,9 +45,9 @@ def test_what_stands_before_claude_codes_prompt_is_not_told() -> None:
 
 def test_what_no_other_api_can_be_told_is_named() -> None:
     body = responses.request(tools=[{"type": "web_search"}, responses.READ], background=True, metadata={"a": "b"})
-    assert bridged("openai-responses", body).left_out == ("background", "tool web_search")
+    assert bridged("openai-responses", body).untranslated == ("background", "tool web_search")
     body = chat.request(logit_bias={"1": 2}, logprobs=None, user="me")
-    assert bridged("openai-chat", body).left_out == ("logit_bias",)
+    assert bridged("openai-chat", body).untranslated == ("logit_bias",)
 
 
 def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
@@ -58,7 +58,7 @@ def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
     ]
     found = bridged("openai-chat", chat.request(messages=said))
     assert found.messages[1].content == ("I cannot.",)
-    assert found.left_out == ("name", "audio")
+    assert found.untranslated == ("name", "audio")
 
 
 def test_a_past_call_of_a_custom_tool_keeps_its_name_and_raw_input() -> None:
@@ -205,10 +205,10 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
 def test_a_document_that_is_text_is_told_as_text_with_what_is_said_of_it(source: Any) -> None:
     part = {"type": "document", "source": source}
     found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
-    assert (found.messages[-1].text, found.left_out) == ("a\nb", ())
+    assert (found.messages[-1].text, found.untranslated) == ("a\nb", ())
     part |= {"title": "T", "context": "From the web.", "citations": {"enabled": True}}
     found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
-    assert (found.messages[-1].text, found.left_out) == ("T\nFrom the web.\na\nb", ("citations",))
+    assert (found.messages[-1].text, found.untranslated) == ("T\nFrom the web.\na\nb", ("citations",))
 
 
 @pytest.mark.parametrize("in_result", [False, True])
@@ -222,27 +222,27 @@ def test_a_search_result_is_told_as_text_with_where_it_is_from(in_result: bool) 
         turns = [messages.user("Search."), {"role": "assistant", "content": [call]}, messages.user([result])]
     told = bridged("anthropic-messages", messages.request(messages=turns))
     assert told.messages[-1].text == "T\ndocs/a.md\na\nb"
-    assert told.left_out == ("citations",)
+    assert told.untranslated == ("citations",)
 
 
 def test_what_is_said_of_a_document_that_is_no_text_is_named() -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
     part = {"type": "document", "source": source, "context": "From the web.", "citations": {"enabled": False}}
     found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
-    assert found.left_out == ("context of documents",)
+    assert found.untranslated == ("context of documents",)
 
 
 def test_fields_of_tools_that_no_other_api_is_told_are_named() -> None:
     tool = {**messages.READ, "input_examples": [{"filePath": "/a"}], "cache_control": {"type": "ephemeral"}}
     hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
     found = bridged("anthropic-messages", messages.request(tools=[tool, hosted]))
-    assert found.left_out == ("tool web_search", "input_examples of tools")
+    assert found.untranslated == ("tool web_search", "input_examples of tools")
     chosen = {**chat.READ, "odd": 1}
-    assert bridged("openai-chat", chat.request(tools=[chosen])).left_out == ("odd of tools",)
+    assert bridged("openai-chat", chat.request(tools=[chosen])).untranslated == ("odd of tools",)
 
 
 def test_that_the_server_is_to_cut_the_conversation_is_named() -> None:
-    assert bridged("openai-responses", responses.request(truncation="auto")).left_out == ("truncation",)
+    assert bridged("openai-responses", responses.request(truncation="auto")).untranslated == ("truncation",)
 
 
 @pytest.mark.parametrize("url", ["https://localhost/a.png", "data:image/png;base64,AAAA"])

@@ -129,7 +129,7 @@ ENTRIES: dict[str, tuple[Any, ListedModel]] = {
                 }
             ]
         },
-        ListedModel(name="m", window=100000, longest=8192, abilities={"tools": True}),
+        ListedModel(name="m", window=100000, max_reply_tokens=8192, abilities={"tools": True}),
     ),
     "Mistral": (
         {
@@ -141,12 +141,12 @@ ENTRIES: dict[str, tuple[Any, ListedModel]] = {
     ),
     "Groq": (
         {"data": [{"id": "m", "created": 7, "context_window": 131072, "max_completion_tokens": 32768}]},
-        ListedModel(name="m", created=7, window=131072, longest=32768),
+        ListedModel(name="m", created=7, window=131072, max_reply_tokens=32768),
     ),
     "Together": ([{"id": "m", "type": "chat", "context_length": 8192}], ListedModel(name="m", window=8192)),
     "Gemini": (
         {"models": [{"name": "models/m", "inputTokenLimit": 1048576, "outputTokenLimit": 65536, "thinking": True}]},
-        ListedModel(name="m", window=1048576, longest=65536, abilities={"thinking": True}),
+        ListedModel(name="m", window=1048576, max_reply_tokens=65536, abilities={"thinking": True}),
     ),
     "odd values": (
         {"data": [{"id": "m", "created": "soon", "context_length": "8k", "capabilities": None, "type": 5}, 7, {}]},

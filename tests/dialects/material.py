@@ -16,7 +16,7 @@ from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.reading.call_pieces import can_be_sent_in_pieces
 from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
 from vtc.dialects.syntax.pattern import BODIES, fill_pattern, find_body_slot
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.events import Call, Event, Markup, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles import Profiles, builtin_directory, load
 from vtc.reporting import Case as Recorded
 
@@ -113,7 +113,7 @@ def merged(events: Iterable[Event]) -> tuple[list[tuple[Any, ...]], list[tuple[s
     refusals = []
     for event in events:
         match event:
-            case Refusal():
+            case UnreadCall():
                 refusals.append((event.reason, event.dialect, event.name))
             case Call():
                 pieces.append((Call, event.raw, event.call, event.dialect, event.repairs))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.bounds import steps
 from tests.dialects.material import CASES, DIALECTS, calls, content, merged, plain, random_cuts, raw, read, typed
-from vtc.events import Call, Event, Refusal, Tool
+from vtc.events import Call, Event, Tool, UnreadCall
 
 F = {"f": Tool("f", parameters={"properties": {"path": {"type": "string"}, "key": {"type": "string"}}})}
 
@@ -70,7 +70,7 @@ def test_arguments_are_read_as_they_are_meant(table: Table, dialect: str) -> Non
         assert raw(events) == text, row
         arguments = row.arguments if row.value is msgspec.UNSET else {"key": row.value}
         if arguments is None:
-            reasons = [event.reason for event in events if isinstance(event, Refusal)]
+            reasons = [event.reason for event in events if isinstance(event, UnreadCall)]
             assert calls(events) == [], row
             assert row.refused in "\n".join(reasons), row
         else:

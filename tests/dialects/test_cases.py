@@ -20,7 +20,7 @@ from tests.dialects.material import (
     single_cuts,
     typed,
 )
-from vtc.events import Call, Event, Reasoning, Refusal
+from vtc.events import Call, Event, Reasoning, UnreadCall
 
 FILES = sorted(path.stem for path in (CASES / "reading").glob("*.yaml"))
 ALL = [pytest.param(case, id=f"{file}: {case.name}") for file in FILES for case in cases(file)]
@@ -35,7 +35,7 @@ def check(case: Case, events: list[Event]) -> None:
     assert typed(calls(events)) == typed(wanted)
     found = [event for event in events if isinstance(event, Call)]
     assert [repair for event in found for repair in event.repairs] == list(case.repairs)
-    refusals = [event.reason for event in events if isinstance(event, Refusal)]
+    refusals = [event.reason for event in events if isinstance(event, UnreadCall)]
     assert len(refusals) == len(case.refusals), refusals
     for reason, part in zip(refusals, case.refusals, strict=True):
         assert part in reason

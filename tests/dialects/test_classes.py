@@ -17,7 +17,7 @@ import pytest
 from tests.dialects.material import AGENT, DIALECTS, calls, content, find_body_slot, merged, raw, read
 from vtc.dialects import Description, ModelFacts
 from vtc.dialects.writing import write_calls
-from vtc.events import Event, Refusal, ToolCall
+from vtc.events import Event, ToolCall, UnreadCall
 
 LIST, FIND = ("bash", {"command": "ls"}), ("read_file", {"path": "docs/a.md"})
 QUOTED_ANYWHERE = {name for name, one in DIALECTS.items() if one.may_be_quoted}
@@ -130,7 +130,7 @@ def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Descri
     cut = text[: text.rindex("docs") + 2]
     events = in_pieces(dialect, cut, complete=complete)
     assert calls(events) == ([] if dialect.name in WHOLE_REPLY else [LIST])
-    refusal = next(event for event in events if isinstance(event, Refusal))
+    refusal = next(event for event in events if isinstance(event, UnreadCall))
     why = "the reply ends inside it" if complete else "the reply was cut off inside it"
     assert (refusal.reason, refusal.left_out) == (why, dialect.name not in WHOLE_REPLY)
     if refusal.left_out:

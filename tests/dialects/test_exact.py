@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.dialects.material import DIALECTS, calls, content, described, merged, read, typed
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls
-from vtc.events import Call, Refusal, Tool, ToolCall
+from vtc.events import Call, Tool, ToolCall, UnreadCall
 
 EXAMPLES = settings().max_examples
 ODD = [
@@ -222,7 +222,7 @@ def test_what_a_model_writes_in_its_own_way_is_read_exactly_and_takes_no_repair(
     assert typed(calls(events)) == typed([("save", arguments)])
     assert content(events) == ""
     assert [event.repairs for event in events if isinstance(event, Call)] == [()]
-    assert not any(isinstance(event, Refusal) for event in events)
+    assert not any(isinstance(event, UnreadCall) for event in events)
     assert merged(read(text, [DIALECTS[name]], {"save": tool})) == merged(events)
 
 

@@ -22,7 +22,7 @@ from tests.dialects.material import (
     single_cuts,
 )
 from vtc.dialects import Description
-from vtc.events import Call, Event, Refusal, Tool
+from vtc.events import Call, Event, Tool, UnreadCall
 
 TAGGED = {
     name: dialect
@@ -298,7 +298,7 @@ def test_two_values_for_one_parameter_are_refused(dialect: Description) -> None:
     text = reply(dialect, call(dialect, "bash", {"command": "ls"}, last=again))
     events = every_cut(dialect, text)
     assert calls(events) == []
-    assert "'command' is given twice" in [event.reason for event in events if isinstance(event, Refusal)]
+    assert "'command' is given twice" in [event.reason for event in events if isinstance(event, UnreadCall)]
 
 
 AGAIN: list[list[tuple[str, str]]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.events import NATIVE, Call, Event, Intervention, Markup, Refusal, Text, ToolCall
+from vtc.events import NATIVE, Call, Event, Intervention, Markup, Text, ToolCall, UnreadCall
 from vtc.exchange.replying.stages import Limit
 from vtc.profiles import Plan, ReadingPlan, ToolProtocol
 
@@ -29,7 +29,7 @@ def test_a_call_of_a_tool_that_is_not_offered(plan: Plan, kind: type) -> None:
     *told, last = limited(plan, "rm")
     assert isinstance(last, kind)
     assert last.raw == "rm"
-    assert [type(one) for one in told] == ([] if kind is Call else [Refusal])
+    assert [type(one) for one in told] == ([] if kind is Call else [UnreadCall])
 
 
 def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:

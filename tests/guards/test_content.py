@@ -10,7 +10,7 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
+from vtc.events import Call, Event, Intervention, Markup, Rewritten, Text, ToolCall, UnreadCall
 from vtc.guards import GuardChain, Guards, Rule, chain_of
 
 RULES = [
@@ -124,7 +124,7 @@ def test_a_match_does_not_go_past_a_call() -> None:
 
 def test_what_stands_for_no_text_does_not_part_it() -> None:
     one = guard(Rule(pattern="ab"))
-    refusal = Refusal("r", "tag")
+    refusal = UnreadCall("r", "tag")
     assert one.feed(Text("a")) == []
     assert one.feed(refusal) == [refusal]
     assert one.feed(Text("b.")) == [Markup("ab"), Intervention("content", "dropped", "", "ab"), Text(".")]

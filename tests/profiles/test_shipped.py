@@ -11,7 +11,7 @@ import pytest
 from tests.dialects.material import calls, content, merged, raw, read, typed
 from vtc.dialects import Description
 from vtc.dialects.writing import render_tool_list, write_calls, write_result
-from vtc.events import Call, Event, Refusal, Tool, ToolCall
+from vtc.events import Call, Event, Tool, ToolCall, UnreadCall
 from vtc.profiles import Facts, builtin_directory, load
 from vtc.profiles.matching import best
 
@@ -66,7 +66,7 @@ def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
 def clean(events: list[Event]) -> list[tuple[str, Any]]:
     """Return the calls of a reply that consists of well-formed calls only."""
     assert content(events).strip() == ""
-    assert [event for event in events if isinstance(event, Refusal)] == []
+    assert [event for event in events if isinstance(event, UnreadCall)] == []
     assert [repair for event in events if isinstance(event, Call) for repair in event.repairs] == []
     return calls(events)
 

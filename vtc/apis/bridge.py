@@ -74,7 +74,7 @@ def to_canonical(
     return CanonicalRequest(
         model=request.model,
         messages=canonical,
-        thoughts=thoughts,
+        reasoning_field=thoughts,
         stream=request.stream,
         tools=tuple(replace(tool, parameters=_complete_schema(tool)) for tool in tools),
         choice=choice if tools or choice not in ("none", "required") else "auto",
@@ -82,9 +82,9 @@ def to_canonical(
         limits=generation.limits,
         effort=generation.effort,
         answer=generation.answer,
-        left_out=(
+        untranslated=(
             *request.LAYOUT.list_untranslated(request.fields),
-            *(["more than one choice"] if generation.several else []),
+            *(["more than one choice"] if generation.wants_choices else []),
             *(f"tool {name}" for name in offer.declared if name not in functions),
             *_list_untranslated_tool_fields(request),
             *unknown,

@@ -34,7 +34,7 @@ from vtc.events import (
     Message,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Text,
     Usage,
@@ -46,7 +46,7 @@ type ReplyEvent = (
     Text
     | Reasoning
     | ReasoningDelta
-    | RefusalDelta
+    | RefusalText
     | Rewritten
     | Call
     | CallDelta

@@ -41,7 +41,7 @@ def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
         effort=_read_effort(fields),
         answer=_read_answer(fields),
         constrained=_is_constrained(fields),
-        several=fields.get("n") not in (None, 1),
+        wants_choices=fields.get("n") not in (None, 1),
     )
 
 

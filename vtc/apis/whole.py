@@ -166,11 +166,11 @@ def _build_reply(deltas: Sequence[Delta], usage: Usage | None) -> Reply:
         tuple(ToolCallAccumulator(delta for delta in deltas if isinstance(delta, CallDelta)).calls()),
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
     )
-    end = next((delta for delta in reversed(deltas) if isinstance(delta, Finish) and delta.said), None)
+    end = next((delta for delta in reversed(deltas) if isinstance(delta, Finish) and delta.native_reason), None)
     own = next((delta.own for delta in deltas if isinstance(delta, ReasoningDelta) and delta.own), None)
     return Reply(
         message,
-        end.said if end else None,
+        end.native_reason if end else None,
         end is None or end.reason not in CUT_OFF,
         usage,
         all(delta.clean for delta in deltas if isinstance(delta, CallDelta)),

@@ -22,7 +22,7 @@ from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReasoningTar
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import TagPairs, compile_grammar
-from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Refusal, Text, Tool, ToolCall
+from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Text, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.stages import Limit
 from vtc.json_text import decode, encode
 from vtc.profiles.loader import Profiles
@@ -218,7 +218,7 @@ def _build_entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: Gi
         {"name": call.name, "arguments": _parse_arguments(call), "dialect": NATIVE, "repairs": []}
         for call in reply.calls
     ]
-    refusals = [serialize_refusal(event) for event in events if isinstance(event, Refusal)]
+    refusals = [serialize_refusal(event) for event in events if isinstance(event, UnreadCall)]
     return {
         **({"reply": reply.source} if reply.source else {}),
         "content": content,

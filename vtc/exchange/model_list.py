@@ -97,7 +97,7 @@ def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
         name=name,
         created=next(filter(None, map(_read_seconds, _values(entry, _paths().created))), 0),
         window=_number(entry, _paths().window),
-        longest=_number(entry, _paths().longest),
+        max_reply_tokens=_number(entry, _paths().longest),
         abilities={ability: able for ability, able in abilities.items() if able is not None},
     )
 

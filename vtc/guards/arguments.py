@@ -316,7 +316,7 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
         return (json.dumps(value, ensure_ascii=False), "string")
     text = value.strip()
     try:
-        value_read = _PYTHON[text] if text in _PYTHON else json_text.parse(text, json_text.parse_exact_number)
+        value_read = _PYTHON[text] if text in _PYTHON else json_text.parse(text, json_text.parse_exact_float)
     except (ValueError, RecursionError):
         return None
     from jsonschema import Draft202012Validator

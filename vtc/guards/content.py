@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
-from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
+from vtc.events import Event, Intervention, Markup, Rewritten, Text, UnreadCall
 from vtc.guards.guard import Guard
 from vtc.guards.patterns import MOST_SECONDS, TakesTooLongError, expression, naming
 
@@ -131,7 +131,7 @@ class ContentGuard(Guard):
     def feed(self, event: Event) -> list[Event]:
         if isinstance(event, Text):
             return self._read(event.raw, final=False)
-        if isinstance(event, Refusal | Intervention):  # they have no characters, so the text continues
+        if isinstance(event, UnreadCall | Intervention):  # they have no characters, so the text continues
             return [event]
         out = [*self._read("", final=True), event]
         self._before = ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from vtc.events import CallText, Event, Intervention, Markup, Refusal, Rewritten, Text
+from vtc.events import CallText, Event, Intervention, Markup, Rewritten, Text, UnreadCall
 from vtc.guards.content import UNDECIDED, PatternSearch, Rule
 
 
@@ -45,7 +45,7 @@ class OutputFilter:
         """What leaves of those that wait: it may be the beginning of an opener."""
 
     def feed(self, event: Event) -> list[Event]:
-        if isinstance(event, Refusal | Intervention):  # they stand for no characters
+        if isinstance(event, UnreadCall | Intervention):  # they stand for no characters
             return [event]
         if isinstance(event, Text) and self._meets:
             return self._release_events(self._filter_text(self._undecided + event.raw, final=False))

@@ -263,7 +263,7 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
     if fault and not then.refuse:
         raise ValueError(fault)
     if not fault:
-        arguments = json_text.parse_twice(event.call.arguments, json_text.parse_kept_number)
+        arguments = json_text.parse_twice(event.call.arguments, json_text.parse_float_or_decimal)
         if changes := list(_changes(then, name, arguments, budget)):
             out.append(Intervention(policy, "changed", name, ", ".join(changes)))
             call = replace(event.call, name=then.rename_tool or name, arguments=json_text.serialize(arguments))

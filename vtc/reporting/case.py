@@ -25,7 +25,7 @@ from vtc.apis.contract import Reply
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
-from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
+from vtc.events import Call, Event, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import ReadingPlan, Thinking
 from vtc.profiles.settings import UnknownName
@@ -160,7 +160,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             "content": "".join(event.raw for event in events if isinstance(event, Text)),
             "reasoning": "".join(event.raw for event in events if isinstance(event, Reasoning)),
             "repairs": tuple(repair for event in calls for repair in event.repairs),
-            "refusals": tuple(event.reason for event in events if isinstance(event, Refusal)),
+            "refusals": tuple(event.reason for event in events if isinstance(event, UnreadCall)),
         }
 
     def list_differences(self, events: Sequence[Event]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from glob import escape as as_glob
 from typing import Any, Literal
 
-from vtc.events import Refusal
+from vtc.events import UnreadCall
 from vtc.profiles.document import format_count
 from vtc.profiles.settings import UNKNOWN_MODEL
 from vtc.scrub import escape_invisible, scrub, scrub_data
@@ -36,7 +36,7 @@ LEFT_AS_TEXT, LEFT_OUT = "left as text", "left out"
 """Fates of text that began like a call but is not one."""
 
 
-def serialize_refusal(refusal: Refusal) -> dict[str, Any]:
+def serialize_refusal(refusal: UnreadCall) -> dict[str, Any]:
     """Serialize a refusal as a report entry."""
     keys = ("reason", "dialect", "name", "excerpt", "left_out")
     return {key: getattr(refusal, key) for key in keys}
@@ -171,7 +171,7 @@ class Report:
         entry |= {"lacks": [*lacks]} if lacks else {}
         self._add_entry(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
-    def record_refusal(self, refusal: Refusal) -> None:
+    def record_refusal(self, refusal: UnreadCall) -> None:
         """Record text that began like a call but is not one."""
         entry = serialize_refusal(refusal)
         self._add_entry(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})

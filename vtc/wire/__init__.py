@@ -1,7 +1,8 @@
 """Bytes and frames, independent of any LLM API.
 
-EventStream, Lines     split a body into frames: server-sent events, or lines of JSON
-make_decoder(coding)   makes an incremental decoder for a content coding
+EventStream, Lines     the two framings: each splits a body into frames and encodes new ones (server-sent events,
+                       lines of JSON)
+make_decoder(coding)   makes an incremental decoder for a content coding (gzip, br …)
 """
 
 from vtc.wire.compression import ContentDecoder, CorruptBody, UnsupportedEncoding, make_decoder

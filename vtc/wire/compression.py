@@ -16,11 +16,11 @@ from typing import Protocol
 import brotli  # type: ignore[import-untyped]  # has no stubs
 import zstandard
 
-_LIMIT = 32 * 2**20
-"""Maximum output of one `feed` in bytes; also of a whole body that expands more than `_MOST_TIMES`."""
-_MOST_TIMES = 200
+_MAX_OUTPUT_BYTES = 32 * 2**20
+"""Maximum output of one `feed`, and of a whole body that expands more than `_MAX_EXPANSION` times."""
+_MAX_EXPANSION = 200
 """Maximum expansion of a body: text compresses tenfold, and a model that repeats itself a hundredfold."""
-_SLICE = 64
+_SLICE_BYTES = 64
 """Input bytes between two checks of the limit; they can expand to 2 MiB with zstd and 64 KiB with gzip. When a body
 turns out to be corrupt, at most the output of one slice is lost."""
 
@@ -89,20 +89,23 @@ class Identity:
 
 
 class _CodingChain:
+    """The decoders of a list of codings, the last applied coding first."""
+
     def __init__(self, decoders: Sequence[ContentDecoder]) -> None:
         self._decoders = decoders
 
     def feed(self, data: bytes) -> bytes:
-        return self._through(data, lambda step, data: step.feed(data))
+        return self._run_chain(data, lambda decoder, data: decoder.feed(data))
 
     def finish(self) -> bytes:
-        return self._through(b"", lambda step, data: step.feed(data) + step.finish())
+        return self._run_chain(b"", lambda decoder, data: decoder.feed(data) + decoder.finish())
 
-    def _through(self, data: bytes, undo: Callable[[ContentDecoder, bytes], bytes]) -> bytes:
+    def _run_chain(self, data: bytes, call: Callable[[ContentDecoder, bytes], bytes]) -> bytes:
+        """Feed each decoder the output of the one before, also the output that preceded a fault."""
         fault: CorruptBody | None = None
-        for step in self._decoders:
+        for decoder in self._decoders:
             try:
-                data = undo(step, data)
+                data = call(decoder, data)
             except CorruptBody as error:
                 data, fault = error.decoded, fault or error
         if fault:
@@ -111,10 +114,12 @@ class _CodingChain:
 
 
 class _Coding(Protocol):
-    """The state of one coding; raises the error of its library."""
+    """The state of one coding. `decode` raises the error of the coding's library."""
 
     @property
-    def complete(self) -> bool: ...
+    def complete(self) -> bool:
+        """True if the body may end here."""
+        ...
 
     def decode(self, data: bytes) -> bytes: ...
 
@@ -134,20 +139,22 @@ class _LimitedDecoder:
         self._received_bytes += len(data)
         parts: list[bytes] = []
         size = 0
-        for start in range(0, len(data), _SLICE):
+        for start in range(0, len(data), _SLICE_BYTES):
             try:
-                part = self._coding.decode(data[start : start + _SLICE])
+                part = self._coding.decode(data[start : start + _SLICE_BYTES])
             except (zlib.error, brotli.error, zstandard.ZstdError) as error:
                 self._corrupt = f"the body is not valid {self._name}: {error}"
                 raise CorruptBody(self._corrupt, b"".join(parts)) from error
             size += len(part)
-            if size > _LIMIT:
-                self._corrupt = f"one read of the {self._name} body grows beyond {_LIMIT >> 20} MiB"
+            if size > _MAX_OUTPUT_BYTES:
+                self._corrupt = f"one read of the {self._name} body grows beyond {_MAX_OUTPUT_BYTES >> 20} MiB"
                 raise CorruptBody(self._corrupt, b"".join(parts))
             parts.append(part)
         self._decoded_bytes += size
-        if self._decoded_bytes > max(_LIMIT, _MOST_TIMES * self._received_bytes):
-            self._corrupt = f"the {self._name} body grows beyond {_LIMIT >> 20} MiB and {_MOST_TIMES} times its size"
+        if self._decoded_bytes > max(_MAX_OUTPUT_BYTES, _MAX_EXPANSION * self._received_bytes):
+            self._corrupt = (
+                f"the {self._name} body grows beyond {_MAX_OUTPUT_BYTES >> 20} MiB and {_MAX_EXPANSION} times its size"
+            )
             raise CorruptBody(self._corrupt, b"".join(parts))
         return b"".join(parts)
 
@@ -160,6 +167,8 @@ class _LimitedDecoder:
 
 
 class _CompressedMember(Protocol):
+    """The decompressor of one stream, as `zlib` and `zstandard` provide it."""
+
     @property
     def eof(self) -> bool: ...
     @property
@@ -226,7 +235,7 @@ class _Brotli:
     def decode(self, data: bytes) -> bytes:
         # Limit the output here, because a thousand bytes can expand to gigabytes. The excess stays in the
         # decompressor, and the caller rejects the body.
-        plain: bytes = self._stream.process(data, output_buffer_limit=_LIMIT + 1)
+        plain: bytes = self._stream.process(data, output_buffer_limit=_MAX_OUTPUT_BYTES + 1)
         return plain
 
 

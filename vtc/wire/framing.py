@@ -51,9 +51,9 @@ class Framing(Protocol):
     media_type: str
     """The content type of such a body."""
     end: bytes
-    """The terminator, which completes a frame that lacks it before another one follows."""
+    """The terminator of a frame; it is added to a last frame that lacks it if VTC appends another."""
     last: bytes
-    """The frame that ends a stream; empty if the last event of the API ends it."""
+    """The bytes of the frame that ends every stream (`data: [DONE]`); empty if an ordinary event of the API ends it."""
 
     def make_reader(self) -> FrameReader:
         """Make a reader for a body."""
@@ -74,8 +74,8 @@ class Framing(Protocol):
     def encode(
         self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
-        """Encode each value as a frame of JSON, to replace `like` or a part of it.
+        """Encode each value as a frame of JSON. The frames replace `like`, whose other lines the first one repeats.
 
-        `first` is False if `like` was already replaced by earlier frames.
+        `first` is False if an earlier call for the same `like` already repeated these lines.
         """
         ...

@@ -23,9 +23,10 @@ _EVENT = b"event:"
 _LF = 10
 _CR = 13  # searching for the number is ten times faster than for b"\r"
 
-_OTHERS = rb"(?:(?!data:)[^\r\n]+(?:\r\n?|\n))*+data:"
-_RUN_ON = re.compile(rb"%b([^\r\n]*+)(\r\n?|\n)(?=%b)" % (_OTHERS, _OTHERS))  # used with match
-"""Matches the lines of a frame without a blank line, if more data follow."""
+_LINES_BEFORE_DATA = rb"(?:(?!data:)[^\r\n]+(?:\r\n?|\n))*+data:"
+_DATA_LINE = rb"%b([^\r\n]*+)(\r\n?|\n)" % _LINES_BEFORE_DATA
+_DATA_BEFORE_DATA = re.compile(rb"%b(?=%b)" % (_DATA_LINE, _LINES_BEFORE_DATA))  # used with match
+"""Matches the first data line and the lines before it, if another data line follows without a blank line."""
 _NEXT_DATA = b"\ndata:"
 _LINE_END = re.compile(rb"\r\n?|\n")
 # The last byte of one line end and all of the next; CR LF alone is a single line end.
@@ -54,19 +55,24 @@ class EventReader:
         self.buffered = bytearray()
         """The bytes of the incomplete frame."""
         self._searched = 0  # `buffered` has no frame end before this position
-        self._is_one = False  # `buffered` is one frame, because its first data line is not a complete object
+        # True if a data line after the first one in `buffered` continues it, because it is not a complete object.
+        self._rest_is_one_frame = False
         self._at_start = True
-        self._runs_on = False  # the server omits blank lines between frames
+        self._omits_blank_lines = False  # the server omits blank lines between frames
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Add the next bytes of the body; return the frames that they complete.
 
         Raises `FrameTooLong` after `MAX_FRAME_BYTES` of one frame, without adding the chunk.
         """
-        is_one = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
-        frames: list[Frame] = []
         # Fast path: most servers send exactly one event per chunk.
-        for raw in [chunk] if is_one and not (self.buffered or self._at_start) else self._cut_frames(chunk):
+        is_one_frame = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
+        if is_one_frame and not (self.buffered or self._at_start):
+            cut = [chunk]
+        else:
+            cut = self._cut_frames(chunk)
+        frames: list[Frame] = []
+        for raw in cut:
             # Nearly all frames are one data line, optionally after an `event:` line.
             start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
             end = raw.find(b"\n", start)
@@ -81,42 +87,45 @@ class EventReader:
         if len(self.buffered) > MAX_FRAME_BYTES:
             raise FrameTooLong(f"a frame is longer than {MAX_FRAME_BYTES >> 20} MiB")
         # Step 1: Add the chunk, and split off a byte order mark at the start of the body.
-        held = self.buffered
-        held += chunk
+        buffer = self.buffered
+        buffer += chunk
         frames: list[bytes] = []
         start = 0
         if self._at_start:
-            if len(held) < len(_BOM) and _BOM.startswith(held):
+            if len(buffer) < len(_BOM) and _BOM.startswith(buffer):
                 return frames
             self._at_start = False
-            if held.startswith(_BOM):
+            if buffer.startswith(_BOM):
                 frames.append(_BOM)
                 start = len(_BOM)
         # Step 2: Cut at blank lines. A CR at the end may be half a CRLF, so it does not end a frame yet.
-        searched, has_cr = max(start, self._searched), _CR in held
+        searched, has_cr = max(start, self._searched), _CR in buffer
         while True:
             if has_cr:
-                match = _LINE_END.match(held, start) or _FRAME_END.search(held, searched)
+                match = _LINE_END.match(buffer, start) or _FRAME_END.search(buffer, searched)
                 end = match.end() if match else 0
+            elif buffer.startswith(b"\n", start):
+                end = start + 1
             else:  # for a frame of megabytes ten times faster than the expression
-                at = held.find(b"\n\n", searched)
-                end = start + 1 if held.startswith(b"\n", start) else at + 2 if at >= 0 else 0
-            if not end or (end == len(held) and held.endswith(b"\r")):
+                end = buffer.find(b"\n\n", searched) + 2
+                if end < 2:
+                    end = 0
+            if not end or (end == len(buffer) and buffer.endswith(b"\r")):
                 break
-            frames.append(bytes(held[start:end]))
+            frames.append(bytes(buffer[start:end]))
             start = searched = end
         # Step 3: In the incomplete rest, cut between data lines if the server omits blank lines.
-        self._is_one = self._is_one and not start
-        follows = held.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0
-        if follows and not self._is_one:  # rare, because nearly all frames have one data line
-            while begun := _match_run_on(held, start):
-                self._runs_on = True
-                frames.append(begun.frame)
-                start = begun.end
-            self._is_one = _RUN_ON.match(held, start) is not None
+        self._rest_is_one_frame = self._rest_is_one_frame and not start
+        has_second_data = buffer.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0
+        if has_second_data and not self._rest_is_one_frame:  # rare, because nearly all frames have one data line
+            while run_on := _match_run_on(buffer, start):
+                self._omits_blank_lines = True
+                frames.append(run_on.frame)
+                start = run_on.end
+            self._rest_is_one_frame = _DATA_BEFORE_DATA.match(buffer, start) is not None
         # Step 4: Keep the rest. A frame end may begin in its last two bytes; the others need not be searched again.
-        del held[:start]
-        self._searched = max(0, len(held) - 2)
+        del buffer[:start]
+        self._searched = max(0, len(buffer) - 2)
         return frames
 
     def finish(self) -> list[Frame]:
@@ -125,37 +134,39 @@ class EventReader:
         self.buffered.clear()
         self._searched = 0
         self._at_start = False
-        if self._runs_on and raw:
+        if self._omits_blank_lines and raw:
             raw = _close_event(raw)
         return _split_frames(raw) if raw else []
 
 
 class _RunOn(NamedTuple):
-    """A frame with the blank line that it lacked, and the position at which its lines end."""
+    """A frame that another one follows without a blank line."""
 
     frame: bytes
+    """Its bytes and the blank line that it lacked."""
     end: int
+    """The position after its last line in the searched bytes."""
 
 
 def _match_run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
-    """Return the first frame of some lines if more data follow it without a blank line."""
-    match = _RUN_ON.match(lines, start)
+    """Return the first frame if its data line is a complete object and more data follow without a blank line."""
+    match = _DATA_BEFORE_DATA.match(lines, start)
     if not match:
         return None
     try:
-        whole = isinstance(decode(bytes(match[1]).replace(b"[DONE]", b"{}")), dict)
+        is_object = isinstance(decode(bytes(match[1]).replace(b"[DONE]", b"{}")), dict)
     except ValueError:
         return None
-    return _RunOn(bytes(match[0] + match[2]), match.end()) if whole else None
+    return _RunOn(bytes(match[0] + match[2]), match.end()) if is_object else None
 
 
 def _split_frames(raw: bytes) -> list[Frame]:
-    """Split lines into frames."""
+    """Split lines up to a blank one into frames, usually one; several if the server omits blank lines."""
     frames: list[Frame] = []
     start = 0
-    while begun := _match_run_on(raw, start):
-        frames.append(Frame(begun.frame, _read_data(begun.frame)))
-        start = begun.end
+    while run_on := _match_run_on(raw, start):
+        frames.append(Frame(run_on.frame, _read_data(run_on.frame)))
+        start = run_on.end
     rest = raw[start:]
     return [*frames, Frame(rest, _read_data(rest))]
 
@@ -163,8 +174,8 @@ def _split_frames(raw: bytes) -> list[Frame]:
 def _close_event(raw: bytes) -> bytes:
     """Add a blank line to the last lines if they are a complete frame."""
     end = b"\r\n" if raw.endswith(b"\r\n") else b"\n"
-    begun = _match_run_on(raw.rstrip(b"\r\n") + end + b"data:", 0)
-    return raw.rstrip(b"\r\n") + end + end if begun else raw
+    lines = raw.rstrip(b"\r\n") + end
+    return lines + end if _match_run_on(lines + b"data:", 0) else raw
 
 
 def _read_data(raw: bytes) -> bytes | None:
@@ -178,13 +189,15 @@ def _is_data(line: bytes) -> bool:
 
 
 def _split_field(line: bytes) -> tuple[bytes, bytes]:
-    """Split a line into its name and its value; a comment's name is empty."""
+    """Split a line into its field name and its value; a comment's name is empty."""
     name, _, value = line.partition(b":")
     return name.rstrip(b"\r\n"), value.removeprefix(b" ")
 
 
-_HIDDEN = re.compile(rb"data:|\{")
+_DATA_OR_BRACE = re.compile(rb"data:|\{")
+"""Finds possible data in lines that are no data lines."""
 _ODD_LINE_END = re.compile("[\u2028\u2029\x85]\\s*data:".encode())
+"""Finds a data line after a Unicode line end, which only some clients split at."""
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")  # used with match
 """Matches the beginning of a stream of server-sent events, and of no JSON."""
 
@@ -210,8 +223,8 @@ class EventStream:
         return _BEGINNING.match(body) is not None
 
     def is_unambiguous(self, frame: Frame) -> bool:
-        """True if no client can find data in other lines, because clients differ in which characters end a line."""
-        return _HIDDEN.search(select_other_lines(frame.raw)) is None and _ODD_LINE_END.search(frame.raw) is None
+        """True if no client finds data outside the data lines; clients differ in the characters that end a line."""
+        return _DATA_OR_BRACE.search(select_other_lines(frame.raw)) is None and _ODD_LINE_END.search(frame.raw) is None
 
     def is_cut_off(self, frame: Frame) -> bool:
         """True if the body ended without a blank line, in data that are neither JSON nor `[DONE]`.
@@ -231,12 +244,13 @@ class EventStream:
     ) -> list[bytes]:
         """Encode events; the first one that replaces another repeats its `id:`, `retry:` and comments."""
         lines = select_other_lines(like.raw) if like is not None and not like.raw.startswith(_DATA) else b""
-        kept = select_event_lines(lines) if lines else b""
-        if self._named_by:
-            lines, kept = lines.replace(kept, b""), b""
+        event_lines = select_event_lines(lines) if lines else b""
+        if self._named_by:  # the value names its event
+            lines, event_lines = lines.replace(event_lines, b""), b""
         out: list[bytes] = []
         for value in values:
             kind = value.get(self._named_by)
             name = b"event: %b\n" % str(kind).encode() if kind is not None else b""
-            out.append((kept if out or not first else lines) + name + b"data: " + encode_line(value) + b"\n\n")
+            repeated = event_lines if out or not first else lines
+            out.append(repeated + name + b"data: " + encode_line(value) + b"\n\n")
         return out

@@ -26,7 +26,7 @@ from vtc.events import (
     Finish,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Start,
@@ -333,7 +333,7 @@ PIECES = st.sampled_from(["a", " b", "é", "{"])
 SAID = st.one_of(
     st.builds(Text, PIECES),
     st.builds(Rewritten, st.just("x"), PIECES),
-    st.builds(RefusalDelta, PIECES),
+    st.builds(RefusalText, PIECES),
     st.builds(Reasoning, PIECES),
     st.builds(ReasoningDelta, PIECES),
     st.builds(BlockStart, st.sampled_from(["text", "reasoning"]), st.integers(0, 3)),
@@ -375,13 +375,13 @@ def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thin
     told = [value for one in given for value in encoder.write([one], 0)] + encoder.end()
     assert encoder.end() == []
     body = b"".join(framing.encode(told))
-    if any(isinstance(one, Text | RefusalDelta | Rewritten) for one in given):
+    if any(isinstance(one, Text | RefusalText | Rewritten) for one in given):
         body = body.replace(b'" b"', b'"b"')  # blank replies are not handled by the encoder
     found = read(body)
     assert len(found.calls) == expected
     assert [made for name, made in found.calls if name == "read"] == [{"a": '}"'}] * len(left)
     was = [getattr(one, "raw", "") if isinstance(one, Text) else one.text for one in given
-           if isinstance(one, Text | Rewritten | RefusalDelta)]  # fmt: skip
+           if isinstance(one, Text | Rewritten | RefusalText)]  # fmt: skip
     assert found.content.replace(" ", "") == "".join(was).replace(" ", "")
     assert API.fold([json.loads(json.dumps(value)) for value in told])["stop_reason"] == found.stop_reason
 

@@ -28,7 +28,7 @@ from vtc.events import (
     Finish,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Start,
@@ -54,7 +54,7 @@ def read(*told: Any, **how: Any) -> responses.Read:
 
 
 START = Start("c1", "lab", 1)
-STOP = Finish("stop", said="stop")
+STOP = Finish("stop", native_reason="stop")
 
 
 def a_call(name: str, number: int) -> Call:
@@ -66,7 +66,7 @@ SAID = st.one_of(
     st.sampled_from(["x", ""]).map(lambda text: Rewritten("", text)),
     st.sampled_from(["hm", ""]).map(Reasoning),
     st.sampled_from(["hm", ""]).map(ReasoningDelta),
-    st.sampled_from(["No", ""]).map(RefusalDelta),
+    st.sampled_from(["No", ""]).map(RefusalText),
     st.builds(BlockStart, st.sampled_from(["text", "reasoning"]), st.integers(0, 5), st.sampled_from(["", "msg_1"])),
     st.just(BlockEnd()),
     st.just(Seal("sig")),
@@ -99,7 +99,9 @@ def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
     said=st.lists(SAID, max_size=12),
     pieces=PIECES | st.none(),
     calls=st.integers(0, 2),
-    end=st.sampled_from([STOP, Finish("length", said="length"), Finish("halted", said="content_filter"), None]),
+    end=st.sampled_from(
+        [STOP, Finish("length", native_reason="length"), Finish("halted", native_reason="content_filter"), None]
+    ),
     data=st.data(),
 )
 def test_whatever_is_said_is_a_stream_that_strict_clients_read(
@@ -180,7 +182,9 @@ def test_text_between_pieces_of_a_call_is_sent_after_it() -> None:
 
 
 def test_a_cut_call_is_not_completed() -> None:
-    found = read(START, CallDelta(0, "c0", "a"), CallDelta(0, arguments='{"b'), Finish("length", said="length"))
+    found = read(
+        START, CallDelta(0, "c0", "a"), CallDelta(0, arguments='{"b'), Finish("length", native_reason="length")
+    )
     assert [(item["status"], item["arguments"]) for item in found.items] == [("incomplete", '{"b')]
     assert found.reason == "max_output_tokens"
 
@@ -207,8 +211,8 @@ def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
         ([Text("Hi"), STOP], "completed"),
         ([STOP], "completed"),
         ([Text("Hi")], "incomplete"),
-        ([Text("Hi"), Finish("halted", said="content_filter")], "incomplete"),
-        ([Text("Hi"), Finish("length", said="length")], "incomplete"),
+        ([Text("Hi"), Finish("halted", native_reason="content_filter")], "incomplete"),
+        ([Text("Hi"), Finish("length", native_reason="length")], "incomplete"),
         ([], "failed"),
         ([Text("Hi"), Failure("No.", "overloaded"), Text("more")], "failed"),
     ],

@@ -197,7 +197,7 @@ def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: st
     decoded = API.decoder(ResponseForm(max_tokens=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
     # No event started its text, so it is sent at the end.
-    finish = Finish(reason, said="completed")  # type: ignore[arg-type]
+    finish = Finish(reason, native_reason="completed")  # type: ignore[arg-type]
     assert decoded.deltas == (TextDelta("Hi"), BlockEnd(), finish)
 
 
@@ -293,7 +293,7 @@ def test_events_are_decoded_into_deltas() -> None:
         (CallDelta(2, arguments=': "a"}'),),
         (CallDelta(2, last=True),),
         (CallDelta(2, source=CALL[-1]["item"], last=True, complete=True),),
-        (Finish("other", said="completed"),),
+        (Finish("other", native_reason="completed"),),
     ]
     assert deltas({"type": "keepalive"}) is None
     assert codec.decode(Frame(b"", b"[DONE]")) == codec.decode(Frame(b"", b" [DONE] "))

@@ -8,7 +8,7 @@ from tests.dialects import material
 from tests.dialects.material import AGENT, DIALECTS, merged
 from vtc.dialects import Reader, compile_grammar
 from vtc.dialects.writing import write_calls
-from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
+from vtc.events import Call, Event, Markup, Text, ToolCall, UnreadCall
 
 JSON = '{"name": "read_file", "arguments": {"path": "a"}}'
 INVOKE = '<invoke name="%s"><parameter name="path">a</parameter></invoke>'
@@ -35,7 +35,7 @@ def test_a_code_block_counts_only_as_the_whole_reply(behind: str, found: int) ->
     events = read(text, "bare-json")
     assert kinds(events).count("Call") == found
     assert "".join(event.raw for event in events) == text
-    reasons = [event.reason for event in events if isinstance(event, Refusal)]
+    reasons = [event.reason for event in events if isinstance(event, UnreadCall)]
     assert reasons == [] if found else reasons == ["its code block is not the whole reply"]
 
 
@@ -60,10 +60,10 @@ def test_a_call_of_a_tool_that_was_not_offered() -> None:
         "remove"
     ]
     dropped = read(text, "invoke", unknown_tools="drop")
-    assert [type(event) for event in dropped] == [Markup, Refusal]
+    assert [type(event) for event in dropped] == [Markup, UnreadCall]
 
 
 def test_a_refusal_shows_the_beginning_of_what_was_refused() -> None:
     text = f"<tool_call>\n{JSON[:-3]}" + "x" * 500
-    (refusal,) = (event for event in read(text, "hermes", lenient=False) if isinstance(event, Refusal))
+    (refusal,) = (event for event in read(text, "hermes", lenient=False) if isinstance(event, UnreadCall))
     assert refusal.excerpt == text[:200]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, typed
 from vtc.dialects.writing import write_calls
-from vtc.events import Refusal, Tool, ToolCall
+from vtc.events import Tool, ToolCall, UnreadCall
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
 BASH = {"properties": {"command": TEXT, "timeout": NUMBER, "description": TEXT}, "required": ["command"]}
@@ -145,4 +145,4 @@ def test_json_that_ends_after_a_whole_value_may_lack_its_end(end: str) -> None:
 
 def test_the_report_says_that_the_reply_ends_there() -> None:
     events = read(['<tool_call>\n{"name": "bash", "arguments": {"command": "ls", "timeout": 1'], [DIALECTS["hermes"]])
-    assert [one.reason for one in events if isinstance(one, Refusal)] == ["the reply ends inside it"]
+    assert [one.reason for one in events if isinstance(one, UnreadCall)] == ["the reply ends inside it"]

@@ -17,7 +17,7 @@ from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, comes_in_pieces, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
 from vtc.dialects import Reader, compile_grammar
-from vtc.events import Call, CallPiece, Event, Refusal
+from vtc.events import Call, CallPiece, Event, UnreadCall
 
 FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))
 MALFORMED = sorted(path.stem for path in (material.CASES / "malformed").glob("*.jsonl"))
@@ -54,7 +54,9 @@ def check(text: str, reading: Reading) -> None:
         assert joined(events) == calls
         told = [event for event in events if isinstance(event, CallPiece | Call)]
         broken = [
-            event for event in events if isinstance(event, Refusal) and "a part of it was already sent" in event.reason
+            event
+            for event in events
+            if isinstance(event, UnreadCall) and "a part of it was already sent" in event.reason
         ]
         begun = sum(isinstance(event, CallPiece) and bool(event.name) for event in told)
         assert begun == len(broken) + sum(isinstance(event, Call) and event.rest is not None for event in told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, calls, content, raw, read
-from vtc.events import Refusal
+from vtc.events import UnreadCall
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_marker_without_a_call_is_left_out_and_told_unless_words_speak_of_it(
     for chunks in ([text], text):
         events = read(chunks, [DIALECTS[dialect]])
         assert (calls(events), content(events), raw(events)) == ([], left, text)
-        told = [event.reason for event in events if isinstance(event, Refusal)]
+        told = [event.reason for event in events if isinstance(event, UnreadCall)]
         assert told == (["no call follows it"] if left != text else [])
 
 
@@ -44,7 +44,7 @@ def test_a_special_token_that_closes_nothing_is_left_out_on_its_line_too(text: s
     for chunks in ([text], text):
         events = read(chunks, [DIALECTS["kimi-k2"]])
         assert (content(events).strip(), raw(events)) == ("Done.", text)
-        assert [event.reason for event in events if isinstance(event, Refusal)] == ["it closes nothing"]
+        assert [event.reason for event in events if isinstance(event, UnreadCall)] == ["it closes nothing"]
 
 
 @pytest.mark.parametrize(

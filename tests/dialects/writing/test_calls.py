@@ -27,7 +27,7 @@ from tests.dialects.material import (
 )
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls, write_result
-from vtc.events import Call, Refusal, Tool, ToolCall
+from vtc.events import Call, Tool, ToolCall, UnreadCall
 
 WEATHER = ToolCall("get_weather", '{"city": "Paris", "days": 2}', "c1")
 EXAMPLES = settings().max_examples
@@ -339,7 +339,7 @@ def read_back(dialect: Description, data: st.DataObject) -> None:
     assert typed(calls(events)) == typed([("bash", values)])
     assert raw(events) == text
     assert content(events) == ""
-    assert not any(isinstance(event, Refusal) for event in events)
+    assert not any(isinstance(event, UnreadCall) for event in events)
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -258,7 +258,7 @@ class Decoder(msgspec.Struct):
             metadata.append(_decode_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
         if not ends:
             return Decoded((), (*metadata,))
-        finish = Finish(STOP_REASON_TABLE[reason] if reason else "stop", said=reason)
+        finish = Finish(STOP_REASON_TABLE[reason] if reason else "stop", native_reason=reason)
         # A call whose block has not ended and that received no arguments stays incomplete at the end of the message.
         untold = [
             number

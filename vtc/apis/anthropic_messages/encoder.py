@@ -38,7 +38,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Start,
@@ -445,8 +445,8 @@ class Encoder(SentEvents):
                 self.deferred = _drop_empty_blocks((*self.deferred, event))
             case BlockEnd() if self.open or self.deferred:
                 self.deferred = _drop_empty_blocks((*self.deferred, event))
-            case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
-                self.has_refusal = self.has_refusal or isinstance(event, RefusalDelta)
+            case Text(text) | Rewritten(text=text) | RefusalText(text) if text:
+                self.has_refusal = self.has_refusal or isinstance(event, RefusalText)
                 if text := self._buffer_blank_text(text):
                     yield from self._open_block("text")
                     yield self._make_delta("text", text)

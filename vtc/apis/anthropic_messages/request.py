@@ -161,10 +161,11 @@ def render_call(call: ToolCall) -> dict[str, Any]:
 def render_stop(end: Finish, delta: Json, *, has_calls: bool, has_refusal: bool, native: bool) -> Json:
     """Render the stop reason; the server's own word if it is one of this API and matches the blocks that were sent."""
     # Keep the server's word if it has the canonical meaning, and agrees with the presence of calls.
-    is_own = (STOP_REASON_TABLE[end.said] if native and end.said else STOP_REASONS.get(end.said)) == end.reason
-    is_own = is_own or (native and not end.said and end.reason == "stop")
+    reason = end.native_reason
+    meaning = STOP_REASON_TABLE[reason] if native and reason else STOP_REASONS.get(reason)
+    is_own = meaning == end.reason or (native and not reason and end.reason == "stop")
     if is_own and has_calls is {"stop": False, "tool_calls": True}.get(end.reason, has_calls):
-        return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}
+        return {"stop_reason": end.native_reason, "stop_sequence": delta.get("stop_sequence")}
     word = "tool_use" if has_calls else "refusal" if has_refusal else "end_turn"
     if end.reason == "length":
         word = "max_tokens"
@@ -626,7 +627,7 @@ def _append_blocks(blocks: list[Block], more: Iterable[Block]) -> None:
 
 def render_model(model: ListedModel) -> Json:
     """Render a model for the answer to a side question."""
-    limits = {"max_input_tokens": model.window, "max_tokens": model.longest}
+    limits = {"max_input_tokens": model.window, "max_tokens": model.max_reply_tokens}
     head = {"type": "model", "id": model.name, "display_name": model.name, "created_at": model.date}
     return {**head, **{key: tokens for key, tokens in limits.items() if tokens}}
 

@@ -41,7 +41,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     SealPlace,
@@ -124,7 +124,7 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
     """Decode the candidates of an event."""
     candidates = event.get("candidates") or ()
     if not candidates and (why := part_of(event, "promptFeedback").get("blockReason")):
-        yield Finish("halted", said=str(why))
+        yield Finish("halted", native_reason=str(why))
     for candidate in candidates:
         choice = count_of(candidate, "index")
         content = part_of(candidate, "content")
@@ -227,7 +227,7 @@ class Encoder(msgspec.Struct):
                     parts += self._render_calls([call])
                 case Call(call=call):
                     parts += [*self._render_collected_calls(choice), *self._render_calls([call])]
-                case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
+                case Text(text) | Rewritten(text=text) | RefusalText(text) if text:
                     parts.append({"text": text})
                 case Finish():
                     end = event
@@ -335,8 +335,8 @@ def _render_candidate(
 
 def _render_reason(end: Finish) -> str:
     """Render the finish reason; the server's own word if it is one of this API with the same meaning."""
-    if end.said and FINISH_REASONS.get(end.said, "failed") == end.reason:
-        return end.said
+    if end.native_reason and FINISH_REASONS.get(end.native_reason, "failed") == end.reason:
+        return end.native_reason
     return {"length": "MAX_TOKENS", "halted": "SAFETY"}.get(end.reason, "STOP")
 
 

@@ -550,7 +550,7 @@ GOOGLE_HEADERS = {PLACE.key, "x-goog-api-client"}
 
 def render_model(model: ListedModel) -> Json:
     """Render a model for the answer to a side question."""
-    limits = {"inputTokenLimit": model.window, "outputTokenLimit": model.longest}
+    limits = {"inputTokenLimit": model.window, "outputTokenLimit": model.max_reply_tokens}
     return {
         "name": f"models/{model.name}",
         "displayName": model.name,

@@ -36,7 +36,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Start,
     Text,
@@ -164,7 +164,7 @@ class Encoder(msgspec.Struct):
                     lines.append(
                         self._render_line(tool_calls=[event.source]) if event.source else self._render_call(call)
                     )
-                case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
+                case Text(text) | Rewritten(text=text) | RefusalText(text) if text:
                     lines.append(self._render_line(content=text))
                 case Failure(message=message):
                     lines += [*self._render_collected_calls(), {"error": message}]
@@ -187,7 +187,7 @@ class Encoder(msgspec.Struct):
         """Render the last line, once."""
         self.finish, self.over = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
-        reason = (end.said if self.native else "") or reason
+        reason = (end.native_reason if self.native else "") or reason
         return [{**self._render_line(), "done": True, "done_reason": reason, **fields}]
 
     def _render_collected_calls(self) -> list[Json]:
@@ -241,7 +241,7 @@ def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
         reason = str(line.get("done_reason") or "")
         meaning = REASONS[reason] if reason else "other"
         # Calls change no reason of this API.
-        deltas.append(Finish(meaning if meaning in CUT_OFF else "other", said=reason))
+        deltas.append(Finish(meaning if meaning in CUT_OFF else "other", native_reason=reason))
     return deltas
 
 

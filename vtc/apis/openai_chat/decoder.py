@@ -337,7 +337,7 @@ def _read_failure(chunk: Json) -> Failure:
 def _merge_choices(deltas: Sequence[Delta]) -> list[Delta]:
     """Merge the deltas of several choices into one: Copilot sends the text and the calls of a reply as two choices."""
     ends = [delta for delta in deltas if isinstance(delta, Finish)]
-    called = [replace(end, early=False) for end in ends if end.reason == "tool_calls" and any(map(_is_call, deltas))]
+    called = [replace(end, is_early=False) for end in ends if end.reason == "tool_calls" and any(map(_is_call, deltas))]
     return [*(delta for delta in deltas if not isinstance(delta, Finish)), *[*called, *ends][:1]]
 
 

@@ -20,7 +20,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Start,
@@ -101,7 +101,7 @@ class Encoder(msgspec.Struct):
             match event:
                 case Text(text) | Rewritten(text=text) if text:
                     say({"content": text})
-                case RefusalDelta(text):
+                case RefusalText(text):
                     say({"refusal": text})
                 case Reasoning(text) | ReasoningDelta(text) if text and self._must_write_reasoning(event):
                     say(dict.fromkeys(self.form.thoughts or REASONING_FIELDS[:1], text))
@@ -217,8 +217,9 @@ class Encoder(msgspec.Struct):
 
     def _choose_reason(self, end: Finish, choice: int) -> str:
         """Choose the finish reason; the server's own word if this API has it with the same meaning."""
-        if end.said and (self.native or end.said in REASONS) and REASON_OF[end.said] == end.reason:
-            return end.said
+        reason = end.native_reason
+        if reason and (self.native or reason in REASONS) and REASON_OF[reason] == end.reason:
+            return reason
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
             return "tool_calls"
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")

@@ -52,7 +52,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     """Render a request; it always asks for usage, because other APIs send it."""
     fields: dict[str, Any] = {
         "model": canonical.model,
-        "messages": [*_render_messages(canonical.messages, canonical.thoughts or REASONING_FIELDS[0])],
+        "messages": [*_render_messages(canonical.messages, canonical.reasoning_field or REASONING_FIELDS[0])],
         **LAYOUT.write_limits(canonical.limits),
         "stream": canonical.stream,
     }

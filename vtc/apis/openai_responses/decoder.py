@@ -493,7 +493,7 @@ class Decoder(msgspec.Struct):
             reason = _INCOMPLETE_REASONS.get(why, "failed") if status == "incomplete" else "failed"
         elif most and isinstance(used, int) and used >= most:
             reason = "length"
-        return Finish(reason, said=f"{status} ({why})" if why else status)
+        return Finish(reason, native_reason=f"{status} ({why})" if why else status)
 
 
 def _is_clean(value: Json) -> bool:

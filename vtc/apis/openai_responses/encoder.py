@@ -48,7 +48,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Start,
@@ -391,7 +391,7 @@ class EventCounter(OpenItems):
                 (begun,) = self._begin_part(fields)
                 at = begun.get("content_index", begun.get("summary_index"))
                 return bool(place == at and event.id == open_.fields["id"])
-            case Text(raw=text) | ReasoningDelta(text=text) | RefusalDelta(text=text):
+            case Text(raw=text) | ReasoningDelta(text=text) | RefusalText(text=text):
                 self.sent_text = (self.sent_text, text)
                 return not text or (open_ is not None and (open_.part or {}).get("type") in _part_types_of(event))
             case CallDelta():
@@ -492,11 +492,11 @@ def _is_deferred(event: ReplyEvent) -> bool:
         return event.kind.partition(".")[0] in _DEFERRED_KINDS
     if isinstance(event, BlockStart | BlockEnd):
         return True
-    return isinstance(event, RefusalDelta | ReasoningDelta) and not event.text
+    return isinstance(event, RefusalText | ReasoningDelta) and not event.text
 
 
 def _part_types_of(event: ReplyEvent) -> tuple[str, ...]:
-    if isinstance(event, RefusalDelta):
+    if isinstance(event, RefusalText):
         return ("refusal",)
     return ("output_text",) if isinstance(event, Text) else ("reasoning_text", "summary_text")
 
@@ -543,7 +543,7 @@ class Encoder(EventCounter):
         }
         if out and extra:
             out[0] = {**extra, **out[0]}
-        if self.finish and (self.usage or self.closing is not None or not self.finish.said):
+        if self.finish and (self.usage or self.closing is not None or not self.finish.native_reason):
             out += self._end_response()  # otherwise the usage may still arrive
         return self._number_with_head(out)
 
@@ -565,8 +565,8 @@ class Encoder(EventCounter):
                 yield from self._begin_response(event, own.value[1] if own else None)
             case BlockStart():
                 self._record_start(event)
-            case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text) if text:
-                type_ = "refusal" if isinstance(event, RefusalDelta) else "output_text"
+            case Text(raw=text) | Rewritten(text=text) | RefusalText(text=text) if text:
+                type_ = "refusal" if isinstance(event, RefusalText) else "output_text"
                 yield from self._open_part("message", type_)
                 yield from self._add_text(text, logprobs)
             case Reasoning(raw=text) | ReasoningDelta(text=text) if text and not self._is_hidden("reasoning"):

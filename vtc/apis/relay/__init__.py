@@ -392,7 +392,7 @@ class Relay[P: Pipeline]:
             is_called = is_called and (choice.owes_end or not choice.cut)
             if (is_called or not writer.same_api) and not breaks:
                 reason = adapt_reason("stop", choice, fate)
-                entry = replace(entry, after=(*pieces, Finish(reason, choice.index, assumed=True)))
+                entry = replace(entry, after=(*pieces, Finish(reason, choice.index, is_assumed=True)))
             yield choice, entry, self._join_deferred(choice.index, events) if self.unsettled else events
 
 

@@ -30,7 +30,7 @@ from vtc.events import (
     Finish,
     Reason,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Start,
     Text,
@@ -151,7 +151,7 @@ type CallFate = Literal["none", "kept", "written"]
 def to_events(deltas: Iterable[Delta]) -> list[ReplyEvent]:
     """Convert deltas to events without any stage."""
     return [
-        (RefusalDelta(delta.text) if delta.refusal else Text(delta.text)) if isinstance(delta, TextDelta) else delta
+        (RefusalText(delta.text) if delta.refusal else Text(delta.text)) if isinstance(delta, TextDelta) else delta
         for delta in deltas
     ]
 
@@ -208,7 +208,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
             case BlockEnd():
                 choice = replace(choice, paused=True)
                 after.append(delta)
-            case Finish(early=True) if not (choice.lifted or has_calls(events)):
+            case Finish(is_early=True) if not (choice.lifted or has_calls(events)):
                 choice, intact = replace(choice, owes_end=True), False
             case Finish(reason=reason):
                 choice, waited = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)

@@ -42,7 +42,7 @@ from vtc.events import (
     FrameMetadata,
     Origin,
     Reasoning,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Start,
@@ -242,7 +242,7 @@ def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingF
                 share, pieces = [*share, *pieces], []
             intact = False
             refuses = here.refusal and decided + (not size) > len(here.text) - here.refusal
-            share.append(RefusalDelta(event.text) if refuses and isinstance(event, Rewritten) else event)
+            share.append(RefusalText(event.text) if refuses and isinstance(event, Rewritten) else event)
         elif isinstance(event, CallPiece):
             intact, altered = False, True
             if event.name or event.arguments:
@@ -258,7 +258,7 @@ def _slice_frame(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
     """Return a part of a frame's text, with the refusal at its end separate."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]
-    return [*([Text(text)] if text else []), *([RefusalDelta(refusal)] if refusal else [])]
+    return [*([Text(text)] if text else []), *([RefusalText(refusal)] if refusal else [])]
 
 
 type SettledEntry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
@@ -271,7 +271,7 @@ MAX_REASON_CHARACTERS = 100
 
 def describe_failed_end(end: Finish) -> str:
     """Describe the reason for which the server ended the reply."""
-    return f"the server ended the reply with the reason {end.said[:MAX_REASON_CHARACTERS]!r}"
+    return f"the server ended the reply with the reason {end.native_reason[:MAX_REASON_CHARACTERS]!r}"
 
 
 def _is_cut_off(end: Finish) -> bool:
@@ -485,7 +485,7 @@ class FrameWriter(msgspec.Struct):
         for event in events:
             known = event
             if not self.same_api:
-                if isinstance(event, Finish) and not (event.assumed or _is_cut_off(event)):
+                if isinstance(event, Finish) and not (event.is_assumed or _is_cut_off(event)):
                     yield from self._complete_empty_calls(choice)
                 known = self._translate_event(event, choice)
             elif self.strict:

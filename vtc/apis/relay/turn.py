@@ -25,7 +25,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Silence,
@@ -171,7 +171,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
     def _record(self, events: Sequence[ReplyEvent]) -> None:
         for event in events:
             match event:
-                case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
+                case Text(text) | Rewritten(text=text) | RefusalText(text) if text:
                     self.thinks = False
                     self._record_text(text)
                 case Reasoning(text) | ReasoningDelta(text) if text:

@@ -28,7 +28,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CODE_FENCES, CallSyntax
 from vtc.dialects.syntax.scan import Scan, make_search_scan
-from vtc.events import NOT_COMPARED, Call, Denied, Event, Markup, Refusal, ToolCall
+from vtc.events import NOT_COMPARED, Call, Denied, Event, Markup, ToolCall, UnreadCall
 
 MAX_EXCERPT_CHARACTERS = 200
 """Maximum characters of a refused call in its report."""
@@ -170,7 +170,7 @@ def _report_refusal(
 ) -> str:
     """Report why a candidate is not a call; return its text."""
     raw = "".join(call if isinstance(call, str) else call.raw for call in held)
-    refusal = Refusal(
+    refusal = UnreadCall(
         reason, syntax.dialect.name, name, raw[:MAX_EXCERPT_CHARACTERS], malformed=malformed, left_out=left_out
     )
     context.output.add_refusal(refusal)
@@ -310,7 +310,7 @@ def _finish_streamed_call(context: Context, call: OpenCall, pieces: CallPieces, 
     reason = "a repair changes the call, and a part of it was already sent"
     raw = first.raw[call.text.sent :]
     context.output.add_refusal(
-        Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
+        UnreadCall(reason, call.syntax.dialect.name, call.written, first.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
     )
     context.output.add_call(Markup(raw))
     return others
@@ -330,7 +330,7 @@ def deliver_all(context: Context, calls: list[Call | str]) -> None:
             speech.add_call(Markup(call.raw))
             reason = tool_names.explain_unknown_tool(call.call.name, context.tools)
             speech.add_refusal(
-                Refusal(reason, call.dialect, call.call.name, call.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
+                UnreadCall(reason, call.dialect, call.call.name, call.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
             )
     calls.clear()
 
@@ -385,7 +385,7 @@ class AfterCall:
         reason = "the model continues with an invented result"
         excerpt = cursor.text[token.start() :][:MAX_EXCERPT_CHARACTERS]
         context.output.add_refusal(
-            Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True)
+            UnreadCall(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True)
         )
 
     def resume_text(self) -> Literal[Verdict.WHOLE] | None:

@@ -14,7 +14,7 @@ from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import INDENT
-from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, ToolCall
+from vtc.events import Call, CallPiece, Event, Markup, Text, Tool, ToolCall, UnreadCall
 
 # The cursor moves forward only, and retains no more text than a token may need. Everything before `at` is consumed.
 # The rest is buffered: text that may still become a token of the current state.
@@ -333,7 +333,7 @@ class EventBuffer:
         if isinstance(event, Call | CallPiece):
             self._has_called, self.line_fate = True, "made"
 
-    def add_refusal(self, refusal: Refusal) -> None:
+    def add_refusal(self, refusal: UnreadCall) -> None:
         """Append the reason why a candidate is not a call; its text follows."""
         self.emit(refusal)
 

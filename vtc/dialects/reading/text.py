@@ -21,7 +21,7 @@ from vtc.dialects.reading.context import (
 from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan, kind_of
 from vtc.dialects.syntax.tokens import INFO, SENTENCE_ENDS, SPECIAL_TOKENS, TokenKind
-from vtc.events import Event, Markup, Reasoning, Refusal, Text
+from vtc.events import Event, Markup, Reasoning, Text, UnreadCall
 
 REASONING_EVENTS: dict[str, type[Reasoning | Text | Markup]] = {
     "reasoning_content": Reasoning,
@@ -511,7 +511,9 @@ class InDoubt(TextHandler):
         context, cursor = self.context, self.context.cursor
         if (self._bare or self._opens) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:MAX_EXCERPT_CHARACTERS]
-            context.output.add_refusal(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
+            context.output.add_refusal(
+                UnreadCall("no call follows it", "", "", excerpt, malformed=False, left_out=True)
+            )
             context.output.emit_in_place(Markup(cursor.consume(cursor.seek)))
             return
         # Closing tags may belong to text that was not parsed as a call, and alone they are the whole reply.
@@ -523,5 +525,5 @@ class InDoubt(TextHandler):
             return
         if self._closes:
             excerpt = cursor.text[cursor.at :][:MAX_EXCERPT_CHARACTERS]
-            context.output.add_refusal(Refusal("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
+            context.output.add_refusal(UnreadCall("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
         context.output.emit_in_place(Markup(cursor.consume_all()))

@@ -11,7 +11,7 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import RoundTrip, write_calls
-from vtc.events import Call, Refusal, Tool, ToolCall
+from vtc.events import Call, Tool, ToolCall, UnreadCall
 
 _TOOL = Tool(
     "read_file",
@@ -41,7 +41,7 @@ def find_flaws(dialect: Description) -> Iterator[Flaw]:
     events = Reader(compile_grammar((dialect,)), tools).read_whole(text)
     calls = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
     if calls != [(_TOOL.name, _ARGUMENTS)]:
-        reasons = [event.reason for event in events if isinstance(event, Refusal)]
+        reasons = [event.reason for event in events if isinstance(event, UnreadCall)]
         why = f": {reasons[0]}" if reasons else ""
         yield Flaw(
             "call",

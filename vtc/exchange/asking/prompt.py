@@ -16,7 +16,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
-from vtc.events import Call, Message, Opaque, Refusal, Tool, ToolCall
+from vtc.events import Call, Message, Opaque, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.native_calls import MalformedCall, normalize_call
 from vtc.guards import loops
 from vtc.profiles.plan import Plan, TextClient
@@ -199,7 +199,7 @@ def answer_to_loops(
         if message.calls or not plan.reading.dialects:
             return False
         kinds = {type(event) for event in reader().read_whole(message.text)}
-        return Refusal in kinds and Call not in kinds
+        return UnreadCall in kinds and Call not in kinds
 
     for loop in configured:
         fault = loops.fault(loop, messages, is_turn, is_malformed)

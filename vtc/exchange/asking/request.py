@@ -284,7 +284,7 @@ class RequestEncoder:
         places, layout = self._request.LAYOUT.limits, self._server.layout
         strict = {names.to_client(tool.name) for tool in ready.tools if tool.strict}
         offered = {tool.name for tool in request.tools}
-        untold = [*ready.left_out]
+        untold = [*ready.untranslated]
         untold += ["strict of tools"] * bool(bridge.list_strict_tools(self._request) & offered - strict)
         untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)

@@ -264,7 +264,7 @@ class History:
         native = plan.protocol.client_text is None
         recalls, as_text = plan.stack.recalls, plan.protocol.write is not None and native
         reminds = bool(plan.stack.silences)
-        kept = (reminds or (native and bool(plan.protocol.tools))) and not request.generation.several
+        kept = (reminds or (native and bool(plan.protocol.tools))) and not request.generation.wants_choices
         of_it = {"recalls": recalls and native, "as_text": as_text, "reminds": reminds}
         self.reasoning = ReasoningStore(memory, of, model, **of_it) if kept else None
         """None if no reasoning is restored."""

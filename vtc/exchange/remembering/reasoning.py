@@ -39,7 +39,7 @@ from vtc.events import (
     Opaque,
     Reasoning,
     ReasoningDelta,
-    RefusalDelta,
+    RefusalText,
     Rewritten,
     Seal,
     Text,
@@ -549,7 +549,7 @@ class ReasoningRecorder:
                         self._calls_in_text.append(event.raw.strip())
                     else:
                         self._calls_in_text = None
-                case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text):
+                case Text(raw=text) | Rewritten(text=text) | RefusalText(text=text):
                     self._spoke = True
                     if self._said:
                         self._said.add(text)

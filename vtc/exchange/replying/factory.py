@@ -84,7 +84,7 @@ class ReplyFactory:
         self.expected = Expectation()
         """Set whenever the request is encoded."""
         self._tools = plan.protocol.by_name
-        self._several = request.generation.several
+        self._several = request.generation.wants_choices
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = seed
@@ -161,7 +161,7 @@ class ReplyFactory:
     def _silence(self, reply: Silent) -> Silence | None:
         """Classify the silence of a reply; None if it was not silent, or if the model is not to be reminded."""
         plan, finish = self._plan, reply.finish
-        goes_on = finish.reason in CUT_OFF or finish.said in UNFINISHED_REASONS
+        goes_on = finish.reason in CUT_OFF or finish.native_reason in UNFINISHED_REASONS
         if goes_on or (self._thoughts and self._thoughts.reminded_last):
             return None
         offered = bool(plan.offered) and plan.tool_choice != "none"

@@ -31,11 +31,11 @@ from vtc.events import (
     Event,
     Intervention,
     Markup,
-    Refusal,
     Rewritten,
     Text,
     Tool,
     ToolCall,
+    UnreadCall,
 )
 from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.guards.output_filter import leaving
@@ -133,7 +133,7 @@ class Limit(Stage):
             # It was parsed for an add-on that did not handle it, or the request no longer offers the tool.
             reason = tool_names.explain_unknown_tool(name, self._tools)
             drops = self._unknown_tools == "drop"
-            refusal = Refusal(
+            refusal = UnreadCall(
                 reason, event.dialect, name, event.raw[:MAX_EXCERPT_CHARACTERS], malformed=False, left_out=drops
             )
             return *before, refusal, Markup(event.raw) if drops else Text(event.raw)
@@ -267,7 +267,7 @@ class RecordCalls(Stage):
             self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:
             self._report.record_refusal(
-                Refusal(ended.fault, NATIVE, call.name, call.arguments[:MAX_EXCERPT_CHARACTERS])
+                UnreadCall(ended.fault, NATIVE, call.name, call.arguments[:MAX_EXCERPT_CHARACTERS])
             )
 
 
@@ -292,7 +292,7 @@ class RecordFaults(Stage):
         """Faults that may justify a retry."""
 
     def feed(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, Refusal):
+        if isinstance(event, UnreadCall):
             self._record_refusal(event)
             return ()
         if isinstance(event, Intervention):
@@ -300,7 +300,7 @@ class RecordFaults(Stage):
             return ()
         return (event,)
 
-    def _record_refusal(self, refusal: Refusal) -> None:
+    def _record_refusal(self, refusal: UnreadCall) -> None:
         if refusal.malformed:
             named = (tool for tool in self._tools if f'"{tool}"' in refusal.excerpt)  # in broken JSON
             self.faults.append(ReplyFault("malformed", refusal.reason, tool=refusal.name or next(named, "")))

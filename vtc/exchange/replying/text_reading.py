@@ -16,7 +16,7 @@ from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.scan import PlainRule
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
+from vtc.events import Call, Event, Markup, Reasoning, Rewritten, Text, ToolCall, UnreadCall
 from vtc.profiles.memory import Learned
 
 # Text next to native tool calls: markup that the server's parser left over is not content.
@@ -167,7 +167,7 @@ class ReasoningCalls:
     """All calls in it, if it stays text."""
     last: list[Call] = field(default_factory=list)
     """Calls that no text has followed so far."""
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[UnreadCall] = field(default_factory=list)
     """Reasons why other texts are no calls."""
 
     def feed(self, text: str) -> list[Event]:
@@ -192,7 +192,7 @@ class ReasoningCalls:
     def _note(self, events: list[Event]) -> list[Event]:
         if self.kept:
             self.calls += [event for event in events if isinstance(event, Call)]
-        self.refusals += [replace(event, left_out=False) for event in events if isinstance(event, Refusal)]
+        self.refusals += [replace(event, left_out=False) for event in events if isinstance(event, UnreadCall)]
         update_last_calls(self.last, events)
         return events
 

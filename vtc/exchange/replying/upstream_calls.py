@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.syntax import tool_names
-from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Rewritten, Tool, ToolCall
+from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Rewritten, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.native_calls import NO_ARGUMENTS, MalformedCall, as_function, normalize_call, resolve_tool
 from vtc.exchange.replying.streamed_calls import CallEnd, StreamedCalls
 from vtc.exchange.replying.value_ends import ends_in
@@ -95,7 +95,7 @@ class NativeCalls:
             except MalformedCall as error:
                 known = resolve_tool(call.name, self._tools)
                 name = known.tool if known else call.name
-                events.append(Refusal(str(error), NATIVE, name, call.arguments[:MAX_EXCERPT_CHARACTERS]))
+                events.append(UnreadCall(str(error), NATIVE, name, call.arguments[:MAX_EXCERPT_CHARACTERS]))
                 judged = replace(as_function(call), name=name)
                 events.append(
                     self._render_unreadable(call) if self._as_text else Call("", judged, NATIVE, spelled=call)
@@ -104,7 +104,7 @@ class NativeCalls:
             for spelled in result.calls:
                 if self._is_given(spelled):
                     events.append(
-                        Refusal(
+                        UnreadCall(
                             "the text holds the same call",
                             NATIVE,
                             spelled.name,
@@ -120,7 +120,7 @@ class NativeCalls:
 
     def _report_nameless(self, call: ToolCall) -> list[Event]:
         """Render an entry without a name, which is no call, as text."""
-        refusal = Refusal("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
+        refusal = UnreadCall("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
         text = "" if call.arguments in NO_ARGUMENTS else call.arguments
         if self._hides_arguments and text:
             return [refusal, Denied("", call, "steer", "A call without a name could not be read.")]
@@ -129,7 +129,7 @@ class NativeCalls:
     def make_event(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Create the event of a re-encoded native call, unless the client has received it already."""
         if self._as_text and not _is_json(call.arguments):  # its tool is not offered, so it was not normalized
-            return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._render_unreadable(call)]
+            return [UnreadCall("its arguments are no JSON", NATIVE, call.name, ""), self._render_unreadable(call)]
         return [Call("", call, NATIVE, repairs)]
 
     def _render_unreadable(self, call: ToolCall) -> Event:
