@@ -43,7 +43,7 @@ _MIN_SECRET_CHARS = 6
 """Minimum length of a known secret. Shorter ones (`none`) would match everywhere; they are found by `_RULES` alone."""
 
 _HEAD_CHARS = 8
-"""Characters at the start of a known secret that identify it: a copy truncated to at least this length is removed, too."""
+"""Characters at the start of a known secret that identify it: longer truncated copies are removed, too."""
 
 _AUTH_SCHEME = re.compile(r"^[\w-]+\s+(?=\S+$)")
 _KEY_BLOCK = r"[A-Z ]*PRIVATE KEY(?: BLOCK)?-----"

@@ -347,7 +347,7 @@ class Request(request.Request):
             thinks=None if how_much is None else how_much != "none",
             answer=form,
             constrained=form is not None or config.get("responseMimeType") == "text/x.enum",
-            several=config.get("candidateCount") not in (None, 1),
+            wants_choices=config.get("candidateCount") not in (None, 1),
         )
         self.refers = "cachedContent" if self.fields.get("cachedContent") else ""
         self.form = thinking.get("includeThoughts") is True
