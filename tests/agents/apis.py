@@ -1,6 +1,6 @@
-"""The APIs that the scripted model speaks: how each says what the model decides on, and how the model answers in it.
+"""The APIs of the scripted model: its view of each request, and its replies.
 
-Nothing here uses VTC: what is streamed is written by the witnesses in `tests/apis`.
+This module does not use VTC; the frames are written by the helpers in `tests/apis`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MODEL = "scripted-model"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call with an argument that counts, a string where it is written as text, and what the agent demands beside it.
+    """A call with its main argument, which is a string in text calls, and other arguments that the agent requires.
 
-    What only Responses has: `namespace` is the group of the tool in a structured call, `flat` is one name for both, as
-    text and servers without groups write it, and a `custom` tool takes the bare value in place of arguments.
+    Some fields exist only in Responses: `namespace` is the group of the tool in a native call, `flat` is one name for
+    both, as in text and in servers without groups, and a `custom` tool receives the bare value instead of arguments.
     """
 
     name: str
@@ -50,17 +50,17 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Reply:
     text: str
-    call: Call | None = None  # structured, beside the text
+    call: Call | None = None  # a native call after the text
 
     @property
     def pieces(self) -> list[str]:
-        """Four characters of text a frame, as real models stream tokens."""
+        """Pieces of four characters, as real models stream tokens."""
         return [self.text[start : start + 4] for start in range(0, len(self.text), 4)]
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a request says to the model."""
+    """The model's view of a request."""
 
     tools: list[str] | None
     """The names of the declared tools; None if the request has no such field."""
@@ -72,10 +72,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One HTTP API of the scripted model; `hear` takes a request, `stream` gives the frames of a reply to it.
+    """One HTTP API of the scripted model; `hear` parses a request, `stream` yields the frames of a reply to it.
 
-    `media` is the type of its streams; some stream `by_default`, unless the request says otherwise. `whole` is for
-    agents that ask again without `stream` when a stream broke off, which it does by the frames `broken`.
+    `media` is the content type of its streams; some APIs stream `by_default`, unless the request disables it. `whole`
+    is for agents that retry without `stream` after a stream broke off, which the frames `broken` do.
     """
 
     path: str
@@ -89,7 +89,7 @@ class Api:
 
 
 def _text(content: Any) -> str:
-    """The text of a content, of whatever parts it is made."""
+    """Return the text of a content, whichever parts it has."""
     if isinstance(content, list):
         return "\n".join(_text(part.get("text") or part.get("content")) for part in content)
     return content or ""
@@ -123,7 +123,7 @@ def _whole_chat(reply: Reply) -> Json:
     message: Json = {"role": "assistant", "content": reply.text}
     if call := reply.call:
         function = {"name": call.name, "arguments": call.arguments}
-        ident = re.sub(r"\W+", "_", f"call_{call.arguments.rpartition('/')[2]}")  # one of its own in each turn
+        ident = re.sub(r"\W+", "_", f"call_{call.arguments.rpartition('/')[2]}")  # a different one in each turn
         message["tool_calls"] = [{"id": ident, "type": "function", "function": function}]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.call else "stop"}
     return {"id": "c1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice]}
@@ -211,12 +211,12 @@ def _hear_gemini(request: Json) -> Heard:
 
 
 def signature(call: Json) -> str:
-    """Sign a call of Gemini's API: the server knows its own."""
+    """Sign a call of Gemini's API, so that the server recognizes its own."""
     return base64.b64encode(hashlib.sha256(json.dumps(call, sort_keys=True).encode()).digest()).decode()
 
 
 def unsigned(request: Json) -> str | None:
-    """Name a call that is the first of its turn, and has not the signature that it was made with."""
+    """Return the name of a call that is the first of its turn and lacks its original signature, if there is one."""
     for entry in request["contents"]:
         called = [part for part in entry["parts"] if "functionCall" in part]
         call = {key: called[0]["functionCall"][key] for key in ("name", "args")} if called else {}
@@ -226,7 +226,7 @@ def unsigned(request: Json) -> str | None:
 
 
 def _stream_gemini(reply: Reply, _: Json) -> Iterable[bytes]:
-    """Sign the call, tell nothing of what was thought, and count the tokens in each event, as Gemini 3 does."""
+    """Sign the call, show no reasoning, and count the tokens in each event, as Gemini 3 does."""
     parts = [gemini.text(piece) for piece in reply.pieces]
     if made := reply.call:
         call = gemini.call(made.name, **{made.key: made.value})

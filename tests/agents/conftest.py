@@ -1,8 +1,7 @@
-"""What the tests with real agents share.
+"""Fixtures for the tests with real agents.
 
-Each agent is one test module beside this file. Its project holds a file with a random secret word, and
-its model (`model_server.py`) wants to read that file by a tool call written as text: the agent prints the
-word only if it understood the call.
+Each agent has one test module in this folder. Its project contains a file with a random secret word, and its model
+(`model_server.py`) reads that file by a text tool call: the agent prints the word only if it executed the call.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PROMPT = "Read hello.txt and tell me the secret word"
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A fresh home and working directory for one run of an agent."""
+    """A new home and working directory for one run of an agent."""
 
     home: Path
     directory: Path
@@ -44,24 +43,24 @@ def project(tmp_path: Path) -> Project:
 
 
 class Network:
-    """Starts servers that live as long as the test."""
+    """Starts servers that run until the end of the test."""
 
     def __init__(self, stack: ExitStack, confdir: Path) -> None:
         self._stack = stack
         self._confdir = confdir
 
     def model(self, model: ScriptedModel) -> str:
-        """Serve the model; returns its URL, without a path."""
+        """Serve the model; return its URL, without a path."""
         return self._stack.enter_context(serve(model))
 
     def vtc(self, upstream: str, *settings: str) -> str:
-        """Put mitmdump with the addon before `upstream`; returns its URL, without a path."""
+        """Start mitmdump with the addon in front of `upstream`; return its URL, without a path."""
         return self._stack.enter_context(proxy(f"reverse:{upstream}", self._confdir, *settings))
 
     def https_proxy(self, host: str, upstream: str, *settings: str) -> dict[str, str]:
-        """Run mitmdump with the addon as a proxy, behind which `upstream` answers for a host; returns what agents need.
+        """Run mitmdump with the addon as a proxy, and let `upstream` answer for a host; return an agent's environment.
 
-        These are variables of the environment: where the proxy is, and whom to trust.
+        The variables contain the proxy's address and the trusted certificate.
         """
         to_upstream = f"map_remote=|^https://{host}/|{upstream}/"
         url = self._stack.enter_context(

@@ -1,4 +1,4 @@
-"""An MCP server with one tool that reads a file; a program of its own, which an agent starts and talks to by lines."""
+"""An MCP server with one tool that reads a file; a separate program that an agent starts and talks to by lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     for line in sys.stdin:
         request = json.loads(line)
-        if "id" in request:  # the others are notices
+        if "id" in request:  # the others are notifications
             result = answer(request["method"], request.get("params") or {})
             sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\n")
             sys.stdout.flush()

@@ -1,9 +1,9 @@
-"""A scripted model behind real HTTP: it knows one move, reading a file by a tool call written as text.
+"""A scripted model behind real HTTP, which does one thing: it reads a file by a text tool call.
 
-It speaks one API and nothing else (`apis.py`): it never parses tools and, unless its dialect is ``native``,
-never sends structured calls. It answers with a call of the agent's reading tool until the
-conversation shows the secret word, then with that word. It does not know the word beforehand, so the
-word in an agent's output proves that the call was carried out and that its result came back.
+It speaks one API (`apis.py`): it never parses tools and, unless its dialect is ``native``, never sends native tool
+calls. It answers with a call of the agent's reading tool until the conversation contains the secret word, then with
+that word. It does not know the word beforehand, so the word in an agent's output proves that the call was executed and
+that its result was sent back.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.agents.apis import CHAT, MODEL, Api, Call, Heard, Reply, unsigned
 from tests.apis import pairs
 
 WORD = re.compile(r"\bword-[0-9a-f]{12}\b")
-"""What a secret word looks like; `hello.txt` holds one."""
+"""The form of a secret word; `hello.txt` contains one."""
 
 TITLE = "Secret word"
 PROSE = "I will look at the file.\n\n"
 
-# Written by hand, not by the writers of VTC: the tests need a witness of their own.
+# Written by hand, not by VTC's writers, because the tests need an independent witness.
 DIALECTS = {
     "tag": "<{name}>\n<{key}>{value}</{key}>\n</{name}>",
     "invoke": '<function_calls>\n<invoke name="{name}">\n<parameter name="{key}">{value}</parameter>\n'
@@ -37,19 +37,19 @@ DIALECTS = {
     "</function>\n</tool_call>",
 }
 
-PATIENCE = 8  # requests after which the model gives up: an agent that refuses its calls would never end
+PATIENCE = 8  # requests after which the model stops: an agent that rejects its calls would never end
 
 
 @dataclass(slots=True)
 class ScriptedModel:
     """The model's script.
 
-    `dialect` is a key of `DIALECTS`, or ``native`` for structured calls. `read` is the call that reads the
-    file. `finish` is the tool and the parameter by which the agent wants to be told the answer, None where
-    plain text will do. A `strict` model knows its own form only: one that writes text refuses `tools` and
-    structured results with status 400, and calls only in a form that its system prompt shows; a ``native``
-    one calls only declared `tools`, and hears structured results only. `api` is what it speaks. The streams of
-    one that `breaks` end in an error, so that only a whole reply says anything.
+    `dialect` is a key of `DIALECTS`, or ``native`` for native tool calls. `read` is the call that reads the file.
+    `finish` is the tool and the parameter by which the agent expects the answer, None if plain text suffices. A
+    `strict` model knows its own form only: one that writes text rejects `tools` and native results with status 400, and
+    calls only in a form that its system prompt shows; a ``native`` one calls only declared `tools`, and accepts native
+    results only. `api` is the API that it speaks. The streams of a model that `breaks` end in an error, so that only a
+    whole reply contains the answer.
     """
 
     dialect: str
@@ -59,14 +59,14 @@ class ScriptedModel:
     api: Api = CHAT
     breaks: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
-    """Those to the API's path, in order."""
+    """Requests to the API's path, in order."""
     flags: list[Sequence[str]] = field(default_factory=list)
-    """The flags of features in the header `anthropic-beta` of each."""
+    """The flags of features in the header `anthropic-beta` of each request."""
     strays: list[str] = field(default_factory=list)
     """Method and path of every other request."""
 
     def refusal(self, request: dict[str, Any]) -> str | None:
-        """Why a strict model will not take this request."""
+        """Return the reason why a strict model rejects this request, if there is one."""
         heard = self.api.hear(request)
         if self._text_only and heard.tools is not None:
             return "this model knows no tools"
@@ -87,7 +87,7 @@ class ScriptedModel:
         return self._call("", Call(*self.finish, answer)) if self.finish else Reply(answer)
 
     def heard(self, word: str) -> bool:
-        """True if any request had this word in it."""
+        """Return True if any request contained this word."""
         return word in json.dumps(self.requests)
 
     @property
@@ -95,7 +95,7 @@ class ScriptedModel:
         return self.strict and self.dialect != "native"
 
     def _offered(self, heard: Heard) -> bool:
-        """Is the reading tool there? Side requests, such as one for a title, come without it."""
+        """Return True if the reading tool is offered; side requests, for example for a title, lack it."""
         if heard.tools is not None:
             return self.read.name in heard.tools
         if self.strict and not self._text_only:
@@ -114,9 +114,9 @@ class ScriptedModel:
 
 
 class HostedModel(ScriptedModel):
-    """A model of a hosted API of chat completions: it takes no field that its API does not have, and no broken history.
+    """A model of a hosted API of chat completions, which rejects unknown fields and a malformed history.
 
-    Of the fields that it does not take it names one at a time, in the words of OpenAI's.
+    It names one unsupported field at a time, in OpenAI's words.
     """
 
     refused: int = 0
@@ -144,7 +144,7 @@ _REFUSED = {
 
 
 class OlderClaude(ScriptedModel):
-    """A Claude on another cloud that does not know the newest flags, and thinks with a budget alone."""
+    """A Claude on another cloud that does not know the newest flags, and supports only thinking with a budget."""
 
     refused: int = 0
 
@@ -173,7 +173,7 @@ _KNOWN = ("claude-code-20250219", "interleaved-thinking-2025-05-14", "context-ma
 
 
 class SigningModel(ScriptedModel):
-    """A model of Gemini's API that takes back no call without its signature. It reads the file twice."""
+    """A model of Gemini's API that rejects calls without their signature. It reads the file twice."""
 
     def refusal(self, request: dict[str, Any]) -> str | None:
         named = unsigned(request)
@@ -192,7 +192,7 @@ class SigningModel(ScriptedModel):
 
 @contextmanager
 def serve(model: ScriptedModel) -> Iterator[str]:
-    """Serve the model on a free port of the loopback interface; gives ``http://127.0.0.1:PORT``."""
+    """Serve the model on a free port of the loopback interface; yield ``http://127.0.0.1:PORT``."""
 
     class Handler(_Handler):
         script = model
@@ -226,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != api.path:
             self._stray()
             return
-        if not request:  # what VTC asks to see whether the server has the API
+        if not request:  # VTC's probe for the API
             self._error(400, "messages: field required")
             return
         self.script.requests.append(request)
@@ -270,4 +270,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        pass  # the requests are recorded by the model
+        pass  # the model records the requests

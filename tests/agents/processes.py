@@ -1,4 +1,4 @@
-"""The processes of an agent test: npm's installs, the agents, and mitmdump in front of the model."""
+"""The processes of an agent test: npm installations, the agents, and mitmdump in front of the model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ ROOT = Path(__file__).parents[2]
 ADDON = ROOT / "addons" / "addon.py"
 CACHE = Path(__file__).parent / ".cache"
 
-STARTUP = 60  # seconds after which a mitmdump that does not listen is given up
-PATIENCE = 120  # seconds after which an agent that does not end is given up; they take about five
+STARTUP = 60  # seconds after which the start of a mitmdump that does not listen fails
+PATIENCE = 120  # seconds after which an agent that does not end fails; they take about five
 
 LISTENING = re.compile(r" listening at (?:http://)?(127\.0\.0\.1:\d+)")
 
 
 def npm_install(package: str, version: str, postinstall: str | None = None) -> Path:
-    """Install a package from npm once per version; returns the folder of its commands.
+    """Install a package from npm once per version; return the folder of its commands.
 
-    Install scripts are off, for all of its dependencies too. `postinstall` names the one that is
-    needed, a path below `node_modules`. Skips the test where there is no npm.
+    Install scripts are disabled, also for its dependencies. `postinstall` names the one that is needed, a path below
+    `node_modules`. Skips the test without npm.
     """
     npm, node = shutil.which("npm"), shutil.which("node")
     if not npm or not node:
@@ -47,7 +47,7 @@ def npm_install(package: str, version: str, postinstall: str | None = None) -> P
 
 
 def node_22() -> Path | None:
-    """Find the folder of a Node that all agents run on: npm's own on Linux, where that on PATH is older."""
+    """Return the folder of a Node that all agents support: npm's own on Linux, if that on PATH is older."""
     version = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
     if int(version.lstrip("v").partition(".")[0] or 0) >= 22:
         return None
@@ -57,7 +57,7 @@ def node_22() -> Path | None:
 
 
 def pip_install(package: str, version: str) -> Path:
-    """Install a package of Python into an environment of its own, once per version; returns where its commands are."""
+    """Install a Python package into a separate environment, once per version; return the folder of its commands."""
     home = CACHE / f"{package}-{version}"
     if not (home / "done").exists():
         _must([sys.executable, "-m", "venv", str(home)])
@@ -76,10 +76,10 @@ def _must(command: list[str]) -> None:
 def run_agent(
     command: list[str], directory: Path, home: Path, variables: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run an agent to its end with a home of its own and nothing else of this environment but PATH.
+    """Run an agent to its end with a separate home, and only PATH from this environment.
 
-    Agents call home, look for updates and fetch plugins: everything but the loopback interface goes
-    to a proxy that is not there.
+    Agents send telemetry, check for updates and fetch plugins: all traffic except to loopback goes to a proxy that does
+    not exist.
     """
     nowhere = "http://127.0.0.1:9"
     environment = {
@@ -103,10 +103,10 @@ def run_agent(
 
 @contextmanager
 def proxy(mode: str, confdir: Path, *settings: str) -> Iterator[str]:
-    """mitmdump with the addon in a `mode`, as a process; gives its ``http://127.0.0.1:PORT``.
+    """Run mitmdump with the addon in a `mode` as a process; yield its ``http://127.0.0.1:PORT``.
 
-    `settings` are `--set` arguments (``vtc_tools=prompt``), `confdir` is where it keeps its
-    certificates. Its log goes to stderr at the end, so pytest shows it with a failure.
+    `settings` are `--set` arguments (``vtc_tools=prompt``), `confdir` is the folder of its certificates. Its log is
+    written to stderr at the end, so pytest shows it with a failure.
     """
     command = [str(Path(sys.executable).with_name("mitmdump")), "-s", str(ADDON)]
     command += ["--mode", mode, "--listen-host", "127.0.0.1", "--listen-port", "0"]

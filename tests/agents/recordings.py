@@ -1,7 +1,7 @@
-"""Requests that real agents sent, without their words: what an API sees of them stays, and nothing that anyone wrote.
+"""Requests of real agents without their content: all properties that matter to an API, and no text that anyone wrote.
 
-Fields, names of tools, schemas and the order of all things are as they were sent. Of a prompt, a description or a value
-it stays whether it says anything, so that each run of an agent writes the same.
+Fields, names of tools, schemas and all orders are as they were sent. Prompts, descriptions and values are replaced by a
+mark if they are not empty, so each run of an agent writes the same file.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ type Json = dict[str, Any]
 
 FOLDER = Path(__file__).parents[1] / "cases" / "agents"
 AS_SENT = {"type", "role", "name", "model", "id", "call_id", "tool_call_id", "tool_use_id", "status", "mode", "effort"}
-"""Fields whose value an API reads itself, or which tie a result to its call."""
+"""Fields whose value an API interprets, or which connect a result with its call."""
 SCHEMAS = {"parameters", "input_schema", "parametersJsonSchema", "schema"}
 VALUES = {
     *("auto", "none", "any", "required", "text", "ephemeral", "global", "1h", "5m", "reasoning.encrypted_content"),
     *("enabled", "adaptive", "disabled", "minimal", "low", "medium", "high", "xhigh", "max", "detailed", "concise"),
 }
-"""Those of parameters."""
+"""Schemas of parameters."""
 ANEW = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])|(?<=_)\d{13}(?=_)")
-"""What is another in each run, in ids: UUIDs and times."""
+"""Parts of ids that differ in each run: UUIDs and times."""
 
 
 def recorded() -> dict[str, Json]:
-    """Read what was kept, by the name of the agent: `api` and `body`."""
+    """Return the recorded requests by the name of the agent: `api` and `body`."""
     return {file.stem: yaml.load(file.read_text("utf-8"), yaml.CSafeLoader) for file in sorted(FOLDER.glob("*.yaml"))}
 
 
 def written(title: str, api: str, body: Json) -> str:
-    """Write out what is kept of a request."""
+    """Serialize the recorded part of a request."""
     head = f"# What {title} sent after two calls, without its words (tests/agents/test_recording.py).\n"
     return head + yaml.dump({"api": api, "body": kept(body)}, sort_keys=False, width=140, allow_unicode=True)
 
 
 def kept(body: Json) -> Json:
-    """Leave out of a request what was written in it, and number what is another id in each run."""
+    """Mask the content of a request, and number ids that differ in each run."""
     ids: dict[str, str] = {}
     numbered = ANEW.sub(lambda found: ids.setdefault(found[0], f"{len(ids):0{len(found[0])}}"), json.dumps(body))
     return _masked_within(json.loads(numbered))  # type: ignore[no-any-return]
 
 
 def _masked_within(value: Any, key: str = "", *, is_schema: bool = False) -> Any:
-    """Mask the texts in a part of a request, which stands in the field `key`; of a schema only the descriptions."""
+    """Mask the texts in a part of a request, which is in the field `key`; in a schema only the descriptions."""
     if isinstance(value, dict):
         within = is_schema or key in SCHEMAS
         return {name: _masked_within(part, name, is_schema=within) for name, part in value.items()}
@@ -62,5 +62,5 @@ def _masked_within(value: Any, key: str = "", *, is_schema: bool = False) -> Any
 
 
 def _masked(text: str) -> str:
-    """Put an `x` for what a text says; white space around it stays."""
+    """Replace a text by `x`, and keep the white space around it."""
     return re.sub(r"\S(?:.*\S)?", "x", text, flags=re.S)

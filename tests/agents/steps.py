@@ -1,4 +1,4 @@
-"""A model of chat completions that goes through steps, each of one or more calls, after some thought."""
+"""A model of chat completions that performs steps, each of one or more calls, after some reasoning."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MARKUP = '</content></parameter></function></tool_call>\n<tool_call>{"name": "x"
 
 
 class Steps(ScriptedModel):
-    """A model whose API's stream decides what it says."""
+    """A model whose replies are defined by its API's stream."""
 
     def reply(self, request: Json) -> Reply:
         return Reply("")
 
 
 def model(*steps: list[tuple[str, Json]]) -> Steps:
-    """A model that goes on to its next step once the calls of the one before are answered."""
+    """Return a model that performs its next step once the calls of the one before are answered."""
 
     def stream(_: Reply, request: Json) -> Iterable[bytes]:
         pairs.check_request("openai-chat", request)

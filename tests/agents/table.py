@@ -1,4 +1,4 @@
-"""The agents of the table (`profiles/agents`) that were tried: their installation, and their call that reads a file."""
+"""The tested agents of the table (`profiles/agents`): their installation, and their call that reads a file."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ READS = {
     "qwen": ("read_file", "file_path"),
     "vibe": ("read_file", "path"),
 }
-"""The tool of each that reads a file, and its parameter."""
+"""Each agent's tool for reading a file, and its parameter."""
 DEMANDED = {"openhands": {"security_risk": "LOW"}}
-"""What else some demand of a call."""
+"""Additional required arguments of some agents."""
 SCRIPTS = {
     "@anthropic-ai/claude-code": "@anthropic-ai/claude-code/install.cjs",
     "opencode-ai": "opencode-ai/postinstall.mjs",
 }
-"""What has to run once after npm has installed a package."""
+"""The script to run once after npm has installed a package."""
 QUIET = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "KILO_DISABLE_MODELS_FETCH": "1"}
 
 
 def installed(name: str) -> Path:
-    """Install an agent in the version of its profile, by what that says; returns the folder of its commands."""
+    """Install an agent in the version and by the command of its profile; return the folder of its commands."""
     agent = AGENTS[name]
     assert agent.tried
     words = agent.install.split()

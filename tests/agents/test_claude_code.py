@@ -1,9 +1,9 @@
-"""Claude Code, a native client of Anthropic Messages: declares `tools`, reads `tool_use`, shows a call in text.
+"""Claude Code, a native client of Anthropic Messages: declares `tools`, reads `tool_use`, prints a text tool call.
 
-Seen with 2.1.330: one second a run, one request a turn to `/v1/messages?beta=true` and nothing else: no probe, no
-title, no counting of tokens. A turn that ends in a text call is the end of the run, with exit code 0. When a stream
-breaks off it asks again without `stream`. The npm package has the program itself as an optional dependency; its
-install script only links it into place.
+Observed with 2.1.330: one second a run, one request a turn to `/v1/messages?beta=true` and no other: no probe, no
+title, no token count. A turn that ends in a text tool call ends the run, with exit code 0. When a stream breaks off, it
+retries without `stream`. The npm package has the program itself as an optional dependency; its install script only
+links it into place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "bridge.md"
 
 @pytest.fixture
 def claude_code(project: Project) -> ClaudeCode:
-    """Run Claude Code against the server at a URL."""
+    """Return a function that runs Claude Code with the server at a URL."""
     package = "@anthropic-ai/claude-code"
     commands = npm_install(package, "2.1.330", postinstall=f"{package}/install.cjs")
 
@@ -45,12 +45,12 @@ def claude_code(project: Project) -> ClaudeCode:
             "ANTHROPIC_AUTH_TOKEN": "sk-x",
             **{f"ANTHROPIC_{name}": MODEL for name in models},
             "CLAUDE_CODE_SUBAGENT_MODEL": MODEL,
-            # Telemetry, error reports, updates and feature flags; the first stands for the others, in most versions.
+            # Telemetry, error reports, updates and feature flags; in most versions the first disables the others.
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_ERROR_REPORTING": "1",
             "DISABLE_TELEMETRY": "1",
-            # A reply that it cannot read should fail the test at once.
+            # A reply that it cannot parse should fail the test at once.
             "CLAUDE_CODE_MAX_RETRIES": "0",
         }
         command = [str(commands / "claude"), "-p", PROMPT]
@@ -68,7 +68,7 @@ def model(dialect: str, project: Project, api: Api = MESSAGES, **how: bool) -> S
 
 
 def test_without_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project: Project, network: Network) -> None:
-    """Without this the tests below would prove nothing: Claude Code can do the task here."""
+    """Control: Claude Code can complete the task here."""
     native = model("native", project)
     done = claude_code(network.model(native))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -83,7 +83,7 @@ def test_without_vtc_a_text_call_ends_as_text(
 ) -> None:
     text = model(dialect, project)
     done = claude_code(network.model(text))
-    assert str(project.file) in done.stdout, done  # the call, leaked to the user
+    assert str(project.file) in done.stdout, done  # the call, shown to the user
     assert project.word not in done.stdout + done.stderr, done
     assert (len(text.requests), text.heard(project.word)) == (1, False)
 
@@ -113,7 +113,7 @@ def test_with_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project:
 def test_with_vtc_a_text_call_is_carried_out(
     dialect: str, claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """The request goes on untouched, the server takes `tools`, its model writes text."""
+    """The request is forwarded unchanged, the server accepts `tools`, its model writes text."""
     text = model(dialect, project)
     done = claude_code(network.vtc(network.model(text), "vtc_tools=native"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -127,7 +127,7 @@ def test_with_vtc_a_text_call_is_carried_out(
 def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     dialect: str, claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """The whole cycle: ask, call, result, answer; the server refuses `tools` and `tool_result`."""
+    """The cycle consists of request, call, result and answer; the server rejects `tools` and `tool_result`."""
     text = model(dialect, project, strict=True)
     done = claude_code(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -139,7 +139,7 @@ def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
 def test_with_vtc_a_text_call_in_a_whole_reply_is_carried_out(
     claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """Streams and whole replies must lift alike: the second follows when the first broke off."""
+    """The whole reply is requested after the stream broke off, and its calls must be read, too."""
     text = model("hermes", project, breaks=True)
     done = claude_code(network.vtc(network.model(text), "vtc_tools=native"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -147,7 +147,7 @@ def test_with_vtc_a_text_call_in_a_whole_reply_is_carried_out(
         check_request(request)
 
 
-# On a server of another API
+# With a server of another API
 
 
 @pytest.mark.parametrize("api", OTHERS)
@@ -186,7 +186,7 @@ def test_with_vtc_a_model_that_knows_no_tools_is_of_use_on_a_chat_server(
 def test_the_variables_of_the_guide_are_enough_on_a_chat_server(
     claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """As they stand there to be pasted, but for the address and the name of the model."""
+    """They are used exactly as in the guide, except for the address and the name of the model."""
     found = dict(re.findall(r"^export (\w+)=(\S+)$", GUIDE.read_text("utf-8"), re.M))
     native = model("native", project, CHAT)
     url = network.vtc(network.model(native), "vtc_upstream_api=openai-chat")
@@ -197,7 +197,7 @@ def test_the_variables_of_the_guide_are_enough_on_a_chat_server(
 
 
 def test_names_of_models_are_mapped_to_the_servers(claude_code: ClaudeCode, project: Project, network: Network) -> None:
-    """Claude Code asks for its own models, and is told of those."""
+    """Claude Code requests its own models, and its replies name those."""
     native = model("native", project, CHAT)
     settings = ("vtc_upstream_api=openai-chat", f"vtc_models=claude-*={MODEL}")
     url = network.vtc(network.model(native), *settings)
@@ -209,7 +209,7 @@ def test_names_of_models_are_mapped_to_the_servers(claude_code: ClaudeCode, proj
 def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """It refuses them one at a time; Claude Code sees none of that."""
+    """The API rejects them one at a time; Claude Code does not notice."""
     hosted = HostedModel("native", Call("Read", "file_path", str(project.file)))
     done = claude_code(network.vtc(network.model(hosted), "vtc_upstream_api=openai-chat"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -220,9 +220,9 @@ def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
 def test_with_vtc_a_claude_that_does_not_know_its_flags_does_the_task(
     claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """It refuses flags in a header, and then fields, one at a time; Claude Code sees none of that.
+    """The server rejects flags in a header, then fields, one at a time; Claude Code does not notice.
 
-    This version would leave them out by itself, after errors; older ones end with the first.
+    This version would remove them by itself, after errors; older ones end with the first.
     """
     older = OlderClaude("native", Call("Read", "file_path", str(project.file)), api=MESSAGES)
     done = claude_code(network.vtc(network.model(older)))

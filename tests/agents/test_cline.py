@@ -1,10 +1,10 @@
-"""Cline, a client that writes and reads calls as XML in text: no `tools` in its requests.
+"""Cline, a client that writes and reads calls as XML in text, with no `tools` in its requests.
 
-Seen with the Cline CLI 2.18.0: about five seconds a run, no side requests. It reads its own tags; other
-ways of writing are answered "You did not use a tool", and the third time ends the task with exit code 1.
-It also carries out `tool_calls` that nobody asked for, so those are no test of VTC here: the call comes back
-as an assistant message with `tool_calls`, a `tool` message "result missing", and the result as user text.
-From Ollama's `/api/chat` it reads text only, and asks nothing else of the server.
+Observed with the Cline CLI 2.18.0: about five seconds a run, no side requests. It parses its own tags; other formats
+are answered "You did not use a tool", and the third time ends the task with exit code 1. It also executes unrequested
+`tool_calls`, so those are no test of VTC here: the call is sent back as an assistant message with `tool_calls`, a
+`tool` message "result missing", and the result as user text. From Ollama's `/api/chat` it reads text only, and sends no
+other request to the server.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Cline = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def cline(project: Project) -> Cline:
-    """Run Cline against the server at a URL, which speaks chat completions or Ollama's own API."""
+    """Return a function that runs Cline with the server at a URL, which speaks chat completions or Ollama's own API."""
     commands = npm_install("cline", "2.18.0")
 
     def run(url: str, provider: str = "openai") -> CompletedProcess[str]:
-        # What `cline auth` writes, and telemetry off: it would wait ten seconds for its server at the end.
+        # The state that `cline auth` writes, without telemetry: at the end it would wait ten seconds for that server.
         state = {
             "telemetrySetting": "disabled",
             "welcomeViewCompleted": True,

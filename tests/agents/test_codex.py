@@ -1,12 +1,12 @@
-"""Codex, a native client of OpenAI Responses: declares `tools`, reads `function_call`, shows a call in text.
+"""Codex, a native client of OpenAI Responses: declares `tools`, reads `function_call`, prints a text tool call.
 
-Seen with 0.171.0: one second a run, one request a turn to `/v1/responses` and nothing else. It has no tool for
-reading files: it runs a command. A turn that ends in a text call is the end of the run, with exit code 0. The npm
-package has the program itself as an optional dependency, and no install script.
+Observed with 0.171.0: one second a run, one request a turn to `/v1/responses` and no other. It has no tool for reading
+files: it runs a command. A turn that ends in a text tool call ends the run, with exit code 0. The npm package has the
+program itself as an optional dependency, and no install script.
 
-The tools of an MCP server come as a namespace, `mcp__files` with `read_note` in it, and so must the calls: the flat
-name is "unsupported call". `apply_patch` is a custom tool, which takes the patch as it is; only models that Codex
-knows have it, so the test brings a catalog of models.
+The tools of an MCP server are a namespace, `mcp__files` with `read_note` in it, and so must be the calls: the flat name
+is an "unsupported call". `apply_patch` is a custom tool, which receives the patch as it is; only models that Codex
+knows have it, so the test provides a catalog of models.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ CATALOG = {
     "context_window": 128000,
     "experimental_supported_tools": [],
 }
-"""What Codex wants to know of a model; all but the tool for patches is of no importance here."""
+"""The entry of a model in Codex's catalog; only the tool for patches matters here."""
 
 NO_VARIABLES: Mapping[str, str] = {}
 Codex = Callable[..., CompletedProcess[str]]
@@ -98,7 +98,7 @@ Codex = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def codex(project: Project) -> Codex:
-    """Run Codex against the server at a URL; `settings` go ahead of the rest of its configuration, `tables` behind."""
+    """Return a function that runs Codex; `settings` are before the rest of its configuration, `tables` after it."""
     commands = npm_install("@openai/codex", VERSION)
 
     def run(
@@ -112,7 +112,7 @@ def codex(project: Project) -> Codex:
         folder.mkdir()
         config = CONFIG.format(model=MODEL, url=url, provider=provider)
         (folder / "config.toml").write_text(settings + config + tables)
-        # Its sandbox cannot be had in most containers, and outside a repository it refuses to start.
+        # Its sandbox is unavailable in most containers, and outside of a repository it refuses to start.
         flags = ["--sandbox", "danger-full-access", "--skip-git-repo-check", "--ephemeral"]
         command = [str(commands / "codex"), "exec", *flags, PROMPT]
         return run_agent(command, project.directory, project.home, {"LAB_KEY": "sk-x", **variables})
@@ -122,7 +122,7 @@ def codex(project: Project) -> Codex:
 
 @pytest.fixture
 def catalog(project: Project) -> str:
-    """The setting by which Codex knows the model and gives it `apply_patch`."""
+    """Return the setting by which Codex knows the model and gives it `apply_patch`."""
     file = project.home / "models.json"
     file.write_text(json.dumps({"models": [CATALOG]}))
     return f'model_catalog_json = "{file}"\n'
@@ -137,18 +137,18 @@ def model(dialect: str, project: Project, api: Api = RESPONSES, *, strict: bool 
 
 
 def mcp_model(dialect: str, project: Project, **name: str) -> ScriptedModel:
-    """A model that reads the file by the tool of an MCP server, which it names in one way or another."""
+    """Return a model that reads the file by the tool of an MCP server, with the given form of its name."""
     return ScriptedModel(dialect, Call("read_note", "path", str(project.file), **name), api=RESPONSES)
 
 
 def patching_model(dialect: str, project: Project, api: Api = RESPONSES) -> ScriptedModel:
-    """A model that adds a file whose name is the word: it hears of that only from the patch tool."""
+    """Return a model that adds a file whose name is the word, which only the patch tool's result contains."""
     patch = f"*** Begin Patch\n*** Add File: {project.word}\n+Done.\n*** End Patch\n"
     return ScriptedModel(dialect, Call("apply_patch", "input", patch, custom=True), api=api)
 
 
 def test_without_vtc_a_native_call_is_carried_out(codex: Codex, project: Project, network: Network) -> None:
-    """Without this the tests below would prove nothing: Codex can do the task here."""
+    """Control: Codex can complete the task here."""
     native = model("native", project)
     done = codex(network.model(native))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -161,7 +161,7 @@ def test_without_vtc_a_native_call_is_carried_out(codex: Codex, project: Project
 def test_without_vtc_a_text_call_ends_as_text(dialect: str, codex: Codex, project: Project, network: Network) -> None:
     text = model(dialect, project)
     done = codex(network.model(text))
-    assert str(project.file) in done.stdout, done  # the call, leaked to the user
+    assert str(project.file) in done.stdout, done  # the call, shown to the user
     assert project.word not in done.stdout + done.stderr, done
     assert (len(text.requests), text.heard(project.word)) == (1, False)
 
@@ -180,7 +180,7 @@ def test_with_vtc_a_native_call_is_carried_out(codex: Codex, project: Project, n
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_with_vtc_a_text_call_is_carried_out(dialect: str, codex: Codex, project: Project, network: Network) -> None:
-    """The request goes on untouched, the server takes `tools`, its model writes text."""
+    """The request is forwarded unchanged, the server accepts `tools`, its model writes text."""
     text = model(dialect, project)
     done = codex(network.vtc(network.model(text), "vtc_tools=native"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -194,7 +194,7 @@ def test_with_vtc_a_text_call_is_carried_out(dialect: str, codex: Codex, project
 def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     dialect: str, codex: Codex, project: Project, network: Network
 ) -> None:
-    """The whole cycle: ask, call, result, answer; the server refuses `tools` and `function_call_output`."""
+    """The cycle consists of request, call, result and answer; the server rejects `tools` and `function_call_output`."""
     text = model(dialect, project, strict=True)
     done = codex(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -207,17 +207,17 @@ def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
 def test_with_vtc_a_server_that_refuses_tools_is_asked_at_once_without(
     api: Api, codex: Codex, project: Project, network: Network
 ) -> None:
-    """No option says that the tools are to stand in the prompt: the server's refusal does."""
+    """The server's rejection, not an option, moves the tools into the prompt."""
     text = model("hermes", project, api, strict=True)
     name = {id(other): name for name, other in OTHERS.items()}.get(id(api), "same")
     done = codex(network.vtc(network.model(text), f"vtc_upstream_api={name}", "vtc_dialect=hermes"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert "knows no tools" not in done.stdout + done.stderr, done
-    assert len(text.requests) == 3  # one was refused
+    assert len(text.requests) == 3  # one was rejected
 
 
 class FullModel(ScriptedModel):
-    """A model whose window is full, in words that no agent but one knows."""
+    """A model with a full window, whose error only one agent recognizes."""
 
     def refusal(self, request: dict[str, Any]) -> str | None:
         return "Your request exceeded model token limit: 262144 (requested: 263162)"
@@ -250,7 +250,7 @@ def test_without_vtc_a_flat_name_of_an_mcp_tool_is_refused(codex: Codex, project
 def test_with_vtc_a_flat_name_of_an_mcp_tool_is_parted(
     name: str, dialect: str, codex: Codex, project: Project, network: Network
 ) -> None:
-    """The server knows no namespaces, so neither its calls nor those that its model writes have one."""
+    """The server knows no namespaces, so neither native calls nor text tool calls have one."""
     flat = mcp_model(dialect, project, flat=name)
     done = codex(network.vtc(network.model(flat), "vtc_tools=native"), tables=MCP)
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -270,7 +270,7 @@ def test_without_vtc_a_native_call_of_a_custom_tool_is_carried_out(
 def test_with_vtc_a_text_call_of_a_custom_tool_is_carried_out(
     dialect: str, codex: Codex, project: Project, network: Network, catalog: str
 ) -> None:
-    """In text it has one argument, `input`; what goes to Codex is the bare patch."""
+    """In text it has one argument, `input`; Codex gets the bare patch."""
     text = patching_model(dialect, project)
     done = codex(network.vtc(network.model(text), "vtc_tools=native"), settings=catalog)
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -279,7 +279,7 @@ def test_with_vtc_a_text_call_of_a_custom_tool_is_carried_out(
         check_request(request)
 
 
-# Over a WebSocket
+# WebSocket
 
 WEBSOCKETS = "supports_websockets = true\n"
 """A line of the provider's table, which is the last one."""
@@ -287,7 +287,7 @@ ASKED = "GET /v1/responses"
 
 
 def test_without_vtc_it_asks_for_a_websocket_first(codex: Codex, project: Project, network: Network) -> None:
-    """Without this the tests below would prove nothing; this server has none."""
+    """Control for the tests below; this server has no WebSocket."""
     native = model("native", project)
     done = codex(network.model(native), tables=WEBSOCKETS)
     assert ASKED in native.strays, done
@@ -298,7 +298,7 @@ def test_without_vtc_it_asks_for_a_websocket_first(codex: Codex, project: Projec
 def test_with_vtc_a_call_is_carried_out_where_it_would_use_a_websocket(
     dialect: str, way: str, codex: Codex, project: Project, network: Network
 ) -> None:
-    """VTC declines it at once, and the server is never asked for one."""
+    """VTC declines it at once, and the server gets no request for one."""
     scripted = model(dialect, project)
     done = run_over(way, codex, network, scripted, "vtc_tools=native")
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -323,7 +323,9 @@ def test_with_vtc_a_policy_holds_where_it_would_use_a_websocket(
 
 
 def run_over(way: str, codex: Codex, network: Network, model: ScriptedModel, *settings: str) -> CompletedProcess[str]:
-    """Run Codex with a provider that supports WebSockets: its base URL is VTC's, or VTC is a proxy before OpenAI."""
+    """Run Codex with a provider that supports WebSockets: its base URL is VTC's, or VTC is a proxy in front of
+    OpenAI.
+    """
     url = network.model(model)
     if way == "base url":
         return codex(network.vtc(url, *settings), tables=WEBSOCKETS)
@@ -331,7 +333,7 @@ def run_over(way: str, codex: Codex, network: Network, model: ScriptedModel, *se
     return codex(url, provider="openai", variables={**variables, "CODEX_API_KEY": "sk-x", "OPENAI_API_KEY": "sk-x"})
 
 
-# On a server of another API
+# With a server of another API
 
 
 @pytest.mark.parametrize("api", OTHERS)
@@ -361,7 +363,7 @@ def test_with_vtc_a_call_is_carried_out_on_a_server_of_another_api(
 def test_with_vtc_a_patch_is_made_on_a_chat_server(
     dialect: str, codex: Codex, project: Project, network: Network, catalog: str
 ) -> None:
-    """A custom tool is a function with one text there."""
+    """On that server a custom tool is a function with one text."""
     other = patching_model(dialect, project, CHAT)
     done = codex(network.vtc(network.model(other), "vtc_upstream_api=openai-chat"), settings=catalog)
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -372,7 +374,7 @@ def test_with_vtc_a_patch_is_made_on_a_chat_server(
 def test_with_vtc_a_tool_of_an_mcp_server_is_called_on_a_chat_server(
     dialect: str, codex: Codex, project: Project, network: Network
 ) -> None:
-    """A chat server knows no namespaces: the tool has a flat name there, and its namespace again in Codex."""
+    """A chat server knows no namespaces, so the tool has a flat name there, and its namespace again in Codex."""
     other = ScriptedModel(dialect, Call("mcp__files__read_note", "path", str(project.file)), api=CHAT)
     done = codex(network.vtc(network.model(other), "vtc_upstream_api=openai-chat"), tables=MCP)
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -381,7 +383,7 @@ def test_with_vtc_a_tool_of_an_mcp_server_is_called_on_a_chat_server(
 def test_with_vtc_a_thinking_model_makes_several_calls_on_a_chat_server(
     codex: Codex, project: Project, network: Network, catalog: str
 ) -> None:
-    """One after the other: a file is read, another is not there, a page full of markup is added and read again."""
+    """In turn, a file is read, another is missing, and a page full of markup is added and read again."""
     lines = "".join(f"+{line}\n" for line in MARKUP.splitlines())
     scripted = steps(
         [("exec_command", {"cmd": f"cat {project.file}"})],
@@ -404,7 +406,7 @@ def test_with_vtc_a_thinking_model_makes_several_calls_on_a_chat_server(
 def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     codex: Codex, project: Project, network: Network
 ) -> None:
-    """It refuses them one at a time; Codex sees none of that."""
+    """The API rejects them one at a time; Codex does not notice."""
     hosted = HostedModel("native", Call("exec_command", "cmd", f"cat {project.file}"))
     url = network.vtc(network.model(hosted), "vtc_upstream_api=openai-chat")
     done = codex(url, settings='model_reasoning_effort = "high"\n')

@@ -1,7 +1,7 @@
-"""Gemini CLI, a native client of Gemini's API: declares `functionDeclarations`, prints a call in text.
+"""Gemini CLI, a native client of Gemini's API: declares `functionDeclarations`, prints a text tool call.
 
-Seen with 0.61.0: it knows no server but Google's and what `GOOGLE_GEMINI_BASE_URL` names, so that every other server
-needs the bridge. Each turn is one request to `…:streamGenerateContent`.
+Observed with 0.61.0: it knows only Google's server and the one in `GOOGLE_GEMINI_BASE_URL`, so every other server needs
+the bridge. Each turn is one request to `…:streamGenerateContent`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,14 @@ GeminiCli = Callable[[str], CompletedProcess[str]]
 
 @pytest.fixture
 def gemini_cli(project: Project) -> GeminiCli:
-    """Run Gemini CLI against the server at a URL."""
+    """Return a function that runs Gemini CLI with the server at a URL."""
     commands = npm_install("@google/gemini-cli", "0.61.0")
 
     def run(url: str) -> CompletedProcess[str]:
         folder = project.home / ".gemini"
         folder.mkdir()
         (folder / "settings.json").write_text(json.dumps(SETTINGS))
-        guide = dict(
-            re.findall(r"^export (G\w+)=(\S+)$", GUIDE.read_text("utf-8"), re.M)
-        )  # as it stands there to be pasted
+        guide = dict(re.findall(r"^export (G\w+)=(\S+)$", GUIDE.read_text("utf-8"), re.M))  # exactly as in the guide
         variables = {**guide, "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
         command = [str(commands / "gemini"), "--model", MODEL, "--approval-mode", "yolo", "--prompt", PROMPT]
         return run_agent(command, project.directory, project.home, variables)
@@ -86,7 +84,7 @@ def test_with_vtc_it_works_on_a_model_that_knows_no_tools(
 def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     gemini_cli: GeminiCli, project: Project, network: Network
 ) -> None:
-    """It refuses them one at a time; Gemini CLI sees none of that."""
+    """The API rejects them one at a time; Gemini CLI does not notice."""
     hosted = HostedModel("native", Call("read_file", "file_path", str(project.file)))
     done = gemini_cli(network.vtc(network.model(hosted), "vtc_upstream_api=openai-chat"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done

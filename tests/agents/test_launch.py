@@ -1,7 +1,7 @@
-"""Each agent of the table, started by `vtc launch` in a fresh home: what its profile says is enough, and all of it.
+"""Each agent of the table, started by `vtc launch` in a new home: the settings of its profile are sufficient.
 
-The server knows one API. Its model reads the file by a tool of the agent's, so the agent prints the word only if it
-asked VTC, the call was carried out and its result came back.
+The server knows one API. Its model reads the file by a tool of the agent, so the agent prints the word only if it sent
+its requests to VTC, executed the call and sent its result back.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ OWN = (
     ".vibe/config.toml",
     ".pi/agent/models.json",
 )
-"""Files of a user's that agents keep their settings in."""
+"""Files in which agents store a user's settings."""
 
 
 def settings(home: Path) -> list[Path]:
-    """Write settings of a user's own."""
+    """Write a user's settings."""
     files = [home / name for name in OWN]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Qwen Code writes its version into settings that have none.
+        # Qwen Code adds its version to settings that have none.
         file.write_text("x = 1\n" if file.suffix == ".toml" else '{\n  "$version": 4\n}\n')
     return files

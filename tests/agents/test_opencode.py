@@ -1,7 +1,7 @@
-"""OpenCode, a native client: declares `tools`, reads `tool_calls`, prints a call in text to its user.
+"""OpenCode, a native client: declares `tools`, reads `tool_calls`, prints a text tool call to its user.
 
-Seen with 1.18.33: about five seconds a run, one side request for a title, then one request a turn. With a
-text call it ends with exit code 0 all the same, so only the word tells success from failure.
+Observed with 1.18.33: about five seconds a run, one side request for a title, then one request a turn. After a text
+tool call it ends with exit code 0, too, so only the word shows success.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OpenCode = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def opencode(project: Project) -> OpenCode:
-    """Run OpenCode against the server at a URL."""
+    """Return a function that runs OpenCode with the server at a URL."""
     commands = npm_install("opencode-ai", "1.18.33", postinstall="opencode-ai/postinstall.mjs")
 
     def run(url: str, *flags: str) -> CompletedProcess[str]:
@@ -65,7 +65,7 @@ def test_without_vtc_a_text_call_ends_as_text(
     dialect: str, opencode: OpenCode, project: Project, network: Network
 ) -> None:
     done = opencode(network.model(model(dialect, project)))
-    assert str(project.file) in done.stdout, done  # the call, leaked to the user
+    assert str(project.file) in done.stdout, done  # the call, shown to the user
     assert project.word not in done.stdout + done.stderr, done
 
 
@@ -79,7 +79,7 @@ def test_without_vtc_a_strict_model_is_of_no_use(opencode: OpenCode, project: Pr
 def test_with_vtc_a_text_call_is_carried_out(
     dialect: str, opencode: OpenCode, project: Project, network: Network
 ) -> None:
-    """The request goes on untouched, the server takes `tools`, its model writes text."""
+    """The request is forwarded unchanged, the server accepts `tools`, its model writes text."""
     upstream = network.model(model(dialect, project))
     done = opencode(network.vtc(upstream, "vtc_tools=native"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -90,7 +90,7 @@ def test_with_vtc_a_text_call_is_carried_out(
 def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     dialect: str, opencode: OpenCode, project: Project, network: Network
 ) -> None:
-    """The whole cycle: ask, call, result, answer; the server refuses `tools` and `role: tool`."""
+    """The cycle consists of request, call, result and answer; the server rejects `tools` and `role: tool`."""
     upstream = network.model(model(dialect, project, strict=True))
     done = opencode(network.vtc(upstream, "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -100,7 +100,7 @@ def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
 def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     opencode: OpenCode, project: Project, network: Network
 ) -> None:
-    """It refuses them one at a time; OpenCode sees none of that."""
+    """The API rejects them one at a time; OpenCode does not notice."""
     hosted = HostedModel("native", Call("read", "filePath", str(project.file)))
     done = opencode(network.vtc(network.model(hosted)))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -111,7 +111,7 @@ def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
 def test_with_vtc_it_works_on_a_gemini_that_signs_its_calls_and_tells_no_thoughts(
     opencode: OpenCode, project: Project, network: Network
 ) -> None:
-    """Chat completions have no place for a signature; and the tokens that each event counts are counted once."""
+    """Chat completions have no field for a signature; tokens that each event counts are counted once."""
     signing = SigningModel("native", Call("read", "filePath", str(project.file)), api=GEMINI)
     done = opencode(network.vtc(network.model(signing), "vtc_upstream_api=gemini-generate"), "--format", "json")
     assert (done.returncode, project.word in done.stdout) == (0, True), done

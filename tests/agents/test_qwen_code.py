@@ -1,6 +1,6 @@
-"""Qwen Code, a native client of chat completions, made of Gemini CLI: declares `tools`, reads `tool_calls`.
+"""Qwen Code, a native client of chat completions derived from Gemini CLI: declares `tools`, reads `tool_calls`.
 
-Seen with 0.24.4: it streams, with `include_usage`, and sends no request but one a turn.
+Observed with 0.24.4: it streams, with `include_usage`, and sends only one request a turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QwenCode = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def qwen_code(project: Project) -> QwenCode:
-    """Run Qwen Code against the server at a URL."""
+    """Return a function that runs Qwen Code with the server at a URL."""
     commands = npm_install("@qwen-code/qwen-code", "0.24.4")
 
     def run(url: str, *flags: str) -> CompletedProcess[str]:
@@ -42,7 +42,7 @@ def reading(project: Project) -> Call:
 def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     qwen_code: QwenCode, project: Project, network: Network
 ) -> None:
-    """It refuses them one at a time; Qwen Code sees none of that."""
+    """The API rejects them one at a time; Qwen Code does not notice."""
     hosted = HostedModel("native", reading(project))
     done = qwen_code(network.vtc(network.model(hosted)))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
@@ -53,7 +53,7 @@ def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
 def test_with_vtc_it_works_on_a_gemini_that_signs_its_calls_and_tells_no_thoughts(
     qwen_code: QwenCode, project: Project, network: Network
 ) -> None:
-    """Chat completions have no place for a signature; and the tokens that each event counts are counted once."""
+    """Chat completions have no field for a signature; tokens that each event counts are counted once."""
     signing = SigningModel("native", reading(project), api=GEMINI)
     url = network.vtc(network.model(signing), "vtc_upstream_api=gemini-generate")
     done = qwen_code(url, "--output-format", "json")

@@ -1,7 +1,7 @@
-"""What each agent of the table sends in its own API after two calls: kept in `tests/cases/agents`, without its words.
+"""Requests of each agent of the table in its own API after two calls, as stored in `tests/cases/agents`.
 
-Tests of requests take these in the place of agents (`tests/exchange/ready/test_hosted.py`). `VTC_RENEW_AGENTS=1` writes
-them anew. VTC stands between agent and model, knows neither, and changes nothing.
+The recordings contain no content. Tests of requests use them instead of agents (`tests/exchange/ready/test_hosted.py`).
+`VTC_RENEW_AGENTS=1` records them again. VTC is between agent and model, knows neither, and changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RENEWED = bool(os.environ.get("VTC_RENEW_AGENTS"))
 
 
 class SeekingModel(ScriptedModel):
-    """A model that reads a file that is not there, and then the one that is."""
+    """A model that tries to read a missing file, and then the existing one."""
 
     def reply(self, request: Json) -> Reply:
         heard = self.api.hear(request)
@@ -41,7 +41,7 @@ class SeekingModel(ScriptedModel):
 
 
 def model_of(api: str, read: Call, *, streams: bool) -> ScriptedModel:
-    """Make a model that calls twice; in streams of chat completions at once, and after some thought."""
+    """Return a model that calls twice; in streams of chat completions at once, and after some reasoning."""
     if api != "openai-chat" or not streams:
         return SeekingModel("native", read, api=APIS[api])
     missing = read.arguments.replace("hello.txt", "no-such-file")
@@ -58,7 +58,7 @@ def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, net
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
     done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": ":".join([*folders, *PATH])})
     assert project.word in done.stdout, done
-    # Some ask for a title of the whole conversation last, without tools.
+    # Some finally request a title of the whole conversation, without tools.
     offering = (request for request in reversed(model.requests) if request.get("tools"))
     body = next(request for request in offering if project.word in json.dumps(request))
     if RENEWED:

@@ -1,7 +1,7 @@
-"""A longer run on a server with chat completions alone: calls in parallel, one that fails, a file full of markup.
+"""A longer run with a server of chat completions: calls in parallel, one that fails, a file full of markup.
 
-The model thinks, calls two tools at once, writes a file in which every marker of a call stands, reads it again and says
-the secret word. Claude Code does all of that through the bridge, with structured calls.
+The model sends reasoning, calls two tools at once, writes a file that contains every marker of a call, reads it again
+and states the secret word. Claude Code does all of that through the bridge, with native calls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Chat completions written by hand, and read as a strict client reads them.
+"""Handwritten chat completions, and a parser as strict as the strictest clients.
 
-Nothing here uses VTC: the tests need a witness of their own for what a request, a reply and a call look like.
+This module does not use VTC, because the tests need an independent witness of the format of requests, replies and
+calls.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ type Json = dict[str, Any]
 
 
 def tool(name: str, required: Sequence[str] = (), **properties: str | Json) -> Json:
-    """A tool; a property is a type's name or a schema."""
+    """Declare a tool; a property is the name of a type or a schema."""
     schemas = {key: {"type": entry} if isinstance(entry, str) else entry for key, entry in properties.items()}
     parameters = {"type": "object", "properties": schemas, "required": list(required or properties)}
     return {"type": "function", "function": {"name": name, "description": f"Does {name}.", "parameters": parameters}}
@@ -32,7 +33,7 @@ TOOLS = [READ, LIST, WRITE]
 
 
 def request(content: Any = "hello", *, stream: bool = False, **fields: Any) -> Json:
-    """A request with one user message and, unless `tools` says otherwise, `TOOLS`; None leaves a field out."""
+    """Make a request with one user message and, by default, `TOOLS`; None removes a field."""
     body = {"model": MODEL, "messages": [{"role": "user", "content": content}], "stream": stream, "tools": TOOLS}
     return {key: value for key, value in {**body, **fields}.items() if value is not None}
 
@@ -41,7 +42,7 @@ def encoded(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-# Calls as models write them: each takes a tool's name and its string arguments.
+# Calls in the models' formats, from a tool's name and string arguments.
 
 
 def _hermes(name: str, arguments: Mapping[str, str]) -> str:
@@ -84,17 +85,17 @@ DIALECTS: Mapping[str, Callable[[str, Mapping[str, str]], str]] = {
 
 
 def frame(value: Any) -> bytes:
-    """A server-sent event with `value` as JSON."""
+    """Make a server-sent event with `value` as JSON."""
     return b"data: " + encoded(value) + b"\n\n"
 
 
 def chunk(delta: Json, finish_reason: str | None = None, *, index: int = 0, **fields: Any) -> bytes:
-    """The frame of one chunk of one choice; `fields` go to the top of the chunk."""
+    """Make a chunk of one choice; `fields` are at the top of the chunk."""
     return frame({**HEAD, "choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}], **fields})
 
 
 def said(*pieces: str, index: int = 0) -> list[bytes]:
-    """A chunk for each piece of text."""
+    """Make a chunk for each piece of text."""
     return [chunk({"content": piece}, index=index) for piece in pieces]
 
 
@@ -104,19 +105,19 @@ USED = frame({**HEAD, "choices": [], "usage": USAGE})
 
 
 def streamed(*pieces: str, finish: str = "stop") -> list[bytes]:
-    """A whole streamed reply as most servers send it: role, text, finish reason, usage, [DONE]."""
+    """Make a whole streamed reply in the usual form: role, text, finish reason, usage, [DONE]."""
     return [ROLE, *said(*pieces), chunk({}, finish), USED, DONE]
 
 
 def completion(content: Any, finish_reason: str | None = "stop", *, message: Json | None = None, **fields: Any) -> Json:
-    """A whole reply; `message` adds to the message, `fields` to the top."""
+    """Make a whole reply; `message` adds to the message, `fields` to the top."""
     said = {"role": "assistant", "content": content, **(message or {})}
     choices = [{"index": 0, "message": said, "finish_reason": finish_reason}]
     return {**HEAD, "object": "chat.completion", "choices": choices, "usage": USAGE, **fields}
 
 
 def native(index: int, **function: str) -> Json:
-    """One entry of `delta.tool_calls`; `id` goes to the entry, the rest to its function."""
+    """Make one entry of `delta.tool_calls`; `id` belongs to the entry, the rest to its function."""
     id_ = function.pop("id", None)
     head = {"id": id_, "type": "function"} if id_ else {}
     return {"index": index, **head, "function": function}
@@ -127,32 +128,32 @@ def native(index: int, **function: str) -> Json:
 
 @dataclass(slots=True)
 class Read:
-    """One message as a client understood it; calls as name, arguments (decoded) and id."""
+    """A message as a client understands it; calls as name, decoded arguments and id."""
 
     content: str = ""
     reasoning: str = ""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     ids: list[Any] = field(default_factory=list, compare=False)
-    """They differ from exchange to exchange."""
+    """Ids, which differ in each exchange."""
     finish_reason: str | None = None
 
 
 def read(body: bytes, index: int = 0) -> Read:
-    """One choice of a reply, JSON or server-sent events, as the strictest clients take it; fails if they would."""
+    """Parse one choice of a reply, JSON or server-sent events, as the strictest clients do, and fail if they would."""
     if body.lstrip().startswith(b"{"):
         return _read_message(json.loads(body)["choices"][index])
     return _read_stream(events(body), index)
 
 
 def events(body: bytes) -> list[Any]:
-    """The data of every event: JSON, or "[DONE]"."""
+    """Return the data of every event: JSON, or "[DONE]"."""
     lines = body.replace(b"\r\n", b"\n").decode().split("\n")
     data = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
     return [one if one == "[DONE]" else json.loads(one) for one in data]
 
 
 def deltas(body: bytes, index: int = 0) -> list[Json]:
-    """The deltas of one choice."""
+    """Return the deltas of one choice."""
     chunks = [event for event in events(body) if event != "[DONE]"]
     return [choice["delta"] for one in chunks for choice in one["choices"] if choice["index"] == index]
 

@@ -1,6 +1,6 @@
-"""What clients rely on in a stream, whoever wrote it: numbers, ids, names, the order of blocks, one end, usage once.
+"""Properties of a stream that all clients need: numbers, ids, names, the order of blocks, one end, usage once.
 
-Nothing here uses VTC, nor the strict readers: those hold for one client's view, this for the frames.
+This module uses neither VTC nor the strict parsers: those check one client's view, this the frames.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 type Json = dict[str, Any]
 
 NO_OBJECT = "arguments that are no object"
-"""A server may write some that no one can mend."""
+"""The problem of arguments that are no object, which a server can send and no one can repair."""
 
 
 def problems(api: str, body: bytes) -> list[str]:

@@ -1,6 +1,6 @@
-"""Conversations of clients that send back the calls that they were given, and nothing of what led to them.
+"""Conversations of clients that send back the calls that they received, without the reasoning before them.
 
-Nothing here uses VTC but to read what the client was told.
+This module uses VTC only to parse the client's reply.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MODEL = "made-up-model"
 
 
 def key(api: str) -> str:
-    """The field of the conversation."""
+    """Return the field of the conversation."""
     return {"openai-responses": "input", "gemini-generate": "contents"}.get(api, "messages")
 
 
 def asks(client: str, text: str) -> list[Any]:
-    """The user's message as entries of a conversation."""
+    """Return the user's message as entries of a conversation."""
     match client:
         case "anthropic-messages":
             return [messages.user([messages.text(text)])]
@@ -82,7 +82,7 @@ ASKED: dict[str, Json] = {
     "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
     "openai-chat": {},
 }
-"""Clients whose API has a field for seals, and how they ask to be told them."""
+"""Clients whose API has a field for seals, and the fields by which they request them."""
 
 
 def brought(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
@@ -124,7 +124,7 @@ def parts_of(out: bytes, *, stream: bool) -> list[Json]:
 
 
 def thoughts(server: str, body: Mapping[str, Any]) -> list[str]:
-    """Return the reasoning of past turns from the one place in which a server looks for it."""
+    """Return the reasoning of past turns from the one place in which a server expects it."""
     match server:
         case "anthropic-messages":
             blocks = [one for entry in body["messages"] for one in entry["content"] if isinstance(one, dict)]

@@ -1,8 +1,8 @@
-"""Ollama's own chat API written by hand, and read as the strictest clients read it.
+"""Handwritten requests and replies of Ollama's chat API, and a parser as strict as the strictest clients.
 
-Nothing here uses VTC: the tests need a witness of their own for what a request, a reply and a call look like.
-What the reader demands is what ollama-python, ollama-js, Zed or the AI SDK's provider fail at, or lose something at; a
-comment beside each check names who.
+This module does not use VTC, because the tests need an independent witness of the format of requests, replies and
+calls. The parser fails if ollama-python, ollama-js, Zed or the AI SDK's provider would fail or lose something; a
+comment at each check names the client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COUNTS = {
 
 
 def tool(name: str, required: Sequence[str] = (), **properties: str | Json) -> Json:
-    """A tool, in the form of chat completions; a property is a type's name or a schema."""
+    """Declare a tool in the form of chat completions; a property is the name of a type or a schema."""
     return chat.tool(name, required, **properties)
 
 
@@ -45,34 +45,34 @@ def user(content: str) -> Json:
 
 
 def call(name: str, id: str | None = None, **arguments: Any) -> Json:
-    """A call as messages hold it; without an id, as most servers write it."""
+    """Make a call of a message; most servers send it without an id."""
     function = {"name": name, "arguments": arguments}
     return {"id": id, "function": function} if id else {"function": function}
 
 
 def assistant(content: str = "", *calls: Json, thinking: str | None = None) -> Json:
-    """A message of the model, in a reply or a history."""
+    """Make a message of the model, in a reply or a history."""
     fields = {"thinking": thinking, "tool_calls": list(calls) or None}
     return {"role": "assistant", "content": content, **{key: value for key, value in fields.items() if value}}
 
 
 def result(content: str, name: str | None = "read", id: str | None = None) -> Json:
-    """A call's result; it names the tool, and often has no id."""
+    """Make the result of a call; it names the tool, and often has no id."""
     names = {"tool_name": name, "tool_call_id": id}
     return {"role": "tool", "content": content, **{key: value for key, value in names.items() if value}}
 
 
 def request(content: str = "hello", *, stream: bool | None = None, **fields: Any) -> Json:
-    """A request with one user message and, unless `tools` says otherwise, `TOOLS`; None leaves a field out.
+    """Make a request with one user message and, by default, `TOOLS`; None removes a field.
 
-    Without `stream` the reply is streamed: here alone that is the default.
+    Without `stream` the reply is streamed, which is the default only in this API.
     """
     body = {"model": MODEL, "messages": [user(content)], "stream": stream, "tools": TOOLS}
     return {key: value for key, value in {**body, **fields}.items() if value is not None}
 
 
 def check_request(body: Json) -> None:
-    """Fail on a history that Ollama cannot read, or whose results answer no call."""
+    """Fail on a history that Ollama cannot parse, or whose results answer no call."""
     waiting: list[Json] = []
     for message in body["messages"]:
         assert message["role"] in ("system", "user", "assistant", "tool"), f"no such role: {message}"
@@ -94,50 +94,50 @@ def check_request(body: Json) -> None:
 
 
 def line(**fields: Any) -> bytes:
-    """One line of a stream, with the model and the time."""
+    """Make one line of a stream, with the model and the time."""
     return json.dumps({**HEAD, **fields}).encode() + b"\n"
 
 
 def piece(content: str = "", *calls: Json, thinking: str | None = None) -> bytes:
-    """A line with a piece of text, of thinking, or with whole calls."""
+    """Make a line with a piece of text or reasoning, or with whole calls."""
     return line(message=assistant(content, *calls, thinking=thinking), done=False)
 
 
 def said(*pieces: str) -> list[bytes]:
-    """A line for each piece of text."""
+    """Make a line for each piece of text."""
     return [piece(content) for content in pieces]
 
 
 def thought(*pieces: str) -> list[bytes]:
-    """A line for each piece of thinking."""
+    """Make a line for each piece of reasoning."""
     return [piece(thinking=one) for one in pieces]
 
 
 def end(done_reason: str = "stop", content: str = "") -> bytes:
-    """The last line."""
+    """Make the last line."""
     return line(message=assistant(content), done=True, done_reason=done_reason, **COUNTS)
 
 
 def streamed(*lines: bytes, done_reason: str = "stop") -> list[bytes]:
-    """A whole streamed reply."""
+    """Make a whole streamed reply."""
     return [*lines, end(done_reason)]
 
 
 def streamed_text(*pieces: str, done_reason: str = "stop") -> list[bytes]:
-    """A streamed reply of text."""
+    """Make a streamed reply of text."""
     return streamed(*said(*pieces), done_reason=done_reason)
 
 
 def message(
     content: str = "", *calls: Json, thinking: str | None = None, done_reason: str = "stop", **fields: Any
 ) -> Json:
-    """A whole reply."""
+    """Make a whole reply."""
     said = assistant(content, *calls, thinking=thinking)
     return {**HEAD, "message": said, "done": True, "done_reason": done_reason, **COUNTS, **fields}
 
 
 def error(message: str = "model requires more system memory") -> bytes:
-    """A line by which a stream fails under status 200, or the body of an error."""
+    """Make a line with an error under status 200, or the body of an error."""
     return json.dumps({"error": message}).encode() + b"\n"
 
 
@@ -146,27 +146,27 @@ def error(message: str = "model requires more system memory") -> bytes:
 
 @dataclass(slots=True)
 class Read:
-    """One reply as a client understood it; calls as name and arguments."""
+    """A reply as a client understands it; calls as name and arguments."""
 
     content: str = ""
     reasoning: str = ""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     ids: list[Any] = field(default_factory=list, compare=False)
-    """They differ from exchange to exchange."""
+    """Ids, which differ in each exchange."""
     done_reason: str | None = None
 
 
 def read(body: bytes, *, stream: bool = True, ids: bool = False) -> Read:
-    """A reply, a stream unless `stream` is False, as the strictest clients take it; fails if they would.
+    """Parse a reply, a stream unless `stream` is False, as the strictest clients do, and fail if they would.
 
-    `ids` allows calls to have one. Raises `StreamError` where the server says that it failed.
+    `ids` permits calls with an id. Raises `StreamError` if the server reports an error.
     """
     if not stream:
         return _read_lines([json.loads(body)], whole=True, ids=ids)
     *lines, rest = body.replace(b"\r\n", b"\n").split(b"\n")
     if rest:
         lines.append(rest)
-    # ollama-python fails at a blank line, at blanks around a line, and at a comment; JSON alone would take blanks.
+    # ollama-python fails at a blank line, at blanks around a line, and at a comment; JSON alone permits blanks.
     assert all(one == one.strip() and one.startswith(b"{") for one in lines), f"more than JSON in the lines: {lines}"
     return _read_lines([json.loads(one) for one in lines], whole=False, ids=ids)
 

@@ -1,6 +1,6 @@
-"""Every pair of a client's API and a server's, and what a server of each API says: for tests of the bridge.
+"""Every pair of a client's API and a server's, and replies of servers of each API: for tests of the bridge.
 
-Nothing here uses VTC but for the names of the APIs.
+This module uses VTC only for the names of the APIs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOO_LONG = {
     "ollama-chat": "prompt too long; exceeded max context length by 904 tokens",
     "gemini-generate": "The input token count (5000) exceeds the maximum number of tokens allowed (4096).",
 }
-"""How the servers of each API say that a prompt of 5000 tokens does not fit in a window of 4096."""
+"""Errors of servers of each API about a prompt of 5000 tokens in a window of 4096."""
 READ: Calls = [("read", {"filePath": "/a"})]
 
 
@@ -42,7 +42,7 @@ class Said:
 
 
 def said(text: str = "", calls: Calls = (), *, reasoning: str = "", end: str = "") -> Said:
-    """Return the content that a client is to receive."""
+    """Return the content that a client should receive."""
     written = tuple((name, json.dumps(arguments)) for name, arguments in calls)
     return Said(text, reasoning, written, end or ("calls" if calls else "stop"))
 
@@ -123,7 +123,7 @@ def _halves(text: str) -> tuple[str, str]:
     return text[: len(text) // 2], text[len(text) // 2 :]
 
 
-# What clients read
+# Parsers of clients
 
 
 def read(client: str, body: bytes, *, stream: bool) -> Said:

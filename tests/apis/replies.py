@@ -1,4 +1,4 @@
-"""The replies in `tests/cases/replies`, and which of them the strictest clients do not take."""
+"""The replies in `tests/cases/replies`, and which of them the strictest clients reject."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPLIES = {
     for file in sorted(FOLDER.rglob("*"))
     if file.suffix != ".md" and file.is_file()
 }
-"""Bodies by file, such as ``messages/vllm.sse``."""
+"""Bodies by file, for example ``messages/vllm.sse``."""
 
 DEVIATIONS = {
     "messages/llama-cpp.sse": "begins while",
@@ -22,19 +22,19 @@ DEVIATIONS = {
     "responses/llama-cpp.sse": "created_at",
     "responses/ollama.sse": "item 0 begins|item 0 follows",
 }
-"""Replies that some client fails at, and what the strict reader says of them."""
+"""Replies at which some client fails, and the strict parser's message about them."""
 
 MIXED = {
     "messages/llama-cpp.sse": ["I should look at it.", "Looking at the file.\n\n", {"filePath": "a.txt"}],
     "messages/sglang-text-in-a-call.sse": ["Looking at it.", {"filePath": "a.txt"}, "\n\nI will wait."],
 }
-"""Replies of blocks that stay open while others begin, or that are a call and hold text, and what each block says."""
+"""Replies with blocks that stay open while others begin, or with text in the block of a call, and their contents."""
 
 ERRORS = ("messages/anthropic-overloaded.sse", "ollama/parser-error.ndjson")
 """Replies that end in an error of the server."""
 
 
 def of(api: str) -> dict[str, bytes]:
-    """The replies of one API (``messages``) that all clients take, by file."""
+    """Return the replies of one API (``messages``) that all clients accept, by file."""
     others = {*DEVIATIONS, *ERRORS}
     return {name: body for name, body in REPLIES.items() if name.startswith(f"{api}/") and name not in others}

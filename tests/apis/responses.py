@@ -332,7 +332,7 @@ def _read_response(body: Json) -> Read:
     assert body["object"] == "response"
     assert body["status"] in ("completed", "incomplete")
     assert isinstance(body["id"], str)
-    # The AI SDK fails without.
+    # The AI SDK fails without it.
     assert number(body["created_at"]) or isinstance(body["created_at"], float)
     assert isinstance(body["model"], str)
     _check_usage(body)
@@ -421,7 +421,7 @@ class _StreamReader:
         if kind == "response.created":
             raise AssertionError("a second response.created")
         elif kind == "response.failed":
-            assert number(event["sequence_number"])  # the AI SDK fails without
+            assert number(event["sequence_number"])  # the AI SDK fails without it
             raise StreamError(event["response"]["error"])
         elif kind in ("response.completed", "response.incomplete"):
             self._end(kind, event["response"])
@@ -442,7 +442,7 @@ class _StreamReader:
     def _create(self, head: Json) -> None:
         self.head = head
         assert isinstance(head["id"], str)
-        # The AI SDK fails without.
+        # The AI SDK fails without them.
         assert number(head["created_at"]) or isinstance(head["created_at"], float)
         assert isinstance(head["model"], str)
         assert head["status"] in ("in_progress", "queued")
@@ -453,7 +453,7 @@ class _StreamReader:
         assert response["id"] == self.head["id"], "openai-python fails when the id of the response changes"
 
     def _add(self, index: int, item: Json) -> None:
-        # openai-python fails at an index that was used, and in some versions at a gap; the AI SDK mixes calls up.
+        # openai-python fails at a used index, and in some versions at a gap; the AI SDK mixes calls up.
         assert index == self.added, f"item {index} follows {self.added} items"
         assert self.open is None, f"item {index} begins while {self.open} is open"
         self.added += 1
@@ -510,7 +510,7 @@ class _StreamReader:
     def _finish(self, item: _Item, done: Json) -> None:
         self.open = None
         _check_item(done, done=True)
-        # openai-python compares the first three, whatever the item is.
+        # openai-python compares the first three for any item.
         names = ("name", "namespace") if done["type"] in CALLS else ()
         for key in ("id", "type", "call_id", *names):
             assert done.get(key) == item.added.get(key), f"{key} of item {item.index} changes: {done}"

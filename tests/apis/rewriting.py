@@ -1,4 +1,4 @@
-"""A whole reply through the codec of its API and a toy pipeline."""
+"""A whole reply that passes through the codec of its API and a toy pipeline."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the official SDKs make of a reply that comes over loopback, in the words of our witnesses.
+"""Replies over loopback as the official SDKs parse them, converted to the types of the test parsers.
 
-Each takes the pieces of a stream, or with `stream=False` a whole reply, and raises what the SDK raises.
+Each function accepts the pieces of a stream, or with `stream=False` a whole reply, and raises the SDK's exceptions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _without_stream(body: Json) -> Json:
 
 
 async def read_messages(pieces: Iterable[bytes], *, stream: bool = True) -> messages.Read:
-    """Read with anthropic-python."""
+    """Parse a reply with anthropic-python."""
     reply = _reply(pieces, stream, SSE)
     async with serving(lambda _: reply) as upstream:
         transport = anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False)
@@ -37,7 +37,7 @@ async def read_messages(pieces: Iterable[bytes], *, stream: bool = True) -> mess
 
 
 async def read_message(client: anthropic.AsyncAnthropic, body: Json, *, stream: bool) -> messages.Read:
-    """Ask, and read what anthropic-python makes of the reply."""
+    """Send a request, and return the reply as anthropic-python parses it."""
     if stream:
         async with client.messages.stream(**body) as events:
             final = await events.get_final_message()
@@ -48,7 +48,7 @@ async def read_message(client: anthropic.AsyncAnthropic, body: Json, *, stream: 
 
 
 async def read_responses(pieces: Iterable[bytes], *, stream: bool = True) -> responses.Read:
-    """Read with openai-python, whose `.stream()` is the strictest reader that we know of."""
+    """Parse a reply with openai-python, whose `.stream()` is the strictest known parser."""
     reply = _reply(pieces, stream, SSE)
     async with serving(lambda _: reply) as upstream:
         transport = openai.DefaultAsyncHttpxClient(trust_env=False, verify=False)
@@ -61,7 +61,7 @@ async def read_responses(pieces: Iterable[bytes], *, stream: bool = True) -> res
 
 
 async def final_response(client: openai.AsyncOpenAI, body: Json, *, stream: bool) -> Response:
-    """Ask, and return what openai-python makes of the reply."""
+    """Send a request, and return the reply as openai-python parses it."""
     if not stream:
         return await client.responses.create(**body)
     async with client.responses.stream(**body) as events:
@@ -69,7 +69,7 @@ async def final_response(client: openai.AsyncOpenAI, body: Json, *, stream: bool
 
 
 async def read_ollama(pieces: Iterable[bytes], *, stream: bool = True) -> ollama.Read:
-    """Read with ollama-python, which has no accumulator: its lines are added up here."""
+    """Parse a reply with ollama-python, which has no accumulator, so its lines are added up here."""
     reply = _reply(pieces, stream, ollama.NDJSON)
     async with serving(lambda _: reply) as upstream:
         client = ollama_sdk.AsyncClient(upstream.url, trust_env=False, verify=False)

@@ -1,4 +1,4 @@
-"""Every API by its name, for tests that hold for all: its path, a request, and a reply that says a text."""
+"""Every API by its name, for tests that hold for all: its path, a request, and a text reply."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.apis.named_events import Json
 class Shape:
     path: str
     request: Callable[..., Json]
-    """Takes `stream`, and fields of the request."""
+    """A function from `stream` and fields to a request."""
     history: Json
-    """Fields of a request that says "Read it", calls `read` with `filePath` "/a", and has its result, "hello"."""
+    """Fields of a request with the text "Read it", a call of `read` with `filePath` "/a", and its result, "hello"."""
     whole: Callable[[str], Json]
     streamed: Callable[..., list[bytes]]
-    """Takes pieces of text."""
+    """A function from pieces of text to frames."""
     media_type: str = "text/event-stream"
     streaming: str = ""
-    """The path of requests for a stream, if it is another one."""
+    """The path of requests for a stream, if it differs."""
 
     def at(self, *, stream: bool | None = False, model: str | None = None) -> str:
         """Return the path of a request; in some APIs it contains the model, and whether to stream."""
@@ -107,7 +107,7 @@ THINKING: dict[str, Json] = {
     "anthropic-messages": {"thinking": {"type": "adaptive"}},
     "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
 }
-"""What a request says so that its client is told what the model thinks, in APIs where it must."""
+"""Fields by which a request asks for the model's reasoning, in APIs that require it."""
 
 
 def asked(name: str, **fields: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Rules for every API in the registry, and how an API is found."""
+"""Rules for every API in the registry, and the search for an API."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_api_has_a_name_of_its_own() -> None:
 @each
 @given(body=BODIES)
 def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
-    """Nothing else is ever raised; and a request that is encoded again is read as the same."""
+    """No other exception is raised; a request that is encoded again is parsed to the same values."""
     try:
         request = api.request(body)
         again = api.request(encode(request.apply_changes(Changes(messages=request.messages))))

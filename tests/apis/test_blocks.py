@@ -1,4 +1,4 @@
-"""Replies that are a row of blocks: what stays of one until it is known whether it is needed, for each such API."""
+"""Replies that are a sequence of blocks: buffering of a block until it is known to be needed, for each such API."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_reply_that_breaks_off_gives_back_what_stayed(api: Api) -> None:
 
 @each
 def test_frame_that_was_not_decoded_is_when_it_passes(api: Api) -> None:
-    """As after a failure."""
+    """After a failure, frames pass in this way."""
     relay, some = Relay(api.decoder(), api.encoder(), Toy), frames(api, "Hi", "Ho")
     out = [piece for frame in some for piece in relay.pass_through(frame)]
     assert b"".join([*out, *relay.finish()]) == b"".join(frame.raw for frame in some)

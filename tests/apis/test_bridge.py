@@ -37,7 +37,7 @@ def test_names_are_such_that_every_api_takes_and_go_back_to_what_they_were(names
 
 
 def test_what_stands_before_claude_codes_prompt_is_not_told() -> None:
-    """It differs in each request, and would make the server compute the whole prompt again."""
+    """The line differs in each request, and would invalidate the server's prompt cache."""
     head = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=65abc;"
     for system in ([messages.text(head), messages.text("Be brief.")], [messages.text(f"{head}\nBe brief.")]):
         assert bridged("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
@@ -183,7 +183,7 @@ def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, p
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, server: str) -> None:
-    """Except the last message: then the server's prompt cache is valid."""
+    """The last message is an exception; the server's prompt cache is valid for the rest."""
     from tests.apis.shapes import SHAPES
 
     key = conversations.key(server)

@@ -1,4 +1,4 @@
-"""Replies of a server in the form for its clients of other APIs."""
+"""Replies of a server as decoded for clients of other APIs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_names_of_tools_and_model_are_the_clients_and_calls_have_ids() -> None:
 
 
 def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
-    """Also with the text of frames that were not decoded."""
+    """This includes the text of frames that were not decoded."""
     decoder = crossed(anthropic_messages.API)
     *begun, signed, _ = messages.thinking_block(0, "Hm", ", well", signature="sig")
     said(decoder, *begun)

@@ -1,6 +1,6 @@
-"""Features of Gemini's API alone: two spellings, signed reasoning in parts, a model in the path, blocked prompts.
+"""Features that only Gemini's API has: two spellings, signed reasoning in parts, a model in the path, blocked prompts.
 
-The features that all APIs share are tested for all of them together.
+Features that all APIs share are tested for all of them together.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -
 
 
 def test_no_limit_is_none() -> None:
-    """Ollama and llama.cpp have a negative number for it, which other servers reject."""
+    """Ollama and llama.cpp use a negative number for no limit, which other servers reject."""
     assert OLLAMA.layout.read_limits({"options": {"num_predict": -1, "top_p": 1}}) == {"top_p": 1}
 
 

@@ -175,7 +175,7 @@ def test_keep_alive_is_a_line_without_text() -> None:
 
 
 WRITTEN = [write("read", {"filePath": "/a"}) for name, write in chat.DIALECTS.items() if name != "bare-json"]
-"""Bare JSON is a call only where it is the whole reply."""
+"""Calls in the models' formats except bare JSON, which is a call only if it is the whole reply."""
 
 
 @pytest.mark.parametrize("text", WRITTEN)
@@ -202,7 +202,7 @@ def test_no_character_is_lost_in_any_cut(pieces: list[str], cuts: list[int]) -> 
 
 
 def test_plain_lines_are_not_read() -> None:
-    """Each with a time of its own, as Ollama writes them."""
+    """Each has a different time, as Ollama's lines have."""
     stream = exchange().stream()
     head = {"model": "m", "message": ollama.assistant(" word"), "done": False}
     times = [f"2026-01-01T00:00:00.{number:06}Z" for number in range(50)]
@@ -211,7 +211,7 @@ def test_plain_lines_are_not_read() -> None:
     assert stream.feed(lines[1]) == [lines[1]]
     stream._relay.feed = None  # type: ignore[assignment, method-assign]
     assert [stream.feed(line) for line in lines[2:]] == [[line] for line in lines[2:]]
-    assert not stream.failed  # or they would pass, too
+    assert not stream.failed  # otherwise they would pass, too
 
 
 @pytest.mark.parametrize("thinking", [None, "Well"])

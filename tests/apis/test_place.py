@@ -1,4 +1,4 @@
-"""The place of an API's requests: the content of a path, and how a path is built."""
+"""The place of an API's requests: the content of a path, and its construction."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_written_is_read(model: str, streams: bool) -> None:
 
 @pytest.mark.parametrize("model", ["../../files/x", "..", "a/../b", "./a", "/a", "a//b", ".", "a/..", "%2e%2e/b"])
 def test_a_name_leads_nowhere_else(model: str) -> None:
-    """As clients and servers resolve the parts of a path (RFC 3986 5.2.4)."""
+    """Clients and servers resolve the parts of a path (RFC 3986 5.2.4)."""
     for streams in (False, True):
         path = IN_PATH.build_path("/v1beta", model, streams=streams).partition("?")[0]
         assert urljoin("http://a/", path) == f"http://a{path}"
@@ -68,7 +68,7 @@ def test_a_name_leads_nowhere_else(model: str) -> None:
 
 
 def test_a_name_may_say_its_kind() -> None:
-    """As Google's list of models writes names, which clients of other APIs ask for."""
+    """Google's list of models contains such names, which clients of other APIs request."""
     for name, path in {"models/x": "/models/x", "tuned/x": "/tuned/x", "other/x": "/models/other/x"}.items():
         assert IN_PATH.build_path("/v1", name) == f"/v1{path}:generate"
 

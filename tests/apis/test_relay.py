@@ -102,7 +102,7 @@ def test_calls_of_the_text_take_the_first_places() -> None:
 
 
 def test_what_is_kept_is_given_back() -> None:
-    """After a failure, in order; and only once."""
+    """After a failure, they are released in order, and only once."""
     one = Relay(Decoder(), Encoder(), lambda: Toy(guarded=True))
     frames = [calls(entry(0, "a")), calls(PART)]
     assert [feed(one, frame) for frame in frames] == [[], []]
@@ -120,11 +120,11 @@ def test_calls_that_are_interleaved_and_unnumbered_go_to_a_client_of_text() -> N
     assert chat.read(run(*frames, END, structured=False)).content == '[a {} p][b {"x": 1} q]'
 
 
-# What fails
+# Failures
 
 
 class BrokenEncoder(Encoder):
-    """Fails when it writes a call."""
+    """An encoder that fails when it writes a call."""
 
     def write(self, *args: Any, **more: Any) -> Any:
         super().write(*args, **more)
@@ -132,7 +132,7 @@ class BrokenEncoder(Encoder):
 
 
 def test_frame_that_cannot_be_written_changes_nothing() -> None:
-    """All pending frames are returned as received, once."""
+    """All pending frames are sent as received, once."""
     one = Relay(Decoder(), BrokenEncoder(), Toy)
     frames = [chat.ROLE, *chat.said("a", "[", "x")]
     assert [feed(one, frame) for frame in frames] == [[chat.ROLE], [frames[1]], [], []]
@@ -193,7 +193,7 @@ def test_entries_of_upstream_pass_as_they_are() -> None:
     assert call["choices"][0]["delta"] == {"tool_calls": [PART]}
 
 
-# What ends the reply stands alone in its frame
+# The end of the reply is alone in its frame
 
 
 class Joining(Decoder):

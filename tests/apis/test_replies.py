@@ -1,4 +1,4 @@
-"""The replies in `tests/cases/replies` are read by the witnesses as by the SDKs, or refused for the reason told."""
+"""The test parsers read the replies in `tests/cases/replies` like the SDKs, or reject them for the stated reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_a_reply_of_messages_is_read_as_the_sdk_reads_it(name: str) -> Non
     assert read(name) == await sdks.read_messages([REPLIES[name]])
 
 
-# openai-python has no final response to give for one that was cut.
+# openai-python returns no final response for a reply that was cut off.
 @pytest.mark.parametrize("name", [name for name in of("responses") if not name.endswith("-cut.sse")])
 async def test_a_reply_of_responses_is_read_as_the_sdk_reads_it(name: str) -> None:
     assert read(name) == await sdks.read_responses([REPLIES[name]])

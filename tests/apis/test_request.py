@@ -75,7 +75,7 @@ def sent(one: Any, **changes: Any) -> Any:
 
 
 CHOICES = {"tool_choice", "toolConfig"}
-"""The fields that demand a tool."""
+"""The fields that require a tool."""
 
 
 def declared(body: Any) -> list[Any]:

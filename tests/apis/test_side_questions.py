@@ -70,7 +70,7 @@ def test_a_body_that_is_no_request_is_not_counted() -> None:
         answer_locally(SideQuestion("count", "anthropic-messages"), b"{}")
 
 
-# What servers tell of their models
+# Information of servers about their models
 
 
 ENTRIES: dict[str, tuple[Any, ListedModel]] = {

@@ -1,5 +1,4 @@
-"""A request of one API, rendered for another and decoded there: everything that the other can express is still
-present."""
+"""A request of one API, rendered for another and decoded there, keeps everything that the other can express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls put together from their pieces."""
+"""Calls joined from their pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The witness of Messages is right: it agrees with Anthropic's SDK, and fails where some client fails."""
+"""The test parser of Messages agrees with Anthropic's SDK, and fails if some client fails."""
 
 from __future__ import annotations
 

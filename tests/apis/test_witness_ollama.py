@@ -1,4 +1,4 @@
-"""The witness of Ollama's API is right: it agrees with Ollama's SDK, and fails where some client fails."""
+"""The test parser of Ollama's API agrees with Ollama's SDK, and fails if some client fails."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_read_reply_tells_its_parts() -> None:
 
 
 def without(key: str) -> bytes:
-    """A line that lacks a field."""
+    """Make a line that lacks a field."""
     fields = {**HEAD, "message": assistant("Hi"), "done": False}
     return json.dumps({name: value for name, value in fields.items() if name != key}).encode() + b"\n"
 

@@ -1,4 +1,4 @@
-"""The witness of Responses is right: it agrees with OpenAI's SDK, and fails where some client fails."""
+"""The test parser of Responses agrees with OpenAI's SDK, and fails if some client fails."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CLOSERS = {"[": "]", "(": ")", "{": "}"}
 class Toy:
     structured: bool = True
     guarded: bool = False
-    """Native calls are checked: one named `bad` is denied, one named `old` is renamed."""
+    """Check native calls: deny one named `bad`, rename one named `old`."""
     held: str = ""
     released: bool = False
     calls_made: int = 0
@@ -32,7 +32,7 @@ class Toy:
 
     @property
     def plain(self) -> None:
-        """All text is read, so that the fast path takes none."""
+        """Disable the fast path by reading all text."""
 
     plain_reasoning = plain
 
@@ -106,7 +106,7 @@ class Toy:
 
 
 class White(Toy):
-    """Buffers white space, as when a call might follow."""
+    """A toy that buffers white space, as before a possible call."""
 
     def feed(self, text: str) -> list[Event]:
         said = "".join(event.raw for event in super().feed(text))

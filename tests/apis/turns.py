@@ -1,4 +1,4 @@
-"""A conversation as each API has it, turn by turn."""
+"""A conversation in the format of each API, turn by turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.apis.named_events import Json
 
 
 def turns(client: str) -> list[Json]:
-    """Fields of ten requests of one conversation, each of which goes on after the one before."""
+    """Return the fields of ten requests of one conversation, each of which continues the one before."""
     found: list[Json] = []
     said_: list[Any] = []
     key = conversations.key(client)

@@ -1,8 +1,8 @@
-"""What clients carry out of a reply, by parsers of their own: the oracles of all attacks.
+"""The calls that clients execute in a reply, by independent parsers: the oracles of all attacks.
 
-Nothing here uses VTC. `cline` follows Cline's parseAssistantMessageV2, which Roo Code and Kilo Code derive from; the
-others are what SDKs make of chunks: Python's joins names by index, the AI SDK keeps the first, and simple clients do
-not look at the index of the choice. All are as generous as JavaScript: nothing is too deep or too long for them.
+This module does not use VTC. `cline` follows Cline's parseAssistantMessageV2, from which Roo Code and Kilo Code derive;
+the others follow SDKs: Python's joins names by index, the AI SDK keeps the first, and simple clients ignore the index
+of the choice. All are as tolerant as JavaScript: no nesting is too deep and no text too long.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ JAVASCRIPT_SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" +
 
 
 def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
-    """The calls that Cline carries out; one that is not closed is carried out at the end of the stream, too.
+    """Return the calls that Cline executes; one that is not closed is executed at the end of the stream, too.
 
-    Its version 1, which `roo` follows, looks for the last closer of a file's content as closers come that end no
+    Version 1, which `roo` follows, searches for the last closer of a file's content at each closer that ends no
     parameter, and version 2 when the call ends.
     """
     calls: list[tuple[str, dict[str, str]]] = []
@@ -60,7 +60,7 @@ def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
             looks = not ends and whole.endswith("</content>") if roo else ends
             if tool in ("write_to_file", "new_rule") and looks:
                 first, last = whole.find("<content>"), whole.rfind("</content>")
-                # Version 1 takes a missing opener for one before the call.
+                # Version 1 treats a missing opener as one before the call.
                 if first + len("<content>") < last if roo else 0 <= first < last:
                     calls[-1][1]["content"] = whole[first + len("<content>") : last].strip(JAVASCRIPT_SPACE)
             if ends:
@@ -75,7 +75,7 @@ def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
 
 
 def parsed(data: str) -> Any:
-    """JSON as JavaScript reads it; for what Python cannot read, all names in it."""
+    """Parse JSON as JavaScript does; if Python cannot parse it, return all names in it."""
     try:
         return json.loads(data, parse_int=float)
     except RecursionError:
@@ -85,7 +85,7 @@ def parsed(data: str) -> Any:
 
 
 def frames(body: bytes) -> Iterator[Any]:
-    """The data of every event, by any kind of line end, the last one also without its blank line."""
+    """Yield the data of every event, with any kind of line end, and the last one even without its blank line."""
     for event in re.split(r"(?:\r\n|\r|\n){2}", body.decode("utf-8", "replace").lstrip("\ufeff")):
         lines = [line for line in re.split(r"\r\n|\r|\n", event) if line.startswith("data:")]
         if lines:
@@ -93,7 +93,7 @@ def frames(body: bytes) -> Iterator[Any]:
 
 
 def called(body: bytes) -> set[str]:
-    """The names of all calls that any client would find in a reply of chat completions, streamed or whole."""
+    """Return the names of all calls that any client would find in a chat completion, streamed or whole."""
     text = body.decode("utf-8", "replace")
     values = [parsed(text)] if text.lstrip("\ufeff \r\n\t").startswith("{") else [*frames(body)]
     names: set[str] = set()
@@ -120,13 +120,13 @@ def called(body: bytes) -> set[str]:
 
 
 def _each(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list, or of an object that a client may index like one."""
+    """Return the objects of a list, or of an object that a client may index like one."""
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [one for one in values if isinstance(one, dict)]
 
 
 def told(body: bytes) -> str:
-    """The text of a reply, of all its choices."""
+    """Return the text of all choices of a reply."""
     text = body.decode("utf-8", "replace")
     values = [parsed(text)] if text.lstrip().startswith("{") else [*frames(body)]
     said = []
@@ -139,7 +139,7 @@ def told(body: bytes) -> str:
 
 
 def named(body: bytes) -> set[str]:
-    """The names of all calls in a reply of Anthropic Messages, OpenAI Responses, Ollama or Gemini, in all its JSON."""
+    """Return the names of all calls in a reply of Anthropic Messages, OpenAI Responses, Ollama or Gemini."""
     text = body.decode("utf-8", "replace")
     lines = re.split(r"\r\n|\r|\n", text)
     if any(line.startswith("data:") for line in lines):

@@ -1,4 +1,4 @@
-"""Exchanges under policies, without a proxy: a reply in, what leaves for the client out."""
+"""Exchanges under policies, without a proxy, from the server's reply to the client's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLS = [BASH, chat.READ, chat.tool("bash_x", command="string")]
 def under(
     guards: dict[str, Any] | None, *, text: bool = False, model: dict[str, Any] | None = None, **fields: Any
 ) -> Session:
-    """An exchange under a policy, of Cline (`text`) or a native client; `model` sets keys of the model's profile."""
+    """Open a session under a policy, of Cline (`text`) or a native client; `model` sets keys of the model's profile."""
     profiles = PROFILES
     if guards is not None:
         policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards, Guards))
@@ -43,12 +43,12 @@ def streamed(exchange: Session, pieces: Iterable[bytes]) -> bytes:
 
 
 def said(text: str, *, size: int = 1, finish: str = "stop") -> list[bytes]:
-    """A streamed reply in pieces of so many characters."""
+    """Return a streamed reply in pieces of `size` characters."""
     return chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish)
 
 
 def native(*calls: tuple[str, str], text: str = "") -> list[bytes]:
-    """A streamed reply with calls of the server's own: name and the text of the arguments."""
+    """Return a streamed reply with native calls, given by name and the text of the arguments."""
     entries = [
         {"index": i, "id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for i, (name, arguments) in enumerate(calls)
@@ -58,7 +58,7 @@ def native(*calls: tuple[str, str], text: str = "") -> list[bytes]:
 
 
 def whole(*calls: tuple[str, str], content: Any = None, **message: Any) -> bytes:
-    """A reply that is not streamed."""
+    """Return a whole reply."""
     entries = [
         {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
         for i, (name, arguments) in enumerate(calls)
@@ -73,4 +73,4 @@ def actions(exchange: Session) -> Sequence[tuple[str, str]]:
 
 
 RULES = ("hermes", "qwen3-coder", "gemma4", "minimax-m3", "tag", "pythonic", "harmony", "cline")
-"""Dialects of every kind of body."""
+"""Dialects with every kind of body."""

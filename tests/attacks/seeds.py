@@ -1,4 +1,4 @@
-"""Replies for the fuzzer to begin with: every attack of the suite, and a forbidden call in replies of each API."""
+"""Seeds for the fuzzer: every attack of the suite, and a forbidden call in replies of each API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.attacks.test_model import JOINED
 from tests.attacks.test_server import ODD, WHOLE
 
 MOST = 3_000
-"""Bytes of a seed; what is made to be long is not for the fuzzer."""
+"""Maximum bytes of a seed; replies that are long on purpose are not for the fuzzer."""
 
 CALLS: dict[str, tuple[bytes, bool]] = {
     "messages": (b"".join(messages.streamed(messages.call_block(0, "bash", "{}"), stop_reason="tool_use")), False),
@@ -82,7 +82,7 @@ CALLS: dict[str, tuple[bytes, bool]] = {
         True,
     ),
 }
-"""By API, replies with a call of a forbidden tool, and whether they are whole."""
+"""By API, replies with a call of a forbidden tool, and True if they are whole."""
 _ALL = [
     *((b"".join(pieces), False) for pieces in ODD.values()),
     *((body, True) for body in WHOLE.values()),
@@ -90,4 +90,4 @@ _ALL = [
     *CALLS.values(),
 ]
 SEEDS = [(body, whole) for body, whole in _ALL if len(body) <= MOST]
-"""Replies, and whether they are whole."""
+"""Replies, and True if they are whole."""

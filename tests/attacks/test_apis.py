@@ -1,4 +1,4 @@
-"""No client of any API finds a denied call in what leaves."""
+"""No client of any API finds a denied call in the reply that it gets."""
 
 from __future__ import annotations
 

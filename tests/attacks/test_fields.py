@@ -1,7 +1,7 @@
-"""No forbidden call leaves beside what VTC reads of a frame: under a key in other letters, given twice, or astray.
+"""No forbidden call is sent in parts of a frame that VTC ignores: under a respelled, repeated or misplaced key.
 
-Each frame of a reply with a harmless call, with text or with an error is taken apart: every pair of a key and a value
-that a reply with the forbidden call has, down to that call, is put beside what stands there, first and last.
+Each frame of a reply with a harmless call, with text or with an error is modified: every pair of a key and a value from
+a reply with the forbidden call, down to that call, is inserted next to the existing ones, first and last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ type Json = dict[str, Any]
 type Path = tuple[str | int, ...]
 
 SECRET = "rm -rf /"
-"""All that tells the forbidden call."""
+"""The text that identifies the forbidden call."""
 _TOOL: dict[str, Callable[..., Json]] = {
     "openai-chat": chat.tool,
     "anthropic-messages": messages.tool,
@@ -70,14 +70,14 @@ def opened(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Sessio
 
 
 def frames(name: str, body: bytes) -> list[Any]:
-    """Read the frames of a stream; text for one that is no JSON."""
+    """Parse the frames of a stream; a frame that is no JSON stays text."""
     parts = body.split(b"\n" if name == "ollama-chat" else b"\n\n")
     data = [part[part.find(b"data: ") + 6 if b"data: " in part else 0 :].decode() for part in parts if part.strip()]
     return [json.loads(one) if one.startswith("{") else one for one in data]
 
 
 def stream_of(name: str, said: Iterable[str]) -> bytes:
-    """Write a stream of JSON texts."""
+    """Serialize a stream of JSON texts."""
     end = "\n" if name == "ollama-chat" else "\n\n"
     lead = "" if name == "ollama-chat" else "data: "
     out = []
@@ -105,26 +105,26 @@ OTHERS: dict[str, Sequence[Json]] = {
 
 
 def reply(name: str, kind: str, tool: str, *, whole: bool) -> list[Any]:
-    """Make a reply that says text, makes a harmless call, or makes the forbidden one of a tool."""
+    """Make a reply with text, with a harmless call, or with the forbidden call of a tool."""
     calls: pairs.Calls = [(tool, {"command": SECRET if kind == "forbidden" else "ls"})] if kind != "text" else []
     if whole:
         return [json.loads(pairs.whole(name, "" if calls else "Hello", calls))]
     return frames(name, pairs.streamed(name, [] if calls else ["Hello", " you"], calls))
 
 
-# Pairs put beside others
+# Inserted pairs
 
 HOLDS_NOTHING = ("usage", "usageMetadata", "error", "metadata", "instructions", "text", "tools")
-"""Objects in which no client looks for a call."""
+"""Objects in which no client searches for a call."""
 ARGUMENTS = ("args", "arguments", "input")
-"""Objects that are judged as arguments are."""
+"""Objects that are checked as arguments."""
 
 
 MARK = "mark"
 
 
 def objects(value: Any, path: Path = ()) -> Iterator[tuple[Path, Json]]:
-    """Find the objects of a value, itself included, by their paths."""
+    """Yield the objects of a value, including itself, with their paths."""
     if isinstance(value, dict):
         yield path, value
         for key, one in value.items():
@@ -136,13 +136,13 @@ def objects(value: Any, path: Path = ()) -> Iterator[tuple[Path, Json]]:
 
 
 def is_told(value: Any, tool: str) -> bool:
-    """True if a value tells the forbidden call, or a part of one."""
+    """Return True if a value contains the forbidden call, or a part of one."""
     text = value if isinstance(value, str) else json.dumps(value)
     return tool == value or '"danger"' in text if tool == "danger" else SECRET in text
 
 
 def written(value: Any, path: Path, pair: str) -> Iterator[str]:
-    """Write JSON with a pair in the object at a path: first, last, and in the place of one of the same key."""
+    """Serialize JSON with a pair in the object at a path: first, last, and instead of one with the same key."""
     if path:
         inner = value[path[0]]
         marked = json.dumps(
@@ -159,12 +159,14 @@ def written(value: Any, path: Path, pair: str) -> Iterator[str]:
 
 
 def respelled(key: str) -> str:
-    """Spell a key in a way that some client takes for the same."""
+    """Respell a key so that some client treats it as the same."""
     return key[0].upper() + key[1:]
 
 
 def spelled(key: str, value: Any) -> Iterator[str]:
-    """Write a pair: as it is, in other letters, as Google's servers take it, too, and with a value of another type."""
+    """Serialize a pair: unchanged, respelled, in the spelling that Google's servers also accept, and with another
+    type.
+    """
     for name in (key, respelled(key), re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key)):
         yield f"{json.dumps(name)}: {json.dumps(value)}"
     if isinstance(value, dict):
@@ -172,9 +174,9 @@ def spelled(key: str, value: Any) -> Iterator[str]:
 
 
 def pairs_of(forbidden: Sequence[Any], tool: str) -> list[str]:
-    """Write what the frames of a forbidden call have down to that call, as JSON of pairs, in two spellings.
+    """Return the pairs from the frames of a forbidden call down to that call, as JSON in two spellings.
 
-    Besides each pair alone there is all of the object that tells the call, in other letters.
+    Besides each pair alone this includes the whole object that contains the call, respelled.
     """
     found: dict[str, None] = {}
     for frame in forbidden:
@@ -188,7 +190,7 @@ def pairs_of(forbidden: Sequence[Any], tool: str) -> list[str]:
 
 
 def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
-    """Make replies, as the JSON of their frames, with each pair of the forbidden call beside each pair of another."""
+    """Make replies, as the JSON of their frames, with each pair of the forbidden call next to each pair of another."""
     told = pairs_of(reply(name, "forbidden", tool, whole=whole), tool)
     bases = [reply(name, kind, "read", whole=whole) for kind in ("text", "harmless")]
     bases += [] if whole else [[*bases[0][:-2], event, *bases[0][-2:]] for event in OTHERS[name]]
@@ -200,7 +202,7 @@ def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
             for path, _ in objects(frame):
                 for pair in told:
                     if pair.startswith('"delta": "') and frame.get("type") == "response.output_text.delta":
-                        continue  # that is text
+                        continue  # it is text
                     yield from ([*said[:place], odd, *said[place + 1 :]] for odd in written(frame, path, pair))
 
 
@@ -236,7 +238,7 @@ OWN_KINDS: list[tuple[str, str, Json]] = [
     ("anthropic-messages", "content_block", {"type": "server_tool_use", "id": "s", "input": {}}),
     *(("openai-responses", "item", item) for item in ({"type": "web_search_call", "id": "s"}, _CLICK, _SHELL)),
 ]
-"""What a server carries out itself, and calls of tools that have a kind of their own."""
+"""Calls that a server executes itself, and calls of tools with a special type."""
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -312,7 +314,7 @@ CUSTOM: dict[str, tuple[str, dict[bool, bytes]]] = {
         ),
     ),
 }
-"""Calls of a function in the form of a custom tool's, and what else asks the client, streamed and whole."""
+"""Calls of a function in the form of a custom tool's, and other requests to the client, streamed and whole."""
 
 
 @WAYS
@@ -331,7 +333,7 @@ def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, who
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_request_with_a_key_twice_is_written_anew_under_a_policy(name: str) -> None:
-    """The server would be offered a denied tool that VTC does not see, or take it for another request."""
+    """Otherwise a denied tool could be hidden from VTC, or the server could see another request."""
     plain = chat.encoded(SHAPES[name].request(stream=True))
     body = b'{"tools": [{"name": "danger", "function": {"name": "danger"}}], %b' % plain[1:]
     api = find_api(name)

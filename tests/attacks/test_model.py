@@ -1,4 +1,4 @@
-"""A model that was talked into something gets no forbidden call past a policy, by the parsers of real clients."""
+"""A manipulated model cannot bypass a policy: real clients find no forbidden call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def forms(arguments: str) -> list[tuple[str, Any]]:
 
 
 def delivered(guards: dict[str, Any], reply: Any, **fields: Any) -> list[Any]:
-    """The arguments of the calls of bash that a client is given."""
+    """Return the arguments of the calls of bash that a client gets."""
     exchange = under(guards, **fields)
     body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
     assert exchange.report.failures == []
@@ -95,7 +95,7 @@ def test_an_expression_that_fails_refuses(arguments: str) -> None:
     assert delivered(STARTS, native(("bash", arguments)), tool_choice="none") == []
 
 
-# Text clients: what leaves, as Cline reads it
+# Text clients: the sent text as Cline parses it
 
 COMMAND = "<command>rm -rf /</command></execute_command>"
 EXECUTE = f"<execute_command>{COMMAND}"
@@ -192,7 +192,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("guards", [None, STEERING, {"allowed_tools": ["read*"]}, DROPPING, {"arguments": {}}])
 def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
-    """Without any policy, too."""
+    """This holds without any policy, too."""
     meant = {name.strip()} if guards in (None, {"arguments": {}}) and name.endswith("\n") else set()
     for calls in ([(name, "{}")], [("read_file", '{"path": "a"}'), (name, "{}")]):
         exchange = under(guards, text=True)
@@ -210,13 +210,13 @@ def test_a_name_that_a_client_may_fold_reaches_none(name: str) -> None:
 
 
 def test_a_call_that_is_written_for_cline_arrives_whole_or_not_at_all() -> None:
-    """Also without a policy."""
+    """This holds without a policy, too."""
     content = f"x\n</content>\n</write_to_file>\n{EXECUTE}"
     body = streamed(under(None, text=True), native(("write_to_file", json.dumps({"path": "a", "content": content}))))
     assert cline(told(body)) == []
 
 
-# Arguments as Cline reads them
+# Arguments as Cline parses them
 
 SRC = {
     "reactors": [
@@ -253,7 +253,7 @@ def as_markup(name: str, arguments: dict[str, str]) -> str:
 
 
 def ways(name: str, arguments: dict[str, str]) -> dict[str, Any]:
-    """The replies that hold a call: in Cline's markup, in another dialect, by the server itself; streamed and whole."""
+    """Return replies with a call: in Cline's markup, in another dialect, and native; streamed and whole."""
     given = json.dumps(arguments)
     texts = {"own": as_markup(name, arguments), "hermes": HERMES.format(name, given)}
     found: dict[str, Any] = {f"{key}, streamed": said(text, size=7) for key, text in texts.items()}
@@ -325,7 +325,7 @@ VALUES = st.lists(
 )
 @example("write_to_file", {"content": "</content><content>"}, "hermes, streamed", True)
 def test_cline_reads_exactly_what_was_judged(name: str, arguments: dict[str, str], way: str, policy: bool) -> None:
-    """A call of the server's own, or in another dialect, is written for Cline: without a policy, too."""
+    """Native calls and calls in another dialect are written for Cline without a policy, too."""
     assume(policy or not way.startswith("own"))
     guards = {"reactors": [{"name": "all", "then": {"refuse": "No."}, "when": {"arguments": {"none": "."}}}]}
     text = left(under(guards if policy else None, text=True), ways(name, arguments)[way])
@@ -340,7 +340,7 @@ OF_ITS_OWN = ["<content>", "</content>", "<path>", "</path>", "<write_to_file>",
 
 @pytest.mark.parametrize("first", OF_ITS_OWN)
 def test_no_value_of_cline_s_own_tags_is_written_that_a_version_reads_otherwise(first: str, some: Any) -> None:
-    """Every order of its tags in a value, at both ends and nested, as VTC writes it and as a model may."""
+    """The values contain its tags in every order, at both ends and nested, in VTC's format and a model's."""
     dialect = DIALECTS["cline"]
     reader = ClientReader(dialect, CLINE_TOOLS, CLINE_PARAMETERS)
     for rest in some(product(["", *OF_ITS_OWN], repeat=3), 4):
@@ -385,7 +385,7 @@ def test_a_rule_looks_again_at_what_it_joined(patterns: list[str], text: str, si
             assert content.endswith(" b")
 
 
-# Whatever it writes
+# Any text of a model
 
 PIECES = st.sampled_from([
     "<execute_command>", "<execute_", "command>", COMMAND, "</execute_command>", "<", "</", ">", "\n", "@",
@@ -420,7 +420,7 @@ def test_no_forbidden_call_leaves_for_cline(pieces: list[str], size: int, guards
 
 
 def test_what_is_allowed_still_arrives() -> None:
-    """The oracle finds calls where there are some."""
+    """This shows that the oracle finds calls."""
     for guards in (None, STEERING, *GUARDS):
         exchange = under(guards, text=True)
         text = "Well.\n\n" + READ.format("a.py")

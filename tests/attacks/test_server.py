@@ -1,4 +1,4 @@
-"""A server that sends odd JSON gets no forbidden call past a policy, by what real clients make of it."""
+"""A server with unusual JSON cannot bypass a policy: real clients find no forbidden call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def raw(text: str) -> bytes:
 DELTA = {"delta": {"tool_calls": [ENTRY]}, "finish_reason": None}
 ONE = json.dumps({"index": 0, **DELTA})
 FOLDED = ("TOOL_CALLS", "Tool_calls", "tool_call\u017f")
-"""Keys that clients which fold keys take for `tool_calls`."""
+"""Keys that clients with case folding treat as `tool_calls`."""
 ODD: dict[str, list[bytes]] = {
     **{f"the key {key}": [chat.chunk({"content": "Hi", key: [ENTRY]})] for key in FOLDED},
     "a message in the place of a delta": [choices({"index": 0, "message": {"tool_calls": [ENTRY]}})],
@@ -78,7 +78,7 @@ ODD: dict[str, list[bytes]] = {
     "beside text, in a comment": [b": \x0bdata: " + calls(ENTRY)[6:-2] + b"\n" + chat.said("x")[0]],
     "cut off": [calls(ENTRY)[:-9]],
     "without a blank line": [calls(ENTRY)[:-2]],
-    # what held
+    # frames that were withheld
     "twice": [calls(ENTRY), calls(ENTRY)],
     "in both forms": [chat.chunk({"tool_calls": [READ], "function_call": ENTRY["function"]})],
     "a custom tool": [calls(CUSTOM)],
@@ -180,7 +180,7 @@ WHOLE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("what", WHOLE)
 def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
-    """What takes its place is a reply that any client reads."""
+    """The replacement is a reply that any client can parse."""
     body = WHOLE[what]
     for sent in (body, b"\xef\xbb\xbf" + body):
         for exchange in (under(DENY), under(DENY, stream=False)):
@@ -188,7 +188,7 @@ def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
             assert "bash" not in called(found)
             assert exchange.report.failures == []
             assert isinstance(parsed(found.decode("utf-8-sig")), dict)
-        exchange = under(DENY)  # called a stream
+        exchange = under(DENY)  # declared as a stream
         found = streamed(exchange, [sent[at : at + 999] for at in range(0, len(sent), 999)])
         assert "bash" not in called(found)
 
@@ -218,7 +218,7 @@ def test_text_in_parts_is_read_for_a_text_client() -> None:
 
 @pytest.mark.parametrize("text", [False, True])
 def test_a_request_with_deep_arguments_keeps_its_policies(text: bool) -> None:
-    """What a call of the past says does not turn VTC off."""
+    """The content of a past call does not disable VTC."""
     arguments = '{"filePath": ' + "[" * 600 + "]" * 600 + "}"
     past = {
         "role": "assistant",
@@ -309,7 +309,7 @@ def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
 
 
 def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
-    """It is read at once, while all others wait; of a longer one no call leaves under a policy, which is told."""
+    """It is parsed at once while all others wait; a longer one is withheld under a policy, and reported."""
     entry = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     for size in (100, MAX_JSON_BYTES):
         body = chat.encoded(chat.completion("x" * size, "tool_calls", message={"tool_calls": [entry]}))

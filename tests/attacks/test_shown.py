@@ -1,6 +1,6 @@
-"""Policies and content rules see the same at every cut, in every field that a client shows, for every pair.
+"""Policies and content rules have the same result at every cut, in every field that a client shows, for every pair.
 
-A refusal is a field of its own in chat completions and Responses, and text in the other APIs.
+A refusal is a separate field in chat completions and Responses, and text in the other APIs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
 REFUSES = ("openai-chat", "openai-responses")
-"""The APIs that keep a refusal apart."""
+"""The APIs with a separate field for a refusal."""
 FIELDS = [
     (client, server, field)
     for client, server in PAIRS
@@ -45,7 +45,7 @@ PROMPTED: dict[str, Json] = {
 
 
 def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool = False, **fields: Any) -> Session:
-    """An exchange under a policy, of Cline (`text`) or of a client that declares tools."""
+    """Open a session under a policy, of Cline (`text`) or of a client that declares tools."""
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards, Guards))
     planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings(upstream_api=(server,)))
     (api,) = [one for one in APIS if one.name == client]
@@ -59,7 +59,7 @@ def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool =
 
 
 def reply(server: str, field: str, *pieces: str, stream: bool) -> bytes:
-    """A reply that says a text in the field."""
+    """Return a reply with a text in the field."""
     if stream:
         body = pairs.streamed(server, pieces)
     else:
@@ -68,7 +68,7 @@ def reply(server: str, field: str, *pieces: str, stream: bool) -> bytes:
 
 
 def _refusing(body: bytes) -> bytes:
-    """Say the text of a reply as a refusal."""
+    """Move the text of a reply into the refusal."""
     out = []
     for line in body.split(b"\n"):
         head, data = (b"data: ", line[6:]) if line.startswith(b"data: ") else (b"", line)
@@ -98,7 +98,7 @@ def _as_refusal(value: Any) -> Any:
 
 
 def shown(client: str, body: bytes, *, stream: bool) -> tuple[str, str]:
-    """The text and the refusal that a client shows."""
+    """Return the text and the refusal that a client shows."""
     found = pairs.read(client, body, stream=stream)
     if client == "openai-chat":
         parts = chat.deltas(body) if stream else [json.loads(body)["choices"][0]["message"]]
@@ -111,7 +111,9 @@ def shown(client: str, body: bytes, *, stream: bool) -> tuple[str, str]:
 
 
 def told(client: str, server: str, field: str, text: str, guards: Json, *, as_text: bool = False) -> tuple[str, str]:
-    """The text and the refusal that a client shows of a reply, which are the same at every cut."""
+    """Return the text and the refusal that a client shows of a reply, after checking that they are equal at every
+    cut.
+    """
     found = []
     for cuts in (None, (), (3, 9), (20, 21, 22, 23), tuple(range(1, len(text)))):
         stream = cuts is not None
@@ -128,7 +130,7 @@ def told(client: str, server: str, field: str, text: str, guards: Json, *, as_te
 
 
 def fields(client: str, server: str, field: str, text: str) -> tuple[str, str]:
-    """What a client shows of a text in a field."""
+    """Return the expected display of a text in a field."""
     return ("", text) if field == "refusal" and client in REFUSES else (text, "")
 
 
@@ -153,7 +155,7 @@ def test_no_client_carries_a_denied_call_out_that_stands_in_it(client: str, serv
 @pytest.mark.parametrize("client", pairs.NAMES)
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_a_text_and_a_refusal_after_it_stay_apart(client: str, stream: bool) -> None:
-    """Also those of a model that mostly thinks first: a server that knows a refusal parts the thoughts off, too."""
+    """This includes models that mostly think first, because a server that knows refusals also separates reasoning."""
     rule = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
     message = {"role": "assistant", "content": "Well, SECRET1. ", "refusal": "No SECRET2."}
     for guards, text, refusal in ((rule, "Well, ***. ", "No ***."), ({}, "Well, SECRET1. ", "No SECRET2.")):
@@ -176,7 +178,7 @@ NAMES = ("mcp__fs.delete", "mcp__fs__delete", "delete")
 @pytest.mark.parametrize("server", pairs.NAMES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tool_in_a_namespace_is_denied_by_any_of_its_names(server: str, name: str) -> None:
-    """It is neither offered nor called, by whichever of its names the server or the text calls it."""
+    """It is neither offered nor called, whichever of its names the server or the text uses."""
     tools = [responses.namespace("mcp__fs", responses.tool("delete", filePath="string")), responses.READ]
     no = {"name": "no", "then": {"refuse": "No."}}
     for guards, offered in (
@@ -200,7 +202,7 @@ def test_a_tool_in_a_namespace_is_denied_by_any_of_its_names(server: str, name: 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tool_in_a_namespace_is_allowed_by_any_of_its_names(name: str) -> None:
-    """By the short one only where no other tool has it."""
+    """The short name counts only if no other tool has it."""
     fs = responses.namespace("mcp__fs", responses.tool("delete", filePath="string"))
     git = responses.namespace("mcp__git", responses.tool("delete", filePath="string"))
     for tools in ([fs, responses.READ], [fs, git]):
@@ -218,7 +220,7 @@ RULE: Json = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_a_text_that_a_server_repeats_beside_its_messages_is_that_which_the_client_is_told(stream: bool) -> None:
-    """Some servers of Responses do so in `output_text`."""
+    """Some servers of Responses repeat it in `output_text`."""
     frames = responses.all_events(responses.text_events("I say SEC", "RET1."))
     frames[-1]["response"]["output_text"] = REPEATED
     body = b"".join(responses.numbered(frames)) if stream else chat.encoded(frames[-1]["response"])

@@ -1,4 +1,4 @@
-"""No whole reply leaves unread under a policy, however it is written: it is read, or a message takes its place."""
+"""No whole reply of any form is sent unread under a policy: it is read, or replaced by a message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vtc.exchange import WITHHELD, Session
 pytestmark = pytest.mark.every
 
 DROPPING = 1
-"""The policy that drops denied calls without a word."""
+"""The policy that silently drops denied calls."""
 DEEP = "[" * 2_000 + "]" * 2_000
 
 type Json = dict[str, Any]
@@ -127,7 +127,7 @@ def test_reply_in_any_unicode_is_read_and_leaves_in_utf_8(encoding: str, api: st
     assert is_in("read", went)
     assert text_of(api, json.loads(went.decode())) == "é😀"
     error = b'{"error": {"type": "x", "message": "busy"}}'.decode().encode(encoding)
-    assert told.whole.rewrite(error) == error  # which holds no call
+    assert told.whole.rewrite(error) == error  # which contains no call
     assert told.report.errors == ["the server broke off with an error: busy"]
 
 
@@ -139,7 +139,7 @@ def test_reply_nested_less_deeply_is_read(api: str) -> None:
 
 @API
 def test_arguments_nested_without_end_are_withheld(api: str) -> None:
-    """As a model can have an honest server send them where arguments are JSON of the reply itself."""
+    """A model can cause this in a correct server if arguments are JSON of the reply itself."""
     call = body(api, "bash").replace('"name": "bash"', f'"name": "bash", "input": {{"x": {DEEP}}}')
     assert not is_in("bash", exchange_of(api).whole.rewrite(call.encode()))
 
@@ -147,7 +147,7 @@ def test_arguments_nested_without_end_are_withheld(api: str) -> None:
 @API
 @pytest.mark.parametrize("passing", [b"<html><h1>502</h1></html>", b"Bad gateway", b"null", b"[]", b'"x"', b"5", b"{}"])
 def test_body_without_any_object_passes(passing: bytes, api: str) -> None:
-    """No client finds a call where there is no brace, whatever the encoding."""
+    """Without a brace no client finds a call, in any encoding."""
     exchange = exchange_of(api)
     assert exchange.whole.rewrite(passing) == passing
     assert exchange.report.failures == []
@@ -156,7 +156,7 @@ def test_body_without_any_object_passes(passing: bytes, api: str) -> None:
 
 @API
 def test_call_under_a_key_given_twice_does_not_leave(api: str) -> None:
-    """Some clients take the first of two, and VTC reads the last."""
+    """Some clients use the first of two, and VTC reads the last."""
     denied, harmless = (APIS[api][1](name, "Hello") for name in ("bash", "read"))
     for key in ("choices", "content", "output", "message"):
         if key in denied:

@@ -1,4 +1,4 @@
-"""No input holds up everybody: work grows with it and not faster, and ends where there is too much."""
+"""No input blocks other exchanges: the work is linear in its size, and is limited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vtc.dialects.text_client import Documentation, find_documented_tools
 from vtc.reporting import hints
 
 MOST_STEPS = 1_200_000
-"""Calls of functions, ours and the interpreter's, that one read of a stream, or a request, may make: some 0.2 s."""
+"""Maximum number of function calls, in VTC and the interpreter, for one read of a stream or a request: some 0.2 s."""
 
 
 __all__ = ["impatient"]
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient"), pytest.ma
 
 @pytest.mark.parametrize("what", PROMPTS)
 def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
-    """Of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
+    """This includes the longest prompt; slow parts were inside of expressions, in which no step is counted."""
     few = steps(partial(find_documented_tools, PROMPTS[what](5_000)))
     longest, found = PROMPTS[what](MAX_PROMPT_LENGTH)[:MAX_PROMPT_LENGTH], list[Documentation]()
     taken = steps(lambda: found.append(find_documented_tools(longest)))
@@ -48,7 +48,7 @@ def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float,
 
 @pytest.mark.parametrize("count", [1, 256, 5_000])
 def test_reading_calls_of_many_tools_is_not_long(count: int) -> None:
-    """Names stand in no expression: one with thousands of them would take seconds to compile."""
+    """Names are in no expression, because one with thousands of them would take seconds to compile."""
     COMPILED_PATTERNS.clear()
     tools = [chat.tool(f"of_{count}_{number}") for number in range(count)]
     calls = [chat.DIALECTS[dialect](f"of_{count}_0", {}) for dialect in ("hermes", "tag")]
@@ -79,7 +79,7 @@ def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
 
 @pytest.mark.parametrize("form", ["streamed", "whole"])
 def test_thousands_of_calls_are_too_many(form: str) -> None:
-    """Calls that lack their end are dealt with at the end of the message; under a policy nothing of too many leaves."""
+    """Calls that lack their end are processed at the end of the message; too many are withheld under a policy."""
     calls = [("read", '{"filePath": "a"')] * MAX_BUFFERED_CALLS
     deny = {"denied_tools": ["bash"]}
 
@@ -112,7 +112,7 @@ def test_what_is_told_of_thousands_of_calls_is_short() -> None:
 
 @pytest.mark.parametrize("begun", ["read_file", "```\nread_file <", "Tool: read_file\n```\n{"])
 def test_a_hint_at_a_call_takes_no_time_that_grows_with_the_square(begun: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sixteen times the text, which would take minutes. What is looked at is bounded, but by seconds it was not."""
+    """The scanned text is bounded, but sixteen times that text would take minutes if the time were quadratic."""
     monkeypatch.setattr(hints, "MAX_MESSAGE_CHARS", 1 << 18)
     for unit in (" ", "\n", " \n", "`", "` ", "|", "tool ", "> "):
         text = begun + unit * ((1 << 18) // len(unit) - len(begun)) + "\n```"

@@ -1,9 +1,9 @@
-"""Calls that are written as JSON and then damaged, and how many of them are read correctly.
+"""Damage JSON calls and count how many of them are read correctly.
 
     python -m tests.dialects.damages [number of calls]     prints the table
 
-A damage removes or adds marks of structure, or drops escapes; it never changes a value. So a call that is read from a
-damaged text must have the arguments of the undamaged one.
+A damage removes or adds structural characters, or drops escapes; it never changes a value. So a call that is read from
+a damaged text must have the arguments of the undamaged one.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ TOOLS: Mapping[str, Tool] = {
 
 
 class Token(NamedTuple):
-    """A piece of JSON: a mark, `key`, `string` or `word`."""
+    """A piece of JSON: a structural character, `key`, `string` or `word`."""
 
     kind: str
     text: str
 
 
 def tokens(value: Any) -> Iterator[Token]:
-    """Split JSON into pieces, as `json.dumps` writes it."""
+    """Split JSON into pieces, formatted as by `json.dumps`."""
     if isinstance(value, dict):
         yield Token("{", "{")
         for place, (key, entry) in enumerate(value.items()):
@@ -179,7 +179,7 @@ def is_another(body: str, closer: str) -> bool:
     rest = body[one.feed(body, 0, final=True) :].replace("\\n", " ")
     if not one.done:
         return not body
-    start = closer[:2].replace("｜", "|")  # closers are read in other spellings, too
+    start = closer[:2].replace("｜", "|")  # closers are accepted in other spellings, too
     ends = (
         rest.lstrip().replace("｜", "|").startswith(start)
         if closer
@@ -189,7 +189,7 @@ def is_another(body: str, closer: str) -> bool:
 
 
 def outcome(call: Call, text: str, dialect: str, *, cuts: int = 0, complete: bool = True) -> str:
-    """`right`, `refused` or `altered`."""
+    """Classify the result of reading a damaged call: `right`, `refused` or `altered`."""
     pieces = [text] if not cuts else [text[at : at + cuts] for at in range(0, len(text), cuts)]
     found = calls(read(pieces, [DIALECTS[dialect]], TOOLS, complete=complete))
     if not found:
@@ -198,7 +198,7 @@ def outcome(call: Call, text: str, dialect: str, *, cuts: int = 0, complete: boo
 
 
 def code(count: int, seed: int = 1) -> Iterator[Call]:
-    """Pieces of the standard library, written to files or run."""
+    """Yield calls that write or run pieces of the standard library."""
     choose = random.Random(seed)
     sources = sorted(Path(ast.__file__).parent.glob("[a-z]*.py"))
     for _ in range(count):
@@ -234,7 +234,7 @@ def code(count: int, seed: int = 1) -> Iterator[Call]:
 
 
 def table(count: int) -> dict[str, Counter[str]]:
-    """The outcomes of each damage, over all dialects."""
+    """Count the outcomes of each damage over all dialects."""
     rows: dict[str, Counter[str]] = {}
     for damage in DAMAGES:
         choose = random.Random(damage)
@@ -250,7 +250,7 @@ def table(count: int) -> dict[str, Counter[str]]:
 
 
 def printed(rows: Mapping[str, Counter[str]]) -> str:
-    """The table."""
+    """Format the table."""
     lines = [f"{'damage':<42}{'calls':>7}{'right':>9}{'refused':>9}{'altered':>9}{'rate':>9}"]
     for name, row in rows.items():
         counts = "".join(f"{row[result]:>9}" for result in ("right", "refused", "altered"))

@@ -1,4 +1,4 @@
-"""Shared by the tests of the dialects: the dialect files, the recorded cases, and reading in any cut."""
+"""Helpers for tests of the dialects: dialect files, recorded cases, and reading in any cut."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def comes_in_pieces(dialect: Description) -> bool:
 
 
 def tools(file: Path) -> dict[str, dict[str, Tool]]:
-    """The sets of tools of a file."""
+    """Load the sets of tools of a file."""
     return {
         set_: {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in entries.items()}
         for set_, entries in plain(file.read_text("utf-8")).items()
@@ -63,25 +63,25 @@ AGENT = TOOLS["agent"]
 
 @cache
 def profiles() -> Profiles:
-    """The built-in profiles."""
+    """Load the built-in profiles."""
     return load([builtin_directory()])
 
 
 TOGETHER = ["bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag"]
-"""The dialects of cases that need more than one."""
+"""Dialects of cases that need more than one."""
 SHARED = ("code", "reasoning", "together")
-"""The files of such cases."""
+"""Files with such cases."""
 
 
 class Case(Recorded, forbid_unknown_fields=True, kw_only=True):
-    """A recorded case, read with the built-in dialects."""
+    """A recorded case that is read with the built-in dialects."""
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
         return self.read_events(chunks, self.resolve_dialects(profiles()), self.resolve_tools(TOOLS))
 
 
 def cases(name: str) -> list[Case]:
-    """The cases of `tests/cases/reading/<name>.yaml`, in the dialects that the file is about, if any."""
+    """Load the cases of `tests/cases/reading/<name>.yaml`, in the dialects of the file, if any."""
     entries = plain((CASES / "reading" / f"{name}.yaml").read_text("utf-8"))
     own = {"dialects": TOGETHER if name in SHARED else [name]} if name in (*SHARED, *DIALECTS) else {}
     return msgspec.convert([{**own, **entry} for entry in entries], list[Case])

@@ -158,7 +158,7 @@ def test_halves_of_a_surrogate_pair_become_one_character_again(dialect: str) -> 
     ['"', "'", '","', '": "', '"a": ', '", "a": "', '" "key": "', "{", "[", '{"', '["', "\\", '\\"', "/*", "//"],
 )
 def test_a_search_for_what_broken_json_means_is_bounded(piece: str) -> None:
-    """The search gives up: the number of its steps is bounded, so that it ends at once."""
+    """The number of steps of the search is bounded, so it ends at once."""
     for size in (16_000, 500_000):
         text = f'<tool_call>\n{{"name": "f", "arguments": {{"path" "a", "key": "{piece * (size // len(piece))}'
         assert calls(read([text + "}}\n</tool_call>"], [DIALECTS["hermes"]], F)) == []

@@ -1,4 +1,4 @@
-"""A cache takes no more bytes than it may, and neither do the patterns that all exchanges share."""
+"""A cache stays below its limit in bytes, and so do the patterns that all exchanges share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from vtc.dialects.syntax.scan import TRIE_BUDGET
 from vtc.events import Event, Tool
 
 PLACE = 1024
-"""Bytes of a place in a trie, with the steps to it; tries have a bound of their own."""
+"""Bytes of a place in a trie, with the steps to it; tries have a separate limit."""
 SLACK = 96 << 10
-"""Bytes that others allocate meanwhile and keep: pytest, Python."""
+"""Bytes that pytest and Python allocate meanwhile and keep."""
 
 
 class Making:
-    """Counts the texts that are made."""
+    """A function that counts the texts it makes."""
 
     def __init__(self, cache: BoundedCache) -> None:
         self.cache = cache
@@ -72,7 +72,7 @@ def test_an_eviction_is_told_to_the_owner() -> None:
     made("a")
     assert evictions == []
     made("b")
-    made("c" * 11)  # too large to be kept
+    made("c" * 11)  # too large to be stored
     made.cache.clear()
     assert evictions == [ENTRY_OVERHEAD_BYTES + 1, ENTRY_OVERHEAD_BYTES + 1, 0]
 
@@ -90,7 +90,7 @@ def test_what_is_lasting_is_not_forgotten() -> None:
 
 @pytest.fixture
 def few() -> Iterator[int]:
-    """Room for few patterns, and none there yet."""
+    """Reduce the space for patterns, and clear the cache."""
     most, COMPILED_PATTERNS.max_bytes = COMPILED_PATTERNS.max_bytes, 256 << 10
     COMPILED_PATTERNS.clear()
     yield COMPILED_PATTERNS.max_bytes
@@ -98,7 +98,7 @@ def few() -> Iterator[int]:
 
 
 def read(dialects: tuple[Description, ...], number: int) -> list[Event]:
-    """Read calls of tools that no one has seen before, as several dialects write them."""
+    """Read calls of new tools in several dialects."""
     names = [f"tool_{number}_{i}" for i in range(10)]
     tools = {name: Tool(name, "", AGENT["bash"].parameters) for name in names}
     reader = Reader(compile_grammar(dialects), tools)
@@ -155,7 +155,7 @@ def test_scans_that_are_not_used_any_more_keep_no_tries(monkeypatch: pytest.Monk
     monkeypatch.setattr(scan, "MAX_TRIE_ENTRIES", 100)
     scans = [scan.make_search_scan([scan.Token("word", (Lit(f"<{number:020}"),))]) for number in range(200)]
     for number, one in enumerate(scans):
-        assert one.search(f"<{number:020}")  # so its steps are there
+        assert one.search(f"<{number:020}")  # this creates its steps
     TRIE_BUDGET.drop_all()
     gc.collect()
     tracemalloc.start()
@@ -178,7 +178,7 @@ def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> 
             grammar.scan_tail(head.syntax, "tool")
             grammar.scan_closer(head.syntax, "tool")
 
-    look()  # what all grammars with this dialect share
+    look()  # compiles the patterns that all grammars with this dialect share
     COMPILED_PATTERNS.clear()
     gc.collect()
     tracemalloc.start()
@@ -204,7 +204,7 @@ def test_a_pattern_that_is_cleared_is_in_no_cache_of_python_either(few: int) -> 
 
 
 def test_threads_that_share_a_cache_count_alike() -> None:
-    """Of what two make at the same time one is kept, and its bytes count once."""
+    """If two threads make the same value, one of them is stored, and its bytes count once."""
     cache = BoundedCache(1 << 16)
     both = Barrier(2)
 

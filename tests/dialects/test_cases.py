@@ -1,4 +1,4 @@
-"""The recorded replies of `tests/cases/reading`: each read whole and in every cut, alone and among other text."""
+"""The recorded replies of `tests/cases/reading`: each read whole and in every cut, alone and next to other text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FILES = sorted(path.stem for path in (CASES / "reading").glob("*.yaml"))
 ALL = [pytest.param(case, id=f"{file}: {case.name}") for file in FILES for case in cases(file)]
 WITH_OTHERS = [param for param in ALL if not param.values[0].alone]
 AROUND = [("Before.\n\n", ""), ("", "\nAfter."), ("Before.\n", "\n\nAfter.\n")]
-"""What stands before and after a case among other text."""
+"""Text before and after a case."""
 
 
 def check(case: Case, events: list[Event]) -> None:
-    """That the events say what the case says, but for the content."""
+    """Check that the events match the case, except for the content."""
     wanted = [(name, arguments) for call in case.calls for name, arguments in call.items()]
     assert typed(calls(events)) == typed(wanted)
     found = [event for event in events if isinstance(event, Call)]
@@ -69,7 +69,7 @@ def test_text_around_is_kept_and_changes_nothing(case: Case) -> None:
         check(case, events)
         expected = before + (case.text if case.as_is else case.content) + after
         if case.calls:
-            # Of the white space beside a call some is dropped; the cases say which.
+            # Some white space next to a call is dropped; the cases state which.
             assert content(events).split() == expected.split()
         else:
             assert content(events) == expected

@@ -1,4 +1,4 @@
-"""Each class of mishap, in every dialect in which it can happen.
+"""Each kind of malformed call, in every dialect in which it can occur.
 
 The replies use the dialects' own formats. Parameters between tags are tested in `test_parameters.py`, quotations of
 whole calls in `tests/profiles/test_shipped.py`.
@@ -27,7 +27,7 @@ UNPARTED = "leaked"
 WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "python-lines", "pythonic", "stripped"}
 """Calls without a marker count only if they are the whole reply: a broken one makes all of it text."""
 NO_CLOSING_TAG = {
-    *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # nothing closes a call
+    *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # no closer
     *("leaked", "qwen-agent", "react"),
     *(
         "bare-json",
@@ -37,12 +37,20 @@ NO_CLOSING_TAG = {
         "python-lines",
         "stripped",
         "tool-use-dict",
-    ),  # nothing marks one
-    *("granite", "functools", "hyperclova", "json-array", "nemotron-ultra", "pythonic", "transcript"),  # a bracket does
+    ),  # no marker
+    *(
+        "granite",
+        "functools",
+        "hyperclova",
+        "json-array",
+        "nemotron-ultra",
+        "pythonic",
+        "transcript",
+    ),  # marker: a bracket
     *("pythonic-line", "sarashina"),
-    *("command-r", "tool-code"),  # a fence does, which might as well open a code block
-    "cwm",  # a tag does that other markup may have, which is looked for only where calls have any name
-    *("cline", "tag"),  # the tool's name does, which may be another element's
+    *("command-r", "tool-code"),  # marker: a fence, which can also open a code block
+    "cwm",  # marker: a tag that is searched for only if calls can have any name
+    *("cline", "tag"),  # marker: the tool's name, which can be another element's
 }
 
 
@@ -61,7 +69,7 @@ def _written(dialect: Description, *made: tuple[str, str]) -> str:
 
 
 def in_pieces(dialect: Description, text: str, **options: Any) -> list[Event]:
-    """The events of a reply, whole or character by character, with nothing lost."""
+    """Return the events of a reply, the same whole and character by character, with no text lost."""
     events = read([text], [dialect], **options)
     assert raw(events) == text
     assert merged(read(text, [dialect], **options)) == merged(events)
@@ -106,7 +114,7 @@ def test_a_call_whose_argument_lost_its_name_is_not_made_without_it(dialect: Des
 # After a call
 
 TAG = re.compile(r"\]<\]minimax\[>\[</\w+>|<\|close\|>\w+<\|sep\|>|<[^<>]+>|\[/\w+\]")
-"""A closing tag of any dialect, among all that stands after the arguments."""
+"""A closing tag of any dialect, inside of the text after the arguments."""
 
 
 @every(set(DIALECTS) - NO_CLOSING_TAG)
@@ -137,7 +145,7 @@ def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Descri
         assert content(events) == ""
 
 
-# Calls that are none
+# Calls that are not delivered
 
 LINES = {"indented": "    ", "tabbed": "\t", "quoted": "> "}
 QUOTES = {

@@ -165,7 +165,7 @@ LEAST_RATES = {
 
 @pytest.mark.rest
 def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 300 pieces of the standard library for each damage."""
+    """For each damage, 300 pieces of the standard library are read."""
     rows = table(300)
     with capsys.disabled():
         sys.stdout.write(f"\n\n{printed(rows)}\n\n")

@@ -1,6 +1,6 @@
-"""Arguments of any type arrive unchanged: in each dialect as VTC writes it, and as models write it.
+"""Arguments of any type arrive unchanged: in each dialect in VTC's format, and in the models' format.
 
-The models' format comes from small writers that follow the chat templates and share nothing with the project's.
+The models' format comes from small writers that follow the chat templates and share no code with the project.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PLAIN = st.sampled_from(["x", "a b", " y\n", "5", "true", "null", "&lt;", "<b>c<
 
 
 class Kind(NamedTuple):
-    """A schema, and the values that fit it."""
+    """A schema, and values that match it."""
 
     schema: dict[str, Any]
     values: st.SearchStrategy[Any]
 
 
 def kinds(*, tells: bool, tags: bool) -> st.SearchStrategy[Kind]:
-    """Any schema of which a dialect can tell the values: `tells` if it marks strings, `tags` if it nests elements."""
+    """Return schemas whose values a dialect can express: `tells` if it marks strings, `tags` if it nests elements."""
     certain = [
         Kind({"type": "string"}, TEXT),
         Kind({"type": "integer"}, st.integers()),
@@ -90,7 +90,7 @@ def tool_and_arguments(draw: st.DrawFn, one: st.SearchStrategy[Kind], keys: list
     return Tool("save", parameters=_object(members).schema), values
 
 
-# As it is written here
+# VTC's format
 
 FLAT = described(
     "{kind: dialect, name: flat, call: '<c>{name}({params})</c>', param: '{key}=<v>{value}</v>', param_separator: ', '}"
@@ -115,7 +115,7 @@ def test_parameters_with_text_between_them() -> None:
     assert calls(read([text], [FLAT], {"save": FLAT_TOOL})) == [("save", {"a": "x, y", "b": 5})]
 
 
-# As models write it
+# The models' format
 
 
 def dumped(value: Any) -> str:

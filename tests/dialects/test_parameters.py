@@ -31,8 +31,9 @@ TAGGED = {
 }
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
 QUOTED = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).ends_with_quote]
-"""Dialects in which a quotation mark ends a value: a value may end with more of them, and contain text that looks like
-an opener. Such values are kept or refused, as in `tests/cases/reading/tool-hash.yaml`."""
+"""Dialects in which a quotation mark ends a value: a value can end with more of them, and contain text that resembles
+an opener. Such values are kept or refused, as in `tests/cases/reading/tool-hash.yaml`.
+"""
 WITH_TAGS = {name: one for name, one in TAGGED.items() if name not in QUOTED}
 EACH_WITH_TAGS = pytest.mark.parametrize("dialect", WITH_TAGS.values(), ids=WITH_TAGS.keys())
 STRING = {"type": "string"}
@@ -44,7 +45,7 @@ TOOLS["bash"].parameters["properties"]["timeout"] = {"type": "integer"}
 
 
 def closer(dialect: Description, key: str) -> str:
-    """The closing tag of a parameter, as it is written."""
+    """Return the closing tag of a parameter."""
     return dialect.params[0].partition("{value}")[2].replace("{key}", key)
 
 
@@ -162,13 +163,13 @@ def test_parameters_that_a_value_quotes_whole_are_content(dialect: Description) 
 
 
 ENDS = {name: end for name, one in TAGGED.items() if (end := closer(one, "content").strip()).startswith("</")}
-"""The closing tags that an element of a document may end with, too."""
+"""The closing tags that an element of a document can end with, too."""
 WRAPPERS = {
     name: end
     for name, one in TAGGED.items()
     if name in ENDS and (end := CallSyntax(one, one.calls[0]).closing_tags("write")[0]).startswith("</")
 }
-"""The closing tags of calls of theirs that an element may end with, too."""
+"""The closing tags of their calls that an element can end with, too."""
 ELEMENTS = {
     "one": '<{tag} class="x">1</{tag}>',
     "empty": '<{tag} class="x" />',

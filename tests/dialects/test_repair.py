@@ -1,4 +1,4 @@
-"""The names of repairs: docs/repairs.md lists them, each is used, and no case knows another."""
+"""The names of repairs: docs/repairs.md lists all, each is used, and the cases contain no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def listed() -> str:
 
 
 def test_the_page_lists_them() -> None:
-    """Renew it: run this test with VTC_RENEW_DOCS=1."""
+    """Renew it by running this test with VTC_RENEW_DOCS=1."""
     page = PAGE.read_text("utf-8")
     renewed = re.sub(r"(?s)(<!-- repairs -->\n).*?(<!-- end -->)", lambda found: found[1] + listed() + found[2], page)
     if os.environ.get("VTC_RENEW_DOCS"):

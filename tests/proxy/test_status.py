@@ -67,9 +67,7 @@ async def test_over_http_2_a_page_is_known_by_its_host_too(start_http2: Start) -
 async def test_programs_of_the_network_are_answered(host: str, start: Start) -> None:
     lab = await start(chat.streamed("Hi"))
     assert (await lab.client.get("/.vtc", headers={"host": host})).status_code == 200
-    await lab.post(
-        chat.request(stream=True), headers={"host": "example.com"}
-    )  # a proxy in front of VTC may have that name
+    await lab.post(chat.request(stream=True), headers={"host": "example.com"})  # a proxy in front of VTC
     assert lab.upstream.seen[-1].path == "/v1/chat/completions"
 
 

@@ -1,4 +1,4 @@
-"""Whole replies unfolded to streams, and replies that VTC makes without a model."""
+"""Whole replies converted to streams, and replies that VTC makes without a model."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_call_is_a_block_of_its_own() -> None:
 
 
 def test_blocks_after_a_call_have_other_indexes() -> None:
-    """Or the same frames, if a block never started; then they are forwarded unchanged."""
+    """If a block never started, the frames are forwarded unchanged."""
     search = [started(1, {"type": "web_search_tool_result", "content": []}), stopped(1)]
     assert blocks(run(*streamed(text_block(0, "a[x]"), search, text_block(2, "b")))) == [
         "a",

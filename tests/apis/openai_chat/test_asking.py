@@ -1,4 +1,4 @@
-"""Chat completion requests that are rendered for clients of other APIs."""
+"""Chat completion requests that VTC renders for clients of other APIs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_plain_request() -> None:
     ],
 )
 def test_messages(message: Message, entries: list[Any]) -> None:
-    """Images of a result reach the model in a message of the user's; arguments keep their bytes."""
+    """Images of a result reach the model in a user message; arguments keep their bytes."""
     assert asked(message)["messages"] == entries
 
 

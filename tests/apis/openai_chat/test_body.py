@@ -57,7 +57,7 @@ def test_what_is_read_of_a_reply(content: str, message: chat.Read) -> None:
 
 
 def test_content_is_null_where_only_calls_are_left() -> None:
-    """As the API specifies: some clients take an empty text next to calls for an answer."""
+    """The API specifies it, and some clients treat an empty text next to calls as an answer."""
     assert rewritten(chat.completion("[x]"))["choices"][0]["message"]["content"] is None
     assert rewritten(chat.completion("~"))["choices"][0]["message"]["content"] == ""
 
@@ -120,7 +120,7 @@ REFERENCE = {"type": "reference", "reference_ids": [7]}
 
 
 def test_text_in_parts_is_read_as_other_text() -> None:
-    """As Mistral's servers send it. It is sent as one text, and its thinking as reasoning; another part stays one."""
+    """Mistral's servers send it. It becomes one text, and its thinking reasoning; other parts are kept."""
     parts = [THOUGHT, {"type": "text", "text": "a[x]"}, {"type": "text", "text": "b"}, "c", REFERENCE]
     message = rewritten(chat.completion(parts))["choices"][0]["message"]
     assert (message["content"], message["reasoning_content"]) == ([REFERENCE, {"type": "text", "text": "abc"}], "[no]")
@@ -138,7 +138,7 @@ def test_thinking_in_parts_is_reasoning_that_upstream_parted_off() -> None:
 
 
 def test_thinking_in_parts_is_reasoning_in_a_stream() -> None:
-    """Next to text and before it, with the role and without it, also if no text remains."""
+    """It can be next to text or before it, with or without the role, even if no text remains."""
     relay = Relay(Decoder(), Encoder(), Toy)
     contents = [[THOUGHT], [THOUGHT, {"type": "text", "text": "a[x]"}], [THOUGHT, "[y]"], "b"]
     body = b"".join(chat.chunk({"role": "assistant", "content": content}) for content in contents) + chat.STOP

@@ -1,4 +1,4 @@
-"""The list of models that clients of chat completions read."""
+"""The list of models for clients of chat completions."""
 
 from __future__ import annotations
 

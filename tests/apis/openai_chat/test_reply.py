@@ -1,4 +1,4 @@
-"""Streamed chat completions: the sent frames for received frames, with a toy instead of the reader."""
+"""Streamed chat completions: the frames sent for received frames, with a toy reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
 
 
 def said(event: Event) -> str:
-    """The part of an event that the client sees as text."""
+    """Return the part of an event that the client sees as text."""
     return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten) else ""
 
 
@@ -64,7 +64,7 @@ def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes])
 
 
 def test_frames_that_clients_cannot_read_are_sent_as_they_can() -> None:
-    """Content is a text, each event an object with a list of choices."""
+    """Content is a string, and each event an object with a list of choices."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     call = chat.native(0, id="c1", name="x", arguments="{}")
     odd = [
@@ -111,7 +111,7 @@ def test_text_that_changes_leaves_in_chunks_of_its_own(frames: list[bytes], delt
 
 
 def numbered(*pieces: str) -> list[bytes]:
-    """Frames with an id and a kind of event."""
+    """Make frames with an id and a type of event."""
     return [b"id: %d\nevent: e%d\n" % (i, i) + frame for i, frame in enumerate(chat.said(*pieces))]
 
 
@@ -143,7 +143,7 @@ def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
 
 
 def test_a_call_is_two_chunks() -> None:
-    """The whole name first, then the arguments; the finish reason mentions calls."""
+    """The first has the whole name, the second the arguments; the finish reason states calls."""
     assert [event["choices"] for event in chat.events(run(chat.ROLE, *chat.said("[x]"), chat.STOP))[1:]] == [
         [
             {
@@ -177,7 +177,7 @@ def test_the_finish_reason(reason: str, told: str) -> None:
 
 @pytest.mark.parametrize("frames", [chat.said("[x]"), chat.said("~a"), chat.said("(a)"), chat.said("{a}")])
 def test_the_first_chunk_of_a_reply_has_the_role(frames: list[bytes]) -> None:
-    """Also if the server sent none."""
+    """This holds also if the server sent none."""
     roles = [delta.get("role") for delta in chat.deltas(run(*frames))]
     assert roles == ["assistant", *[None] * (len(roles) - 1)]
 
@@ -235,7 +235,7 @@ def test_a_chunk_whose_choice_has_no_number_passes_and_what_follows_is_read(inde
     assert chat.read(body.replace(odd, b"")).calls == [("x", {})]
 
 
-# Upstream's own calls
+# Native tool calls
 
 OWN = chat.chunk({"tool_calls": [chat.native(0, id="a", name="n", arguments="{}")]})
 
@@ -251,7 +251,7 @@ def test_own_calls_come_behind_those_of_the_text() -> None:
 
 
 def test_own_calls_go_to_a_client_of_text_each_at_its_end() -> None:
-    """All other content of the chunk stays."""
+    """All other content of the chunk is kept."""
     frames = [
         chat.ROLE,
         chat.chunk({"tool_calls": [{"index": 1, "function": {"name": "b", "arguments": {"x": 1}}}]}),

@@ -1,4 +1,4 @@
-"""Chat completions: requests as messages and tools and back, and whole replies."""
+"""Chat completions: requests parsed to messages and tools, rendered again, and whole replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def request(**fields: Any) -> Request:
 
 
 def said(entry: Any) -> tuple[Any, ...]:
-    """The last message, without its source."""
+    """Return the last message, without its source."""
     *_, message = request(messages=entry if isinstance(entry, list) else [entry]).messages
     return message.role, message.content, message.calls, message.call_id, message.name
 
@@ -198,7 +198,7 @@ def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
 
 
 def test_half_a_character() -> None:
-    """Only Python's own decoder accepts it; the sent body is equivalent if it is forwarded as received."""
+    """Only Python's own decoder accepts it; the forwarded body is equivalent."""
     body = b'{"messages":[{"role":"user","content":"\\ud83d"}], "x": "\\ud83d"}'
     found = Request(body, as_it_came=True)
     assert [message.text for message in found.messages] == ["\ud83d"]

@@ -1,4 +1,4 @@
-"""The finish reasons that the decoder reads and the encoder writes."""
+"""The finish reasons that the decoder accepts and the encoder writes."""
 
 from __future__ import annotations
 

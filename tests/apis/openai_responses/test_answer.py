@@ -1,4 +1,4 @@
-"""Whole replies of Responses are equivalent to their streams, in every way to make them."""
+"""Whole replies of Responses are equivalent to their streams, however they are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoder of Responses: any events in any order make a stream that the strictest clients accept."""
+"""The encoder of Responses: any events in any order become a stream that the strictest clients accept."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def relay_from(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy
 
 
 def native(*pieces: str, index: int = 0) -> list[bytes]:
-    """A native tool call of chat completions, in pieces."""
+    """Make a native tool call of chat completions, in pieces."""
     head = chat.native(index, id=f"call_{index}", type="function", name=f"tool{index}", arguments="")
     return [chat.chunk({"tool_calls": [one]}) for one in (head, *(chat.native(index, arguments=one) for one in pieces))]
 

@@ -103,7 +103,7 @@ def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_stri
 
 
 def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_under_strict() -> None:
-    """Like an item with its own events: it is sent by such events, or not at all."""
+    """Like an item with its own events, it is sent by such events, or not at all."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].append(responses.call("evil"))
     found = responses.read(strict(*responses.numbered(events_)))

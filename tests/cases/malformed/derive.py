@@ -1,13 +1,13 @@
-"""Malformed replies, by systematic damage to well-formed calls: writes the `<dialect>.jsonl` beside it.
+"""Malformed replies, derived by systematic damage to well-formed calls: writes `<dialect>.jsonl` next to this file.
 
-Run by hand after a change, and read what `git diff` shows: `python -m tests.cases.malformed.derive`.
+Run it by hand after a change, and review `git diff`: `python -m tests.cases.malformed.derive`.
 
-A case is {name, dialects, tools, text, finish, calls, content, source}. What it expects follows from the damage and
-never from what VTC reads. `calls` is null where the reply must stay the text it is: since it was cut off (`length`),
-since nothing marks where a value ends, or since two readings are possible. A reply that ended by itself (`stop`) in a
-JSON string or before JSON's braces means what was written, if that is all that the tool requires.
+A case is {name, dialects, tools, text, finish, calls, content, source}. The expectation follows from the damage and
+never from VTC's result. `calls` is null if the reply must stay text: because it was cut off (`length`), because no text
+marks the end of a value, or because two interpretations are possible. A reply that ended by itself (`stop`) in a JSON
+string or before JSON's braces is complete if it contains everything that the tool requires.
 
-`models.jsonl` is not derived: real replies of small models, each read and judged by a person.
+`models.jsonl` is not derived: it contains real replies of small models, each reviewed by a person.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ READ = ("read_file", {"path": "src/a.py"})
 SAMPLES = (WEATHER, SHELL, FILE)
 
 LEAST_LETTERS = 3
-"""Letters of a closing tag's name that are enough to know it by; with fewer it may be the content's own `</`."""
+"""Letters of a closing tag's name that identify it; with fewer it can be a `</` of the content."""
 
 
 def case(name: str, dialect: str, text: str, calls: Sequence[tuple[str, Json]] | None, **more: Any) -> Json:
-    """One case; without `calls` the reply stays text."""
+    """Make one case; without `calls` the reply stays text."""
     listed = None if calls is None else [{"name": tool, "arguments": arguments} for tool, arguments in calls]
     expected = {"calls": listed, "content": more.pop("content", "" if calls else text)}
     fields = {"dialects": [dialect], "tools": "agent", "text": text, "finish": "stop", **expected, "source": "derived"}
@@ -47,7 +47,7 @@ def case(name: str, dialect: str, text: str, calls: Sequence[tuple[str, Json]] |
 
 @dataclass(frozen=True)
 class Tags:
-    """How a dialect with a tag for each parameter writes its tags."""
+    """The tags of a dialect with a tag for each parameter."""
 
     opener: str
     key: str
@@ -56,12 +56,12 @@ class Tags:
     wrapper: str = ""
     unwrap: str = ""
     frame: str = ""
-    """On either side of a value."""
+    """Text on either side of a value."""
     multiline: bool = False
-    """A value of several lines is framed by newlines."""
+    """True if newlines frame a value of several lines."""
 
     def pieces(self, name: str, arguments: Json) -> list[tuple[str, str]]:
-        """A call as roles and texts: `wrapper`, `opener`, then `key`, `value`, `end` of each parameter, …"""
+        """Return a call as roles and texts: `wrapper`, `opener`, then `key`, `value`, `end` of each parameter, …"""
         found = [("wrapper", self.wrapper)] if self.wrapper else []
         found.append(("opener", self.opener.format(name=name)))
         for key, value in arguments.items():
@@ -92,7 +92,7 @@ TAGGED: Mapping[str, Tags] = {
 
 
 def joined(pieces: Sequence[tuple[str, str]]) -> str:
-    """The text, with a newline between tags."""
+    """Join the pieces, with a newline between tags."""
     text = ""
     for role, piece in pieces:
         glued = not text or role in ("value", "end")
@@ -105,7 +105,7 @@ def without(pieces: Sequence[tuple[str, str]], *at: int) -> list[tuple[str, str]
 
 
 def without_lines(pieces: Sequence[tuple[str, str]], *at: int) -> list[tuple[str, str]]:
-    """The same without these closing tags, each of which takes its line with it if it has one of its own."""
+    """Remove these closing tags, each together with its line if it is alone on it."""
     shorter = [
         (role, piece.removesuffix("\n") if role == "value" and i + 1 in at else piece)
         for i, (role, piece) in enumerate(pieces)
@@ -118,7 +118,7 @@ def other(pieces: Sequence[tuple[str, str]], at: int, text: str) -> list[tuple[s
 
 
 def garbled(closer: str) -> Iterator[tuple[str, str]]:
-    """A closing tag as it arrives when characters of it are lost."""
+    """Yield a closing tag with lost characters."""
     name = closer.strip("</>")
     yield "without its bracket", f"/{name}>"
     yield "without its last bracket", f"</{name}"
@@ -138,17 +138,17 @@ def tagged(dialect: str) -> Iterator[Json]:
 
 
 def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Json]:
-    """Each closing tag is dropped, garbled, or replaced by that of something else."""
+    """Yield cases in which a closing tag is dropped, garbled, or replaced by another."""
     name, arguments = sample
     pieces = tags.pieces(name, arguments)
     ends = [i for i, (role, _) in enumerate(pieces) if role == "end"]
     closing = [i for i, (role, _) in enumerate(pieces) if role in ("closer", "unwrap")]
     for which, at in enumerate(ends, 1):
-        # The next parameter's opener, or the closer of the call, says where the value ends.
+        # The next parameter's opener, or the closer of the call, marks the end of the value.
         yield case(f"{name}: closer {which} missing", dialect, joined(without_lines(pieces, at)), [sample])
         empty = joined(without(pieces, at))
         if empty != joined(without_lines(pieces, at)):
-            # Both line breaks may only set the value off: text may end before either.
+            # Both line breaks can be mere separators, so the text can end before either.
             value = [*arguments.values()][which - 1]
             meant = None if isinstance(value, str) else [sample]
             yield case(f"{name}: closer {which} is an empty line", dialect, empty, meant)
@@ -165,7 +165,7 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
         role, closer = pieces[at]
         yield case(f"{name}: {role} missing", dialect, joined(without(pieces, at)), [sample])
         for how, text in (*garbled(closer), ("is </tool>", "</tool>")):
-            # Behind a call that is whole, what does not begin as the wrapper's closer does is text.
+            # After a complete call, text is content unless it begins like the wrapper's closer.
             more = {"content": text} if role == "unwrap" and not closer.startswith(text) else {}
             yield case(f"{name}: {role} {how}", dialect, joined(other(pieces, at, text)), [sample], **more)
     if len(closing) == 2:
@@ -189,7 +189,7 @@ def _wrappers(dialect: str, tags: Tags) -> Iterator[Json]:
 
 
 def _spelling(dialect: str, tags: Tags) -> Iterator[Json]:
-    """Tags and names in other spellings, values in a CDATA section."""
+    """Yield tags and names in other spellings, and values in a CDATA section."""
     for sample in SAMPLES:
         name, arguments = sample
         pieces = tags.pieces(name, arguments)
@@ -201,7 +201,7 @@ def _spelling(dialect: str, tags: Tags) -> Iterator[Json]:
         one_line = joined(pieces).replace(">\n<", r">\n<")
         yield case(f"{name}: newlines as two characters", dialect, one_line, [sample])
         cdata = [(role, f"<![CDATA[{piece.strip()}]]>" if role == "value" else piece) for role, piece in pieces]
-        # Where text is allowed, the section may be the text.
+        # If text is permitted, the section can be the text.
         kept = {key: f"<![CDATA[{text}]]>" if isinstance(text, str) else text for key, text in arguments.items()}
         yield case(f"{name}: CDATA", dialect, joined(cdata), [(name, kept)])
         for spelling in (f"functions.{name}", f"default_api.{name}", name.upper(), name.title()):
@@ -232,7 +232,7 @@ def _spaced(tag: str) -> str:
 
 
 def _two_calls(dialect: str, tags: Tags) -> Iterator[Json]:
-    """A closer is missing where another call follows."""
+    """Yield cases in which a closer is missing before another call."""
     first, second = tags.pieces(*WEATHER), tags.pieces(*READ)
     both = [WEATHER, READ]
     closing = [i for i, (role, _) in enumerate(first) if role in ("closer", "unwrap")]
@@ -267,12 +267,12 @@ def _attributes(dialect: str) -> Iterator[Json]:
 
 
 def _cut_tags(dialect: str, tags: Tags) -> Iterator[Json]:
-    """Every beginning of a call. Between tags nothing but its closer says that a value is whole."""
+    """Yield every beginning of a call. Between tags only its closer shows that a value is complete."""
     sample = ("write_file", {"path": "a", "content": "b < c\nd"})
     pieces = tags.pieces(*sample)
     text = joined(pieces)
     end = max(i for i, (role, _) in enumerate(pieces) if role == "end")
-    # Of the last value's closer so much must be there that it can be nothing else.
+    # The last value's closer must be present far enough to be unambiguous.
     begun = len(joined(pieces[:end])) + len("</") + LEAST_LETTERS
     closer = next(i for i, (role, _) in enumerate(pieces) if role == "closer")
     closed = len(joined(pieces[: closer + 1]))
@@ -305,7 +305,7 @@ def in_json(dialect: str) -> Iterator[Json]:
         return case(name, dialect, opener + body + end, calls, **more)
 
     def behind(text: str) -> Json:
-        """What is content behind a call that is whole when its JSON is."""
+        """Return the content after a call that is complete when its JSON is."""
         return {"content": text} if dialect == "tools-tag" and not closer.strip().startswith(text) else {}
 
     for sample in SAMPLES:
@@ -337,7 +337,7 @@ def in_json(dialect: str) -> Iterator[Json]:
 
 
 def faults(sample: tuple[str, Json], body: str = "") -> Iterator[tuple[str, str]]:
-    """One fault of JSON at a time; none leaves a doubt about what was meant."""
+    """Yield one fault of JSON at a time; none makes the meaning ambiguous."""
     _, arguments = sample
     body = body or dumped(sample)
     text = next(value for value in reversed(arguments.values()) if isinstance(value, str))
@@ -364,7 +364,7 @@ Block = Callable[..., Json]
 
 
 def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
-    """The reply ended in a string: what was written is what was meant if a closer follows."""
+    """Yield replies that end in a string: it is complete if a closer follows."""
     written = ("bash", {"command": "[-] one\n[ ] two"})
     opening = '{"name": "bash", "arguments": {"command": "[-] one'
     for how, newline in (("escaped", r"\n"), ("raw", "\n")):
@@ -374,7 +374,7 @@ def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
             closer = BLOCKS[dialect][1].strip()
             yield block(f"string with {how} newline not closed", body, [written], closer)
             yield block(f"string with {how} newline not closed, closer on its line", body, [written], "\n" + closer)
-            # Where it ends is not known, as the closer may stand in it.
+            # The end is unknown, because the closer can be part of the string.
             yield block(f"string with {how} newline not closed, text follows", body, None, closer + " So.")
         for corrupt in CORRUPT[dialect]:
             if corrupt.startswith("</"):
@@ -421,7 +421,7 @@ def _several(dialect: str, block: Block) -> Iterator[Json]:
 
 
 def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
-    """Every beginning of a call."""
+    """Yield every beginning of a call."""
     body = dumped(("bash", {"command": 'a "b"', "timeout": 15}))
     text = opener + body + closer
     for at in range(1, len(text)):
@@ -429,7 +429,7 @@ def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
         written = cut[len(opener) :]
         calls = [("bash", json.loads(body)["arguments"])] if len(written) >= len(body) else ended(written)
         yield case(f"stopped at {at}", dialect, cut, calls)
-        # Without a closer of its own a call is whole when its JSON is.
+        # Without a separate closer a call is complete when its JSON is.
         closed = len(text) if dialect == "hermes" else len(opener + body)
         whole = calls if at >= closed else None
         content = cut[closed:].strip() if whole else cut
@@ -437,9 +437,9 @@ def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
 
 
 def ended(written: str) -> list[tuple[str, Json]] | None:
-    """The call in JSON that ended before its braces, if that is all that the tool requires.
+    """Return the call in JSON that ended before its braces, if it contains everything that the tool requires.
 
-    In a string it was cut: half a command is not the command.
+    JSON that ends in a string was cut off: half a command is not the command.
     """
     stack, in_string, skip = [], False, False
     for character in written:
@@ -506,7 +506,7 @@ FILES: Mapping[str, Callable[[], Iterator[Json]]] = {
 
 
 def derived(dialect: str) -> str:
-    """The JSON Lines of one dialect."""
+    """Return the JSON Lines of one dialect."""
     return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in FILES[dialect]())
 
 

@@ -1,7 +1,7 @@
-"""Checks texts against a grammar with llguidance: the engine of vLLM and others, on any machine, without torch.
+"""Check texts against a grammar with llguidance, the engine of vLLM and others, on any machine and without torch.
 
-It reads Lark, not GBNF. Its own converter rejects valid texts, because literals become tokens of a lexer. So each
-character becomes a token here, and the same rules define the same language.
+llguidance accepts Lark, not GBNF. Its own converter rejects valid texts, because literals become tokens of a lexer. So
+each character becomes a token here, and the same rules define the same language.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\t": "\t"}
 
 
 def lark(gbnf: str) -> str:
-    """The same rules, for llguidance."""
+    """Convert the rules for llguidance."""
     lines = []
     for rule in gbnf.splitlines():
         name, _, text = rule.partition(" ::= ")
@@ -62,7 +62,7 @@ MARKS = {*b"\"'<>/{}[]()|,:="}
 
 
 class _Bytes:
-    """A tokenizer of single bytes and of some longer texts."""
+    """A tokenizer of single bytes and some longer texts."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.tokens = [*(bytes([one]) for one in range(256)), *(one.encode() for one in words), b"<end>"]
@@ -75,7 +75,7 @@ class _Bytes:
 
 
 class Checker:
-    """One grammar."""
+    """A checker for one grammar."""
 
     def __init__(self, gbnf: str, words: Sequence[str] = ()) -> None:
         self._bytes = _Bytes(words)
@@ -93,7 +93,7 @@ class Checker:
         return int(self._matcher().try_consume_tokens([*text.encode()]))
 
     def accepts(self, text: str) -> bool:
-        """True if a reply may be just this text."""
+        """Return True if the text can be a whole reply."""
         matcher, data = self._matcher(), [*text.encode()]
         return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
 
@@ -113,7 +113,7 @@ class Checker:
         end = self._bytes.eos_token_id
         while most > 0:
             mask = matcher.compute_bitmask()
-            if matcher.is_error():  # more items than the engine takes
+            if matcher.is_error():  # more items than the engine supports
                 return None
             allowed = [one for one in range(len(self._bytes.tokens)) if mask[one >> 3] >> (one & 7) & 1]
             if end in allowed and (len(allowed) == 1 or source.random() < 0.5):

@@ -1,4 +1,4 @@
-"""Tools, random calls of them, and the dialects that a grammar can be made of."""
+"""Tools, random calls of them, and the dialects for which a grammar can be generated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 
 THOROUGH = settings().max_examples > 1000
-"""True for a nightly search: all dialects, and not only one of each family."""
+"""True for a nightly search: all dialects, instead of one for each family."""
 EXPRESSIBLE = [name for name, one in DIALECTS.items() if not one.unconstrained]
 FAMILIES = ("bare-json", "glm-4.5", "hermes", "invoke", "kimi-k2", "lfm2", "mistral", "pythonic", "qwen3-coder", "tag")
 """One dialect of each family."""
@@ -70,13 +70,13 @@ VALUES: Mapping[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def calls(draw: st.DrawFn) -> ToolCall:
-    """A call whose arguments fit, in any order."""
+    """Draw a call with valid arguments in any order."""
     if draw(st.integers(0, 5)) == 0:
         return ToolCall("now", "{}", "call12345")
     arguments = draw(st.fixed_dictionaries({"path": STRINGS, "content": STRINGS}, optional=dict(VALUES)))
     keys = draw(st.permutations([*arguments]))
     free = {"path", "content", *[key for key in VALUES if key in ("mode", "lines")]}
-    order = sorted((key for key in keys if key not in free), key=[*VALUES].index)  # those keep their order
+    order = sorted((key for key in keys if key not in free), key=[*VALUES].index)  # the order of these keys is fixed
     arranged = iter(order)
     return call("write_file", {key: arguments[key] for key in (k if k in free else next(arranged) for k in keys)})
 
@@ -86,21 +86,21 @@ def call(name: str, arguments: Mapping[str, Any]) -> ToolCall:
 
 
 def text_of(name: str, *made: ToolCall) -> str:
-    """Some calls, as the dialect's writer writes them for a model."""
+    """Return calls as the dialect's writer renders them for a model."""
     return write_calls(made, DIALECTS[name], TOOLS).lstrip()
 
 
 @cache
 def required(name: str) -> Checker:
-    """The grammar of a reply that must be calls."""
+    """Return the grammar of a reply that must be calls."""
     good = text_of(name, call("write_file", {"path": "a", "content": "b\nc", "mode": "new", "force": True}))
     words = [one for one in re.split(r"(?<=>)|(?=<)|\s", good) if len(one) > 1]
-    if "</{key}>" in (DIALECTS[name].params or ("",))[0]:  # of a call in a value of these the reader decides later
+    if "</{key}>" in (DIALECTS[name].params or ("",))[0]:  # the reader decides later about a call in such a value
         words = [one for one in words if "write_file" not in one]
     return Checker(render_constraint("gbnf", DIALECTS[name], [*TOOLS.values()], Demand(demanded=True)), words)
 
 
 @cache
 def free(name: str) -> Checker:
-    """The grammar of free text with calls in it."""
+    """Return the grammar of free text with calls in it."""
     return Checker(gbnf.write_grammar(build_reply_grammar(DIALECTS[name], [*TOOLS.values()], Demand(demanded=False))))

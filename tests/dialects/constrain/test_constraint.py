@@ -52,7 +52,7 @@ def test_what_is_written_is_accepted(name: str, made: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", SEARCHED)
 def test_what_is_accepted_is_read(name: str) -> None:
-    """It is read as one call or more, without a repair and without text, and every value is whole."""
+    """Accepted text is read as one or more calls, without repair and without text, and every value is complete."""
     source, done = random.Random(name), 0
     for _ in range(WALKS * 12):
         text = required(name).sample(source, STEPS)
@@ -67,7 +67,7 @@ def test_what_is_accepted_is_read(name: str) -> None:
         for one in found:
             jsonschema.validate(json.loads(one.call.arguments), TOOLS[one.call.name].parameters)
         again = write_calls([one.call for one in found], DIALECTS[name], TOOLS)
-        # An escape is written as the character that it means.
+        # An escape is written as the character that it denotes.
         if "{params}" in DIALECTS[name].calls[0] and is_tagged(DIALECTS[name], again) and "\\" not in text + again:
             assert flat(again) == flat(text)
         if done == WALKS:
@@ -76,12 +76,14 @@ def test_what_is_accepted_is_read(name: str) -> None:
 
 
 def flat(text: str) -> str:
-    """Remove everything that may be written in different ways: white space, and spellings of JSON values."""
+    """Remove everything with several spellings: white space, and JSON values."""
     return re.sub(r"[\s\d\"',.eE+-]|\\.|true|false|True|False|null|None", "", text)
 
 
 def is_tagged(dialect: Description, text: str) -> bool:
-    """Return False if values would not survive between tags and are written as JSON, which no model is asked for."""
+    """Return False if values would not survive between tags and are written as JSON, which no model is prompted to
+    do.
+    """
     return "{params}" not in dialect.calls[0] or not re.search(r'(?m)^\s*\{.*\}$|\{"(?:path|content|mode|lines)', text)
 
 
@@ -193,7 +195,7 @@ def test_a_tool_that_says_nothing_of_its_parameters_takes_any(name: str, schema:
     grammar = Checker(render_constraint("gbnf", DIALECTS[name], [*tools.values()], Demand(demanded=True)))
     assert accepts(grammar, write_calls([call("now", {})], DIALECTS[name], tools).lstrip())
     some = write_calls([call("now", {"zone": "UTC"})], DIALECTS[name], tools).lstrip()
-    assert accepts(grammar, some) or name == "tag"  # whose closer would have to be known
+    assert accepts(grammar, some) or name == "tag"  # its closer would have to be known
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:

@@ -26,7 +26,7 @@ END = 256
 
 @cache
 def engine() -> Any:
-    """The module, with stubs for what is not installed."""
+    """Import the module, with stubs for packages that are not installed."""
     import tvm_ffi  # noqa: F401  # before the stubs: it looks for the real ones
 
     for name in ("torch", "transformers"):
@@ -41,7 +41,7 @@ def engine() -> Any:
 
 @cache
 def compiled(name: str, demanded: bool, thoughts: bool = False) -> Any:
-    """The tag of a dialect, for a vocabulary of single bytes."""
+    """Compile the tag of a dialect, for a vocabulary of single bytes."""
     made = engine()
     vocabulary = [*(bytes([one]) for one in range(256)), b"<end>"]
     info = made.TokenizerInfo(vocabulary, vocab_type=made.VocabType.RAW, vocab_size=257, stop_token_ids=[END])

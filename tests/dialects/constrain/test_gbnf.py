@@ -1,4 +1,4 @@
-"""The grammar as text."""
+"""The grammar as GBNF text."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_literal_is_escaped() -> None:
 
 
 def test_no_escape_runs_into_what_follows() -> None:
-    """xgrammar reads as many hexadecimal digits behind `\\x` as there are."""
+    """xgrammar consumes any number of hexadecimal digits after `\\x`."""
     text = gbnf.render_tree(seq(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
     assert "\\x" not in text
     assert "\\u0001a" in text

@@ -1,4 +1,4 @@
-"""A call as JSON Schema of the whole reply."""
+"""A call as the JSON Schema of the whole reply."""
 
 from __future__ import annotations
 

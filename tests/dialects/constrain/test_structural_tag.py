@@ -1,4 +1,4 @@
-"""The tree as a structural tag; `test_engines.py` has xgrammar decode by them."""
+"""The tree as a structural tag; `test_engines.py` tests decoding with xgrammar."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_a_call_is_a_tag_that_one_trigger_opens(name: str) -> None:
 
 
 PROSE = {"kimi-k2": ["functions."], "transcript": [], "qwen3-coder": ["<function "], "gigachat": ["function call"]}
-"""Openings of calls that ordinary text has, too: `<function f at 0x7f>`."""
+"""Openings of calls that also occur in ordinary text: `<function f at 0x7f>`."""
 
 
 @pytest.mark.parametrize("name", FREE)
 def test_all_openings_of_the_dialect_are_triggers(name: str) -> None:
-    """A model that begins in another way would not be constrained, and nobody would notice."""
+    """Otherwise a model that begins with another opening would silently not be constrained."""
     dialect = DIALECTS[name]
     made = tag(name)
     if made["type"] != "triggered_tags":

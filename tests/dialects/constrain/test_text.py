@@ -39,7 +39,7 @@ def test_a_closer_within_a_file_does_not_cut_it(content: str) -> None:
     assert (
         calls(read([text], [DIALECTS["qwen3-coder"]], {"write_file": Tool("write_file")}))[0][1]["content"] == content
     )
-    if "</function>" not in content:  # which closes a call, and is left to those that quote none
+    if "</function>" not in content:  # it closes a call, which other values test
         assert required("qwen3-coder").accepts(text)
 
 

@@ -1,4 +1,4 @@
-"""Behind a call: closers that may still come, sections that must be the whole reply, tools that were not offered."""
+"""Text after a call: further closers, sections that must be the whole reply, tools that were not offered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_code_block_counts_only_as_the_whole_reply(behind: str, found: int) ->
 )
 @pytest.mark.parametrize("behind", ["", '"', " \n", "\nno"])
 def test_any_white_space_behind_a_call_that_must_be_the_whole_reply(dialect: str, behind: str) -> None:
-    """More than is looked through at once decides nothing: text may follow."""
+    """A run longer than one scan decides nothing, because text may follow."""
     call = ToolCall("read_file", '{"path":"a"}')
     text = write_calls([call], DIALECTS[dialect], AGENT) + " " * 300 + behind
     whole = merged(material.read([text], [DIALECTS[dialect]]))

@@ -1,4 +1,4 @@
-"""A reply that ends within a call, though its finish reason says that it stopped: no half of a value is an argument."""
+"""A reply that ends inside a call although its finish reason is `stop`: no partial value becomes an argument."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 
 def begins(part: Any, whole: Any) -> bool:
-    """True if a value is the beginning of another: some of its entries, and of its items the first."""
+    """Return True if a value is the beginning of another: some of its entries, or the first of its items."""
     if isinstance(part, dict) and isinstance(whole, dict):
         return bool(part) and all(key in whole and begins(value, whole[key]) for key, value in part.items())
     if isinstance(part, list) and isinstance(whole, list):
@@ -55,13 +55,13 @@ CLOSERS = {
     "glm-4.5": "</tool_call>",
     "tag": "</bash>",
 }
-"""What ends the body of a call."""
+"""The end of the body of a call."""
 
 
 @pytest.mark.parametrize("after", ["", "\n"])
 @pytest.mark.parametrize("name", CLOSERS)
 def test_the_beginning_of_a_closing_tag_at_the_end_of_a_reply_ends_its_call(name: str, after: str) -> None:
-    """Also the beginning of its name alone, behind a value that is whole."""
+    """This includes the beginning of its name alone, after a complete value."""
     text = write_calls([ToolCall("bash", '{"command": "ls"}')], DIALECTS[name], AGENT)
     closer = CLOSERS[name]
     whole, _, _ = text.partition(closer)
@@ -88,7 +88,7 @@ JSON = [
     "cut", ['"timeout": 1200', '"timeout": ', '"timeout":', '"timeout"', '"time', '"', '"ls", ', '"ls",']
 )
 def test_json_that_ends_within_a_number_or_a_name_is_no_call(name: str, cut: str) -> None:
-    """Nor after a mark that a name or a value must follow."""
+    """The same applies to JSON that ends where a name or a value must follow."""
     call = ToolCall("bash", '{"command": "ls", "timeout": 1200}')
     text = write_calls([call], DIALECTS[name], TOOLS).replace("'", '"').partition('"timeout"')[0]
     text = text.rstrip(" ,") + (cut.removeprefix('"ls"') if '"ls"' in cut else f", {cut}")

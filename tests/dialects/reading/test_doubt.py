@@ -1,4 +1,4 @@
-"""Markup that may be none of the message: how much of it is held."""
+"""Markup that may be no part of the message: how much of it is buffered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_ca
 
 
 def test_openers_that_text_follows_are_text_though_closers_stand_before_them() -> None:
-    """They may be those of a call that broke."""
+    """The closers may be those of a malformed call."""
     text = (
         "Look.\n</steptml:invoke><｜tool_call_end｜><｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
     )

@@ -1,4 +1,4 @@
-"""What stands before a call on its line."""
+"""Text before a call on its line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CALL = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
 
 
 def is_carried_out(before: str, after: str = "", call: str = CALL) -> bool:
-    """True if a call is one there, however the reply is cut: by default one in one line."""
+    """Return True if the call is delivered, however the reply is cut; by default it is in one line."""
     text = f"{before}{call}{after}"
     events = read([text], [DIALECTS["hermes"]])
     assert merged(read([*text], [DIALECTS["hermes"]])) == merged(events)
@@ -123,7 +123,7 @@ OTHERS = (" 2", " (Then", " $", " *So*", " - Then")
 
 @pytest.mark.parametrize("before", [*NO_WORDS[1:], *AMID, *CLAUSES, *SENTENCES])
 def test_words_of_one_sentence_on_both_sides_quote_a_call(before: str) -> None:
-    """In one line any words quote it that are not two sentences, in several only those of one sentence."""
+    """A call in one line is quoted by any words except two sentences, a call in several lines only by one sentence."""
     over_lines = CALL.replace("{", "\n{", 1)
     for after in (*BEGIN, *GO_ON, *OTHERS, ".", "</p>"):
         is_end, alone = after in (".", "</p>"), f"{before}{after}"

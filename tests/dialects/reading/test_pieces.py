@@ -1,4 +1,4 @@
-"""Calls that leave as they are read add up to those that are read whole, in every recorded reply and every cut."""
+"""Calls emitted in pieces add up to calls read whole, in every recorded reply and every cut."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ type Reading = Callable[[Iterable[str], bool], list[Event]]
 
 
 def joined(events: Iterable[Event]) -> list[tuple[str, str]]:
-    """Names and arguments of the calls, put together from their pieces; a call that broke is none."""
+    """Return names and arguments of the calls, joined from their pieces, without calls that broke off."""
     found: list[tuple[str, str]] = []
     name = said = ""
     for event in events:
@@ -81,13 +81,13 @@ LOST_END = {
         '\n</invoke>\n<invoke name="bash">\n<parameter name="command">ls</parameter>\n</invoke>',
     ),
 }
-"""Calls that have lost a closing tag, so that they may swallow the next: what is theirs for certain, and the rest."""
+"""Calls without a closing tag, which may swallow the next one: the certain part, and the rest."""
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("dialect", LOST_END)
 def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: str) -> None:
-    """All that is not certainly the call's is text again or the next call, wherever the reply is cut."""
+    """Text that is not certainly part of the call becomes text or the next call, wherever the reply is cut."""
     certain, rest = LOST_END[dialect]
     text = certain + rest
     for at in range(len(text)):
@@ -137,7 +137,7 @@ def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -
             '<tool_call>{"name": "write_file", "arguments": {"path": "a.py", "content": "x\\ny</tool_call> and',
             ["", '{"path":"', "a.py", '","content":"', "x", "\\ny"],
         ),
-        ("hermes", '<tool_call>{"arguments": {"path": "a.py', []),  # whose?
+        ("hermes", '<tool_call>{"arguments": {"path": "a.py', []),  # the tool is unknown
         ("hermes", '<tool_call>{"name": "no_tool", "arguments": {"path": "a.py', []),
         ("hermes", '<tool_call>{"name": "write_file", "arguments": {"file": "a.py', []),  # another key
         ("hermes", '<tool_call>{"name": "write_file", "arguments": "{\\"path', []),

@@ -1,4 +1,4 @@
-"""The reader gets on with each step: a rule that does not is a fault, and no loop."""
+"""The reader advances with each step: a rule that does not is a fault, and causes no loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_rule_with_which_the_reader_does_not_get_on_is_a_fault(
 
 
 def test_what_has_left_gives_a_loop_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps that are left depend on the text that may be read again, not on the length of the reply."""
+    """The remaining steps depend on the text that can be read again, not on the length of the reply."""
     steps = 0
 
     def count(_inside: InText) -> None:
@@ -44,14 +44,14 @@ def test_what_has_left_gives_a_loop_no_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_long_text_full_of_markup_is_read_to_its_end() -> None:
-    """Its steps grow with it, within the bound."""
+    """The number of steps grows with the text, but stays below the bound."""
     text = "`<tool_call>{<b></tool_call></parameter>\n" * 500
     one = reader()
     assert "".join(event.raw for event in [*one.feed(text), *one.finish()]) == text
 
 
 def test_a_long_text_after_a_call_that_broke_is_read_to_its_end() -> None:
-    """It is held, as it may be the call's, and takes no steps as it comes; at the end it is read again."""
+    """The text may be part of the call, so it is buffered without steps, and read again at the end."""
     call = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}\n</tool_call>\n'
     text, one = call + "`` x " * 1000, reader()
     events = [event for at in range(0, len(text), 5) for event in one.feed(text[at : at + 5])]

@@ -1,6 +1,6 @@
-"""What holds for every text: nothing is lost, no cut matters, and what cannot be markup leaves at once.
+"""Invariants for every text: no text is lost, no cut matters, and text that cannot be markup is emitted at once.
 
-What single replies read as is recorded in `tests/cases/reading`.
+The results for single replies are recorded in `tests/cases/reading`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BLOCK = "```sh\nls\n```"
     "before", [f"{BLOCK}\n", f"\n{BLOCK}\n\n", f"{BLOCK}\n~~~\nx\n~~~\n", "<think>a</think>\n~~~\nx\n~~~\n"]
 )
 def test_a_call_in_special_tokens_after_a_closed_block_is_one(name: str, before: str) -> None:
-    dialect = msgspec.structs.replace(DIALECTS[name], fenced=True)  # as a model's own are read
+    dialect = msgspec.structs.replace(DIALECTS[name], fenced=True)  # as for the model's own dialect
     text = before + write_calls([ToolCall("bash", '{"command": "ls"}')], dialect, AGENT)
 
     def events(*chunks: str) -> Any:
@@ -56,11 +56,11 @@ def test_a_call_in_special_tokens_after_a_closed_block_is_one(name: str, before:
     assert all(events(text[:at], text[at:]) == merged(whole) for at in range(1, len(text)))
 
 
-# Any text, and text made of what a dialect's own files are made of
+# Any text, and text made of fragments of a dialect's file
 
 
 def fragments(dialect: Description) -> list[str]:
-    """Pieces of a dialect's markup, and of what stands in and around it."""
+    """Return pieces of a dialect's markup, and of text inside of and around it."""
     patterns = [*dialect.calls, *dialect.params, *dialect.sections]
     filled = [
         re.sub(r"\{(\w+)\}", lambda slot: {"name": "bash", "key": "command"}.get(slot[1], "\0"), text)
@@ -113,7 +113,7 @@ options = st.fixed_dictionaries(
 
 
 def check_any(text: str, dialects: list[Description], options: dict[str, Any], places: list[int]) -> None:
-    """That nothing raises or is lost, and that no cut matters."""
+    """Check that no exception is raised, no text is lost, and no cut matters."""
 
     def pieces(chunks: list[str]) -> Any:
         events = read(chunks, dialects, tags=THINK, **options)
@@ -186,7 +186,7 @@ CALLS = [
 
 @st.composite
 def damaged(draw: st.DrawFn, dialect: Description) -> str:
-    """What a dialect writes, with a few tokens of it missing, doubled or moved."""
+    """Draw text of a dialect with a few tokens missing, doubled or moved."""
     written = write_calls(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=2)), dialect, AGENT)
     tokens: list[str] = re.findall(r"</?|\w+|\s+|.", written, re.DOTALL)
     for _ in range(draw(st.integers(0, 3))):
@@ -235,7 +235,7 @@ def test_text_without_tools_is_left_as_it_is(dialect: str, text: str) -> None:
     assert content(read([text], [DIALECTS[dialect]], {})) == text
 
 
-# What is held back
+# Buffered text
 
 BEGINNINGS = {
     "hermes": ["<tool_call>{", "<tool_call>[{", "<tool_call>```json{"],
@@ -256,9 +256,9 @@ SPELLED = {
     "bare-json": [f'{{"name":"{name}","arguments":' for name in ("alice", "bath")]
     + ['{"tool_calls":[', '{"function_calls":['],
 }
-"""Other ways in which calls may begin, white space aside."""
+"""Other beginnings of calls, without white space."""
 DOUBTFUL = (*TURN_ENDS, *WRAPPERS)
-"""What waits for a call, or for the end of the reply."""
+"""Text that is buffered until a call follows or the reply ends."""
 OTHERS = ["```", "~~~", *THINK[0], *DOUBTFUL, *(f"<{name}>" for name in QUOTING_ELEMENTS)]
 PROSE = [
     "If a < b and c <= d, then <div class='x'> or </div>, <tool> or <tools> or <tool_call> alone.",
@@ -269,18 +269,18 @@ PROSE = [
     "a <functions.bad> <function=a.b c> <invoke id=x> <write_file\n\n\n<read_file/ <bash_",
 ]
 SPELLED["tag"] = [re.sub(r"\s+", "", found[0]) for found in re.finditer(r"<\w\S*(?:\s+[^\s<>]+)?", "".join(PROSE))]
-"""A name shows where it ends whether it is a tool's."""
+"""The end of a name decides if it is the name of a tool."""
 
 
 def bare(text: str) -> str:
-    """Without white space, which is loose in markup, and in small letters, as names may be written."""
+    """Remove white space, which is optional in markup, and convert to lower case, since names may be in any case."""
     return "".join(text.split()).casefold()
 
 
 @pytest.mark.parametrize("dialect", BEGINNINGS)
 @pytest.mark.parametrize("text", PROSE)
 def test_what_cannot_be_markup_leaves_at_once(dialect: str, text: str) -> None:
-    """Held back is white space, and after it a beginning of a head, a fence or a run of backticks; nothing else."""
+    """Only white space is buffered, and after it the beginning of a head, a fence or a run of backticks."""
     one = reader(dialect)
     starts = [bare(start) for start in [*BEGINNINGS[dialect], *SPELLED.get(dialect, []), *OTHERS]]
     left = 0
@@ -347,7 +347,7 @@ def test_white_space_leaves_with_the_text_behind_it() -> None:
 )
 @pytest.mark.parametrize("dialect", ["tag", "hermes", "bare-json"])
 def test_block_after_a_pause_is_read_from_the_start(before: str, dialect: str) -> None:
-    """The one before it ends as a reply does."""
+    """The block before it ends like a reply."""
     written = write_calls([ToolCall("bash", '{"command": "ls"}')], DIALECTS[dialect], AGENT)
     one, other = reader(dialect), reader(dialect)
     assert [*one.feed(before), *one.pause()] == [*other.feed(before), *other.finish()]
@@ -489,7 +489,7 @@ def test_after_a_pause_the_next_block_is_read_from_its_beginning() -> None:
     assert raw([*one.feed("Bye."), *one.finish()]) == "Bye."
 
 
-# Calls in code, for a dialect whose markers stand for nothing else
+# Calls in code, for a dialect whose markers have no other meaning
 
 SPECIAL = described("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")
 
@@ -505,12 +505,12 @@ def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
     assert merged(read(text, [SPECIAL, DIALECTS["tag"]])) == merged(events)
 
 
-# Long
+# Long replies
 
 
 @pytest.mark.rest
 def test_a_reply_that_is_read_at_once_takes_time_in_proportion_to_its_length() -> None:
-    """Eight times the text would take 64 times as long if what was said were copied for each token."""
+    """If earlier text were copied for each token, eight times the text would take 64 times as long."""
     prose = "Use `code` and <b>tags</b>; 1 < 2, and a <tool_call> is none.\n\n```py\nx = '<bash>'\n```\n"
 
     def seconds(count: int) -> float:

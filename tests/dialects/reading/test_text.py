@@ -1,4 +1,4 @@
-"""Outside of calls: text flows, code is no call, and white space beside calls is told from white space in text."""
+"""Text outside of calls: it is emitted, code is no call, and white space next to calls differs from that in text."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_marker_is_taken_out() -> None:
     assert (said(events), said(events, Markup)) == ("Hello", "<|im_end|>")
 
 
-# A whole reply of which nobody knows whether it begins in reasoning
+# A whole reply that may begin in reasoning
 
 
 @pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])

@@ -1,4 +1,4 @@
-"""The table of the reader: every token has a step, every step a token, and docs/reader.md shows it."""
+"""The reader's table: every token has a step, every step a token, and docs/reader.md contains the table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = [*DIALECTS.values()]
 
 
 def grammars() -> Iterator[Grammar]:
-    """One for every dialect there is, which is also there with calls in code."""
+    """Yield a grammar for every dialect, including its variant with calls in code."""
     answer = (("<|final|>",), ("<|done|>",))
     for dialect in OWN:
         in_code = msgspec.structs.replace(dialect, in_code="call")
@@ -38,7 +38,7 @@ def grammars() -> Iterator[Grammar]:
 
 
 def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
-    """Every expression that looks for tokens, and the state it does so in."""
+    """Yield every expression that searches for tokens, with the state that uses it."""
     yield State.START, grammar.start
     yield State.TEXT, grammar.text
     yield State.ANSWER, grammar.answer
@@ -57,7 +57,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.UNKNOWN, grammar.reasoning.begun
     yield State.WHOLE, grammar.whole_end
     yield State.ATTRIBUTES, ATTRIBUTES_END
-    # Calls in code have no states of their own.
+    # Calls in code have no separate states.
     for syntax in {syntax for head in grammar.heads.values() if (syntax := head.syntax).dialect in OWN}:
         yield State.TAIL, grammar.scan_tail(syntax, "f")
         yield State.AFTER, grammar.scan_after_call(syntax)
@@ -74,7 +74,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
 
 
 def kinds(scan: Scan) -> set[str]:
-    """The kinds of its tokens."""
+    """Return the kinds of the tokens."""
     match scan:
         case TokenScan():
             return {kind_of(token.name) for token in scan.tokens} | ({scan.end} if scan.end else set())
@@ -88,7 +88,7 @@ def kinds(scan: Scan) -> set[str]:
 
 
 def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
-    """The verdicts of a type hint, each with the type of its data, if it has any."""
+    """Yield the verdicts of a type hint, each with the type of its data, if any."""
     match get_origin(hint):
         case _ if isinstance(hint, TypeAliasType):
             yield from returned(hint.__value__)
@@ -106,17 +106,17 @@ def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
 
 
 def outcomes(action: Callable[..., Any]) -> list[tuple[Verdict | None, Any]]:
-    """The outcomes of an action, by its annotation, which mypy holds it to."""
+    """Return the outcomes of an action from its annotation, which mypy checks."""
     return [*returned(get_type_hints(action)["return"])]
 
 
 def steps(row: StateRow[Any]) -> Iterator[tuple[str, Step]]:
-    """What leads out of a state, and what it is called in the picture."""
+    """Yield the steps out of a state with their names in the diagram."""
     yield from ((token, step) for token, step in row.steps.items() if isinstance(token, TokenKind))
 
 
 def edges() -> dict[tuple[State, State], list[str]]:
-    """What leads from one state to another."""
+    """Return the steps from one state to another."""
     found: dict[tuple[State, State], list[str]] = {}
     for state, row in TABLE.items():
         for name, step in steps(row):
@@ -136,7 +136,7 @@ def drawn() -> str:
 
 
 def classes() -> str:
-    """Every class with its states, and the first sentence of its docstring."""
+    """Return a table of the classes, their states, and the first sentences of their docstrings."""
     of: dict[type[Any], list[str]] = {}
     for state, row in TABLE.items():
         of.setdefault(row.handler, []).append(state.value)
@@ -157,7 +157,7 @@ def listed() -> str:
 
 
 def members(enum: type[Enum]) -> dict[str, str]:
-    """What the strings under the members of an enum say of them."""
+    """Return the docstrings of an enum's members."""
     tree = ast.parse(inspect.getsource(enum))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef))
     found = {}
@@ -171,7 +171,7 @@ def members(enum: type[Enum]) -> dict[str, str]:
 
 
 def key(enum: type[Enum]) -> str:
-    """A list of the members of an enum, and what each is."""
+    """Return a table of an enum's members with their docstrings."""
     meanings = members(enum)
     lines = [f"| {enum.__name__} | |", "|---|---|"]
     lines += [f"| {one.name.lower()} | {meanings[one.name]} |" for one in enum]
@@ -219,7 +219,7 @@ def test_an_action_hands_over_the_data_that_the_object_of_the_next_state_needs(s
         _, *needed = inspect.signature(following).parameters.values()
         if data is not None:
             assert data == get_type_hints(following.__init__)[needed[0].name]
-        elif not issubclass(TABLE[state].handler, following):  # a new object, made of nothing
+        elif not issubclass(TABLE[state].handler, following):  # a new object without arguments
             assert all(parameter.default is not parameter.empty for parameter in needed)
 
 
@@ -254,7 +254,7 @@ def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    """Renew it: run this test with VTC_RENEW_DOCS=1."""
+    """Renew it by running this test with VTC_RENEW_DOCS=1."""
     page = PAGE.read_text("utf-8")
     renewed = re.sub(r"(?s)(```mermaid\n).*?(```\n)", lambda found: found[1] + drawn() + found[2], page)
     written = {

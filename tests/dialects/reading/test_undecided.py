@@ -1,4 +1,4 @@
-"""After a call that may be quoted: what shows no word for long, or quotes, decides it as words do."""
+"""Text after a call that may be quoted: a long run without words, or a quotation mark, decides like words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_call_over_lines_is_one_after_a_quotation_mark_that_is_not_closed(mark
 
 
 def test_a_line_break_after_what_is_quoted_is_no_part_of_its_line() -> None:
-    """The calls are given back once, and what comes on the next line may be a call."""
+    """The calls are released once, and a call on the next line is read."""
     call = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
     text = f"x {call}{'.' * (MAX_WORDLESS_CHARACTERS + 1)}\n{call}"
     for size in (1, 7, len(text)):

@@ -83,7 +83,7 @@ def test_dialects_can_be_compared_and_be_keys() -> None:
 
 
 def with_pattern(key: str, text: str, *, enclosed: bool = False) -> Description:
-    """A dialect with this pattern, of calls that stand in a section or not."""
+    """Return a dialect with this pattern, for calls inside of a section or not."""
     fields = {"kind": "dialect", "name": "small", "call": "<t>{json}</t>"}
     if key == "param":
         fields["call"] = "<f {name}>{params}</f>"

@@ -18,7 +18,7 @@ ALL = Grammar(SIX)
 
 
 def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> TokenMatch | None:
-    """The first token in a text, if these tools are offered."""
+    """Return the first token in a text, if these tools are offered."""
     tools = {name: Tool(name) for name in offered}
     context = Context(grammar, tools, lenient=True, unknown_tools="text", most_held=1000, think="keep", begins="text")
     return grammar.text.search(text, final=True, offers=context.offers)
@@ -48,7 +48,7 @@ def begins(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> str |
         ('{"name": "bash"', "bare-json"),
         ('\n  {\n"arguments" : {', "bare-json"),
         ('{"type":"function"', "bare-json"),
-        # Something less is text.
+        # A shorter text is no call.
         ("<tool_call>{name", None),
         ("<tool_call>bash", None),
         ("<function=>", None),

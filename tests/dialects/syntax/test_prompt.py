@@ -31,7 +31,7 @@ SAVE = Tool(
 
 
 def prompted(template: str) -> Description:
-    """A dialect with this template for the prompt."""
+    """Return a dialect with this template for the prompt."""
     return msgspec.structs.replace(DIALECTS["hermes"], prompt=template)
 
 

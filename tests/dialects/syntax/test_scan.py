@@ -139,12 +139,12 @@ def test_the_beginning_of_what_is_found_is_held(pieces: list[str]) -> None:
             assert begun.start() <= found.start()
 
 
-# Sequences, each with texts that are one
+# Sequences, each with texts that match
 
 
 @st.composite
 def sequences(draw: st.DrawFn, depth: int = 2) -> tuple[tuple[Part, ...], str]:
-    """A sequence of parts, and a text that it matches."""
+    """Draw a sequence of parts, and a text that it matches."""
     parts: list[Part] = []
     text = ""
     for _ in range(draw(st.integers(1, 4))):
@@ -164,7 +164,7 @@ def _parts(draw: st.DrawFn, depth: int) -> tuple[Part, str]:
         case "space":
             return Space(), draw(st.text(" \n\t", max_size=3))
         case "chars":
-            # A run that the next part could go on with would be given back by `re`, as it is in no real pattern.
+            # `re` would give back a run that the next part can continue; no real pattern has one.
             return Chars("0-9", 3), draw(st.text("0123456789", min_size=1, max_size=3))
         case "words":
             words = draw(st.lists(st.text("xyzé+", min_size=1, max_size=4), min_size=1, max_size=3))
@@ -189,7 +189,7 @@ def begins(parts: tuple[Part, ...], text: str) -> bool:
 def test_every_beginning_of_a_match_is_one(sequence: tuple[tuple[Part, ...], str]) -> None:
     parts, text = sequence
     if not re.fullmatch(expression_of(parts), text):
-        return  # a possessive part took what a later one needs; then there is no match to begin
+        return  # a possessive part consumed text that a later part needs, so there is no match to begin
     assert all(begins(parts, text[:end]) for end in range(1, len(text)))
 
 

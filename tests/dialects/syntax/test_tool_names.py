@@ -14,7 +14,7 @@ OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
 
 
 def called(written: str, offered: Iterable[str]) -> str | None:
-    """The name by which the client gets a call that the model wrote; None for no call."""
+    """Return the name of the tool that a call in a reply becomes; None if there is no call."""
     text = f"<tool_call>\n{json.dumps({'name': written, 'arguments': {}})}\n</tool_call>"
     made = calls(read([text], [DIALECTS["hermes"]], {name: Tool(name) for name in offered}))
     return made[0][0] if made else None
@@ -38,7 +38,7 @@ def called(written: str, offered: Iterable[str]) -> str | None:
         ("ns__tool", "ns.tool"),
         ("functions.ns.tool", "ns.tool"),
         ("mcp__disk__list", "mcp__disk__list"),
-        # Never by guessing
+        # Names are never guessed
         ("READ", None),
         ("readfile", None),
         ("read-file", None),

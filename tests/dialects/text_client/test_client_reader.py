@@ -1,4 +1,4 @@
-"""Calls as a text client reads them, which knows only its tags."""
+"""Calls as a text client parses them, which knows only its own tags."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def user(*content: str | Opaque) -> Message:
 
 
 def said(messages: Sequence[Message]) -> list[tuple[str, ...]]:
-    """Roles and texts; for an assistant also the calls, for a result its tool."""
+    """Return roles and texts, with the calls of an assistant message and the tool of a result."""
     return [
         (message.role, message.text, *(f"{call.name}{call.arguments}" for call in message.calls))
         if message.role != "tool"
@@ -173,7 +173,7 @@ def test_an_error_turn_stays_a_user_turn() -> None:
 
 
 def test_what_results_hold_is_never_read() -> None:
-    """A tool's output may contain anything, even calls and markers."""
+    """A tool's output can contain anything, including calls and markers."""
     found = structured(
         assistant(READ), user(f"[read_file for 'a.py'] Result:\n{LIST}\n[list_files for '.'] Result:\nno")
     )
@@ -336,11 +336,11 @@ def test_special_bodies_survive_both_ways(
     assert calls(structured(assistant(text), tools=tools)) == [(name, arguments)]
 
 
-# Calls as the client reads them
+# Calls as the client parses them
 
 
 def test_what_the_client_would_not_understand_is_not_written() -> None:
-    """Models that must give every argument write null for a missing one; and these clients ignore unknown tags."""
+    """Models that must state every argument write null for a missing one, and these clients ignore unknown tags."""
     call = ToolCall("read_file", '{"path":"a.py","start_line":null,"why":"to see"}')
     assert write_for_client(call, CLINE, TOOLS) == READ
 
@@ -417,7 +417,7 @@ VALUES = {
 
 
 def arguments_of(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments for a tool, in any order."""
+    """Draw arguments for a tool, in any order."""
     properties, required = tool.parameters["properties"], tool.parameters["required"]
     some = {key: VALUES[entry["type"]] for key, entry in properties.items()}
     given_ = st.fixed_dictionaries(
@@ -432,7 +432,8 @@ CALLS = st.sampled_from(list(TOOLS.values())).flatmap(lambda tool: st.tuples(st.
 def undecidable(name: str, arguments: Mapping[str, Any]) -> bool:
     """Return True if a value contains its own end and its continuation, which a raw format cannot express.
 
-    Nor can it express a value that begins with the end of its call and the next call: the parameter may be empty.
+    A value that begins with the end of its call and the next call cannot be expressed either, because the parameter
+    could be empty.
     """
     texts = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in arguments.items()]
     return any(
@@ -467,7 +468,7 @@ def test_promotion_and_the_way_back_preserve_names_arguments_and_order(
 
 @given(CALLS, st.sampled_from(["hermes", "invoke", "qwen3-coder", "bare-json"]))
 def test_calls_of_the_client_survive_in_another_dialect(call: tuple[str, dict[str, Any]], dialect: str) -> None:
-    """The same for a model that sees the conversation in another dialect."""
+    """This holds for a model that gets the conversation in another dialect."""
     assume(not undecidable(*call))
     native = ToolCall(call[0], json.dumps(call[1]))
     (found, _) = structured(assistant(write_for_client(native, CLINE, TOOLS)))

@@ -30,7 +30,7 @@ def described(tool: Tool, parameter: str) -> Any:
 
 
 def one(text: str) -> Tool:
-    """The tool of a prompt with a single one, `t`."""
+    """Return the tool of a prompt with a single one, `t`."""
     return tool_of(text, "t")
 
 
@@ -127,7 +127,7 @@ def test_words_that_tell_a_type(words: str, type_: str) -> None:
 
 
 def test_a_parameter_that_only_a_sample_shows_is_one_too() -> None:
-    """Some parameters are described for all tools at once, or shown and never listed."""
+    """Some parameters are described for all tools at once, or occur only in a sample."""
     command = tool_of(CLINE, "execute_command")
     assert list(types(command)) == ["command", "requires_approval", "timeout", "task_progress"]
     assert types(tool_of(ROO, "update_todo_list")) == {"todos": "string"}
@@ -147,7 +147,7 @@ def test_elements_inside_a_value_are_shown_to_the_model() -> None:
     assert "<suggest>First answer</suggest>" in described(tool_of(ROO, "ask_followup_question"), "follow_up")
 
 
-# Where a text begins and ends
+# The bounds of a text
 
 
 def test_a_description_may_have_lists_and_code_blocks() -> None:
@@ -211,7 +211,7 @@ def test_an_element_around_all_of_it_hides_nothing() -> None:
     assert one(f"<instructions>\n{SHORT}</instructions>\n").name == "t"
 
 
-# What is no tool
+# Text that is no tool
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_tool_that_is_documented_twice_is_offered_once() -> None:
     assert [tool.description for tool in tools] == ["Does it."]
 
 
-# What stays
+# Text that stays
 
 
 def test_tools_and_the_rules_of_their_format_are_taken_out() -> None:
@@ -280,7 +280,7 @@ def test_text_behind_the_last_sample_stays() -> None:
 
 
 def test_a_part_with_nothing_but_format_rules_has_no_rest() -> None:
-    """Clients may put their prompt into several messages or parts."""
+    """Clients can split their prompt into several messages or parts."""
     text = "# Tool Use Formatting\n\nWrite:\n\n<tool_name>\n...\n</tool_name>\n"
     assert find_documented_tools(text) == Documentation((), "")
     assert find_documented_tools("1. Make tool calls in XML tags.").rest == ""
@@ -291,12 +291,12 @@ def test_a_profile_may_name_its_own_sections() -> None:
     assert find_documented_tools(text, ("how to *", "tools")).rest == "# Then\n\nx"
 
 
-# For any text
+# Any text
 
 
 @given(st.lists(st.sampled_from([*SHORT.splitlines(keepends=True), "====\n", "```\n", "text\n", "\n", "# Tools\n"])))
 def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
-    """The rest is made of the prompt's own lines in their order."""
+    """The rest consists of the prompt's own lines in their order."""
     text = "".join(lines)
     found = find_documented_tools(text)
     left = iter(line for line in text.split("\n") if line)

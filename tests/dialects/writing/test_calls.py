@@ -1,4 +1,4 @@
-"""Calls and results in each dialect, and that written calls are read back."""
+"""Calls and results in each dialect; written calls can be read back."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[Any]]] = {
 
 
 def markers(dialect: Description) -> list[str]:
-    """A dialect's markup, whole and in pieces, with the names of the calls below."""
+    """Return a dialect's markup, whole and in pieces, with the names of the calls below."""
     patterns = [*dialect.calls, *dialect.params, *dialect.sections]
     names = {"name": "bash", "key": "text", "value": "x", "params": "", "calls": "", "json": "{}", "args": "{}"}
     texts = [re.sub(r"\{(\w+)\}", lambda slot: names.get(slot[1], ""), text) for text in patterns]
@@ -212,7 +212,7 @@ def markers(dialect: Description) -> list[str]:
 
 
 def texts(dialect: Description) -> st.SearchStrategy[str]:
-    """Strings of any kind, also with the dialect's own markup and with many lines."""
+    """Draw strings of any kind, including the dialect's own markup and many lines."""
     odd = [
         "",
         "\n",
@@ -239,7 +239,7 @@ DIALECTS_PAGE = ROOT / "docs" / "dialects.md"
 
 
 def shown(page: Path) -> Description:
-    """The dialect that a page shows."""
+    """Return the dialect that a page contains."""
     found = re.search(r"(?s)```yaml [^\n]+\n(kind: dialect\n.*?)```", page.read_text("utf-8"))
     assert found
     return described(found[1])
@@ -247,7 +247,7 @@ def shown(page: Path) -> Description:
 
 @st.composite
 def made_up(draw: st.DrawFn) -> Description:
-    """An invented dialect, of which any closing tags may be missing."""
+    """Draw an invented dialect, in which any closing tags can be missing."""
     left, right = draw(st.sampled_from([("<<", ">>"), ("[[", "]]"), ("<|", "|>"), ("\u00ab", "\u00bb"), ("<", ">")]))
     opener = draw(st.sampled_from(["CALL {name}", "CALL={name}", "{name} CALL"]))
     body = draw(st.sampled_from(["\n{params}", "{params}", "\n{json}\n", "\n{args}\n", "{args}"]))
@@ -269,7 +269,7 @@ def made_up(draw: st.DrawFn) -> Description:
 
 @st.composite
 def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Properties of a schema, and arguments that fit it."""
+    """Draw the properties of a schema, and matching arguments."""
     strings = texts(dialect)
     nested = st.recursive(
         st.none() | st.booleans() | st.integers() | strings,
@@ -353,7 +353,7 @@ def test_several_calls_and_the_text_around_them_are_read_back(name: str, data: s
     ]
     text = write_calls([ToolCall("write_file", json.dumps(one)) for one in values], dialect, AGENT)
     before, after = "", ""
-    if dialect.section_anchor != "message":  # there, text beside a call says that it is none
+    if dialect.section_anchor != "message":  # in such a dialect, text next to a call makes it no call
         before = data.draw(st.sampled_from(["", "Before.\n\n", "Be <b>fore</b>:\n"]))
         after = "" if dialect.ends_reply else data.draw(st.sampled_from(["", "\nAfter."]))
     whole = before + text + after

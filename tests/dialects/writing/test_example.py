@@ -36,7 +36,7 @@ LIST = tool("list", path=TEXT, depth={"type": "integer"})
 
 
 def shown(*tools: Tool) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments in an example in which the arguments are JSON."""
+    """Return the name and the arguments of an example in a dialect with JSON arguments."""
     found = re.fullmatch(r"<function=(\w+)>(.*)</function>", render_example(DIALECTS["function-tag"], tools))
     assert found
     return found[1], json.loads(found[2])
@@ -102,7 +102,7 @@ def test_a_prompt_holds_the_example_and_is_the_same_each_time(name: str) -> None
 @pytest.mark.parametrize("name", PROMPTED)
 def test_a_prompt_teaches_by_no_placeholder_and_shows_no_markup_of_results(name: str) -> None:
     tools = [READ, WRITE, MOVE, COUNT, LIST, *AGENT.values()]
-    # A dialect's own markup may hold such words.
+    # A dialect's own markup can contain such words.
     text = render_tool_list(DIALECTS[name], tools).replace(render_example(DIALECTS[name], tools), "")
     assert not PLACEHOLDER.search(text)
     assert not RESULT_TAG.search(text)

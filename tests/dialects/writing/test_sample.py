@@ -1,4 +1,4 @@
-"""A call with sample values: of an offered tool, readable in every dialect, with values that the schema allows."""
+"""A call with sample values: of an offered tool, readable in every dialect, with values that the schema permits."""
 
 from __future__ import annotations
 
