@@ -9,7 +9,7 @@ from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.text_reading import ReasoningCalls, TextReading
-from vtc.guards import Guards, chain_of
+from vtc.guards import Guards, build_chain
 from vtc.profiles import Match, Plan, PolicyProfile, ProfileStack, ToolProtocol, builtin_directory, load
 from vtc.profiles.schema import ReasoningTags as Think
 from vtc.reporting import Report
@@ -27,7 +27,7 @@ def pipeline(plan: Plan, think: Think | None = None) -> tuple[ReplyPipeline, Rep
     report = Report()
     read = (DIALECTS["hermes"],)
     tags = ((think.open, think.close),) if think else ()
-    guards = chain_of(plan.stack.guards, TOOLS) if plan.stack.guards else None
+    guards = build_chain(plan.stack.guards, TOOLS) if plan.stack.guards else None
     ids = Ids("seed", ())
     text = TextReading(Reader(compile_grammar(read, tags), TOOLS), ReasoningCalls(Reader(compile_grammar(read), TOOLS)))
     return ReplyPipeline(plan, TOOLS, text, ids, report, guards), report

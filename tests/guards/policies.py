@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from vtc.events import Tool
-from vtc.guards import GuardChain, Guards, chain_of
+from vtc.guards import GuardChain, Guards, build_chain
 
 
 def policies(tools: Mapping[str, Tool], **fields: Any) -> GuardChain:
     """Make the guards of one reply of these fields of a profile's `guards`."""
-    return chain_of([msgspec.convert(fields, Guards)], tools)
+    return build_chain([msgspec.convert(fields, Guards)], tools)

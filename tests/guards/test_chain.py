@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
-from vtc.guards import GuardChain, Guards, chain_of
+from vtc.guards import GuardChain, Guards, build_chain
 
 TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -26,21 +26,23 @@ def fed(one: GuardChain, *events: Event) -> list[Event]:
 
 def test_no_guards_change_nothing() -> None:
     events = [Text("a"), READ, Markup("b"), Reasoning("c")]
-    assert fed(chain_of([], TOOLS), *events) == events
-    assert fed(chain_of([Guards()], TOOLS), *events) == events
+    assert fed(build_chain([], TOOLS), *events) == events
+    assert fed(build_chain([Guards()], TOOLS), *events) == events
 
 
 def test_reactors_come_before_access_whichever_profile_they_are_of() -> None:
     denying = guards(denied_tools=["bash"])
     renaming = guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "bash"}}])
     for configured in ([denying, renaming], [renaming, denying]):
-        events = fed(chain_of(configured, TOOLS), READ)
+        events = fed(build_chain(configured, TOOLS), READ)
         assert isinstance(events[-1], Denied)
         assert [event.policy for event in events if isinstance(event, Intervention)] == ["reactors.r", "denied_tools"]
 
 
 def test_what_one_profile_allows_another_may_deny() -> None:
-    one = chain_of([guards(allowed_tools=["read", "bash"]), guards(denied_tools="bash"), guards(arguments={})], TOOLS)
+    one = build_chain(
+        [guards(allowed_tools=["read", "bash"]), guards(denied_tools="bash"), guards(arguments={})], TOOLS
+    )
     assert fed(one, READ) == [READ]
     assert isinstance(fed(one, BASH)[-1], Denied)
 
@@ -122,12 +124,12 @@ EVENTS = st.one_of(
 @given(st.lists(st.sampled_from(range(len(CONFIGURED))), unique=True), st.lists(EVENTS, max_size=12))
 def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event]) -> None:
     """Guards never reorder: the characters that events stand for are the same, in the same order."""
-    out = fed(chain_of([CONFIGURED[index] for index in configured], TOOLS), *events)
+    out = fed(build_chain([CONFIGURED[index] for index in configured], TOOLS), *events)
     assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
 
 
 @pytest.mark.parametrize(
-    ("fields", "is_access", "on_calls"),
+    ("fields", "restricts_tools", "checks_calls"),
     [
         ({}, False, False),
         ({"allowed_tools": "*"}, False, False),
@@ -138,6 +140,6 @@ def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event
         ({"reactors": [{"name": "r", "then": {"tag": "t"}}]}, False, True),
     ],
 )
-def test_what_is_looked_at(fields: Any, is_access: bool, on_calls: bool) -> None:
+def test_what_is_looked_at(fields: Any, restricts_tools: bool, checks_calls: bool) -> None:
     found = guards(**fields)
-    assert (found.is_access, found.on_calls) == (is_access, on_calls)
+    assert (found.restricts_tools, found.checks_calls) == (restricts_tools, checks_calls)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Text, ToolCall
-from vtc.guards import GuardChain, Guards, chain_of
+from vtc.guards import GuardChain, Guards, build_chain
 from vtc.guards import chain as chain_module
-from vtc.guards.chain import refusable
+from vtc.guards.chain import list_refusable_tools
 from vtc.guards.guard import Guard, Refuses, always
 
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -17,7 +17,7 @@ READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read"
 
 def policies(guards: Sequence[Guard], monkeypatch: pytest.MonkeyPatch) -> Guards:
     """Make policies that consist of these guards."""
-    monkeypatch.setattr(Guards, "on_each_call", lambda *_, **__: iter(guards))
+    monkeypatch.setattr(Guards, "build_call_guards", lambda *_, **__: iter(guards))
     return Guards()
 
 
@@ -76,12 +76,16 @@ def test_what_policies_may_refuse_follows_from_their_guards(
 ) -> None:
     """Nothing else is written for a new guard: neither that it looks at calls nor that nothing may leave unseen."""
     made = policies([Refusing(refuses=refuses, on_failure=on_failure)], monkeypatch)
-    assert (made.on_calls, made.is_strict, refusable([made], ["read", "bash"])) == (True, strict, refused)
+    assert (made.checks_calls, made.is_strict, list_refusable_tools([made], ["read", "bash"])) == (
+        True,
+        strict,
+        refused,
+    )
 
 
 def test_a_guard_without_a_place_in_the_order_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     made = policies([Refusing(refuses=always, on_failure="refuse")], monkeypatch)
     with pytest.raises(ValueError, match="not in tuple"):
-        chain_of([made], {})
-    monkeypatch.setattr(chain_module, "ORDER", (*chain_module.ORDER, Refusing))
-    assert isinstance(chain_of([made], {}).feed(READ)[-1], Denied)
+        build_chain([made], {})
+    monkeypatch.setattr(chain_module, "CALL_GUARD_ORDER", (*chain_module.CALL_GUARD_ORDER, Refusing))
+    assert isinstance(build_chain([made], {}).feed(READ)[-1], Denied)

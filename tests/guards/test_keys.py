@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, Tool, ToolCall
-from vtc.guards import Guards, chain_of
+from vtc.guards import Guards, build_chain
 
 EDIT = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = {
@@ -29,7 +29,7 @@ MISFIT = {"arguments": {"misfit": "steer"}}
 
 def fed(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -> list[Event]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    one = chain_of([msgspec.convert(guards, Guards)], tools)
+    one = build_chain([msgspec.convert(guards, Guards)], tools)
     return one.feed(Call("raw", ToolCall(name, text), "tag"))
 
 

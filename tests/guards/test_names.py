@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from vtc.events import Call, Denied, Tool, ToolCall
-from vtc.guards import Guards, chain_of
+from vtc.guards import Guards, build_chain
 from vtc.guards.guard import ToolNames
 
 ALONE = ("mcp__fs.delete", "read")
@@ -64,7 +64,7 @@ def test_a_tool_goes_by_its_own_name_whatever_others_have() -> None:
 def test_every_policy_takes_every_name(guards: dict[str, Any], refuses: bool, name: str) -> None:
     made = msgspec.convert(_filled(guards, name), Guards)
     for tools in (ALONE, SHARED):
-        one = chain_of([made], {tool: Tool(tool) for tool in tools})
+        one = build_chain([made], {tool: Tool(tool) for tool in tools})
         called = "x" if "rename_tool" in str(guards) else "mcp__fs.delete"
         *_, event = one.feed(Call("", ToolCall(called, '{"path": "a"}'), "tag"))
         is_shared = name == "delete" and tools is SHARED

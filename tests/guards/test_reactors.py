@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Text, Tool, ToolCall
-from vtc.guards import GuardChain, Guards, Reactor, chain_of
-from vtc.guards.reactors import as_written
+from vtc.guards import GuardChain, Guards, Reactor, build_chain
+from vtc.guards.reactors import add_renamed_tools
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = {"read": Tool("read", "", SCHEMA), "bash": Tool("bash")}
@@ -22,7 +22,7 @@ def reactor(name: str = "mine", **fields: Any) -> Reactor:
 
 
 def rules(*reactors: Reactor, on_failure: OnFailure = "refuse") -> GuardChain:
-    return chain_of([Guards(reactors=reactors, on_failure=on_failure)], TOOLS)
+    return build_chain([Guards(reactors=reactors, on_failure=on_failure)], TOOLS)
 
 
 def fed(*reactors: Reactor, name: str = "read", arguments: Any = None) -> list[Event]:
@@ -153,7 +153,7 @@ def test_names_that_are_renamed_are_read_too() -> None:
         reactor(when={"tools": "read"}, then={"rename_arguments": {"file": "path", "x": "y"}}),
         reactor(when={"tools": "shell"}, then={"rename_tool": "nothing"}),
     ]
-    written = as_written(reactors, TOOLS)
+    written = add_renamed_tools(reactors, TOOLS)
     assert sorted(written) == ["bash", "cat", "read"]
     assert written["bash"] is TOOLS["bash"]
     assert sorted(written["read"].parameters["properties"]) == ["file", "path"]
@@ -168,7 +168,7 @@ def test_renames_that_meet_are_all_read() -> None:
         reactor(when={"tools": "re*"}, then={"rename_arguments": {"filename": "path"}}),
         reactor(when={"tools": "cat"}, then={"rename_tool": "read", "rename_arguments": {"f": "path"}}),
     ]
-    written = as_written(reactors, TOOLS)
+    written = add_renamed_tools(reactors, TOOLS)
     assert sorted(written["read"].parameters["properties"]) == ["file_path", "filename", "path"]
     assert sorted(written["cat"].parameters["properties"]) == ["f", "file_path", "filename", "path"]
 

@@ -24,7 +24,7 @@ from vtc.cli.common import (
     show_json,
 )
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
-from vtc.guards.chain import Guards, chain_of
+from vtc.guards.chain import Guards, build_chain
 from vtc.json_text import decode
 from vtc.profiles.matching import Facts, every
 from vtc.profiles.plan import Plan
@@ -55,7 +55,7 @@ def try_call(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) ->
     The outcome is `delivered`, with `call` as the client receives it, or `refused`, with `manner` and `message` that
     describe its replacement. `before` is text that the policies add before the call.
     """
-    guard = chain_of(guards, {tool.name: tool for tool in tools})
+    guard = build_chain(guards, {tool.name: tool for tool in tools})
     events = [*guard.feed(Call("", call, "tool_calls")), *guard.finish()]
     outcome: dict[str, Any] = {
         "policies": [

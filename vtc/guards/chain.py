@@ -13,7 +13,7 @@ from vtc.guards.guard import Access, Guard, NameGuard, ToolNames, UndeclaredRefu
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
 from vtc.guards.patterns import Budget, Patterns, check, each
-from vtc.guards.reactors import MOST_REASON, Reactor, Reactors
+from vtc.guards.reactors import MAX_ERROR_CHARS, Reactor, Reactors
 
 
 class Checking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,44 +56,44 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         check(self.denied_tools, "denied_tools")
 
     @property
-    def is_access(self) -> bool:
+    def restricts_tools(self) -> bool:
         return bool(self.denied_tools) or self.allowed_tools not in ("*", ("*",))
 
     @property
-    def on_calls(self) -> bool:
+    def checks_calls(self) -> bool:
         """True if calls are looked at."""
-        return any(True for _ in self.on_each_call({}))
+        return any(True for _ in self.build_call_guards({}))
 
     @property
     def is_strict(self) -> bool:
         """True if nothing may leave that these policies have not seen."""
-        return any(guard.on_failure == "refuse" for guard in self.on_each_call({}))
+        return any(guard.on_failure == "refuse" for guard in self.build_call_guards({}))
 
     @property
-    def spelled(self) -> list[str]:
+    def literal_tool_names(self) -> list[str]:
         """Names of tools that the policies spell out, and do not match by a pattern."""
         reactors = [name for reactor in self.reactors for name in each(reactor.when.tools)]
         return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
 
-    def on_each_call(
+    def build_call_guards(
         self, tools: Mapping[str, Tool], budget: Budget | None = None, names: ToolNames | None = None
     ) -> Iterator[Guard]:
         """Make the guards that look at calls. All that these policies may refuse is asked of them."""
         how, names = self.on_failure, names or ToolNames(tools)
         if self.reactors:
             yield Reactors(self.reactors, tools, how, budget, names)
-        if self.is_access:
-            yield self.access(names)
+        if self.restricts_tools:
+            yield self.build_access(names)
         if self.arguments:
             coerce, misfit = self.arguments.coerce, self.arguments.misfit
             yield Arguments(tools, coerce=coerce, manner=misfit, on_failure=how, budget=budget)
 
-    def access(self, names: ToolNames) -> Access:
+    def build_access(self, names: ToolNames) -> Access:
         lists, how = (self.allowed_tools, self.denied_tools), (self.on_denied, self.denied_message)
         return Access(*lists, *how, names=names, on_failure=self.on_failure)
 
 
-ORDER = (Reactors, Access, Arguments)
+CALL_GUARD_ORDER = (Reactors, Access, Arguments)
 """The order of guards on calls. Reactors come first, so that what they make of a call is what the others look at."""
 
 
@@ -128,7 +128,7 @@ class GuardChain:
     def _feed(self, guard: Guard, event: Event) -> list[Event]:
         try:
             out = guard.feed(event)
-            if isinstance(event, Call) and _refuses(out) and not guard.may_refuse(event.call.name):
+            if isinstance(event, Call) and _has_denial(out) and not guard.may_refuse(event.call.name):
                 raise UndeclaredRefusalError("its `refuses` does not name this tool")
             return out
         except Exception as error:
@@ -141,7 +141,7 @@ class GuardChain:
             return [*failure, Denied(event.raw, event.call, "steer", message)]
 
 
-def _refuses(events: Sequence[Event]) -> bool:
+def _has_denial(events: Sequence[Event]) -> bool:
     return any(isinstance(event, Denied) for event in events)
 
 
@@ -154,12 +154,12 @@ def _handle_failure(guard: Guard, error: Exception, tool: str = "", *, refuses: 
         "refused" if refuses else "failed",
         tool,
         f"{reason}: {type(error).__name__}",
-        str(error)[:MOST_REASON],
+        str(error)[:MAX_ERROR_CHARS],
     )
     return [failure, *([Text(held)] if held else [])]
 
 
-def chain_of(
+def build_chain(
     configured: Sequence[Guards],
     tools: Mapping[str, Tool],
     *,
@@ -173,20 +173,20 @@ def chain_of(
     budget = budget or Budget()
     names = ToolNames([*tools, *declared])
     chained: list[Guard] = [ContentGuard(rule) for guards in configured for rule in guards.content]
-    on_calls = [guard for guards in configured for guard in guards.on_each_call(tools, budget, names)]
+    on_calls = [guard for guards in configured for guard in guards.build_call_guards(tools, budget, names)]
     if is_text or on_calls:
         chained.append(NameGuard(tools))
     strict = [guards for guards in configured if guards.on_failure == "refuse"]
-    rules = [reactor for guards in strict for reactor in guards.reactors if reactor.then.guards]
+    rules = [reactor for guards in strict for reactor in guards.reactors if reactor.then.is_enforcing]
     checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
     if rules or checks_all:
         chained.append(Keys(rules, tools, names, checks_all=checks_all, budget=budget))
-    return GuardChain([*chained, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
+    return GuardChain([*chained, *sorted(on_calls, key=lambda guard: CALL_GUARD_ORDER.index(type(guard)))])
 
 
-def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
+def list_refusable_tools(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
     """Name the tools, of those `known` and those that policies spell out, whose calls may be refused."""
-    spelled = [name for guards in configured for name in guards.spelled]
-    on_calls = [guard for guards in configured for guard in guards.on_each_call({}, names=ToolNames(known))]
+    spelled = [name for guards in configured for name in guards.literal_tool_names]
+    on_calls = [guard for guards in configured for guard in guards.build_call_guards({}, names=ToolNames(known))]
     names = dict.fromkeys([*known, *spelled])
     return [name for name in names if any(guard.may_refuse(name) for guard in on_calls)]

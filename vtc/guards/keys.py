@@ -18,11 +18,11 @@ from vtc.guards.guard import Guard, ToolNames
 from vtc.guards.patterns import Budget
 from vtc.guards.reactors import Reactor
 
-PER_STEP = 8
+KEYS_PER_STEP = 8
 """Items, or declared keys, that are passed by in a step."""
-MOST_DEPTH = 16
+MAX_SCHEMA_DEPTH = 16
 """References and alternatives of a schema that are followed, one in the other."""
-CHAINS = {"subexpression", "projection", "value_projection", "filter_projection", "pipe"}
+CHAIN_NODES = {"subexpression", "projection", "value_projection", "filter_projection", "pipe"}
 """Parts of a path of which the first is about the arguments, and the others are about what it leads to."""
 
 
@@ -43,23 +43,23 @@ def collect_keys(reactors: Sequence[Reactor]) -> RuleKeys:
         outer |= {change.argument for change in then.replace}
         for when in (reactor.when, reactor.unless):
             for path in when.arguments if when else ():
-                _collect(jmespath.compile(path).parsed, outer, inner)
+                _collect_path_keys(jmespath.compile(path).parsed, outer, inner)
     return RuleKeys(outer, inner)
 
 
-def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
+def _collect_path_keys(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
     """Collect the keys of a path of JMESPath."""
     if node["type"] == "field":
         here.add(node["value"])
     children = node["children"]
-    leads_on = node["type"] in CHAINS and children[0]["type"] != "current"
+    leads_on = node["type"] in CHAIN_NODES and children[0]["type"] != "current"
     for place, child in enumerate(children):
-        _collect(child, inside if leads_on and place else here, inside)
+        _collect_path_keys(child, inside if leads_on and place else here, inside)
 
 
-def _rules(reactors: Sequence[Reactor], name: str, names: ToolNames) -> list[Reactor]:
+def _find_rules(reactors: Sequence[Reactor], name: str, names: ToolNames) -> list[Reactor]:
     """Find the rules that a call of this tool must not get round."""
-    return [reactor for reactor in reactors if reactor.then.guards and names.match(reactor.when.tools, name)]
+    return [reactor for reactor in reactors if reactor.then.is_enforcing and names.match(reactor.when.tools, name)]
 
 
 class Keys(Guard):
@@ -75,7 +75,9 @@ class Keys(Guard):
         budget: Budget | None = None,
     ) -> None:
         # What tells of it holds no guard: a circle would be kept, with the tools, until the collector comes.
-        super().__init__(refuses=lambda name: checks_all or bool(_rules(reactors, name, names)), on_failure="refuse")
+        super().__init__(
+            refuses=lambda name: checks_all or bool(_find_rules(reactors, name, names)), on_failure="refuse"
+        )
         self._reactors = reactors
         self._tools = tools
         self._names = names
@@ -89,8 +91,8 @@ class Keys(Guard):
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}
-        rules = _rules(self._reactors, name, self._names)
-        key = next(self._doubtful(arguments, [schema], schema, collect_keys(rules)), None)
+        rules = _find_rules(self._reactors, name, self._names)
+        key = next(self._find_ambiguous_keys(arguments, [schema], schema, collect_keys(rules)), None)
         if key is None:
             return [event]
         reason = "a key of its arguments is another only in upper and lower case"
@@ -98,23 +100,25 @@ class Keys(Guard):
         refusal = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
         return [refusal, Denied(event.raw, event.call, "steer", message)]
 
-    def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: RuleKeys) -> Iterator[str]:
+    def _find_ambiguous_keys(
+        self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: RuleKeys
+    ) -> Iterator[str]:
         """Find the keys for which others may be taken."""
         if not isinstance(value, dict | list):
             return
-        parts = [part for schema in schemas for part in self._parts(schema, root)]
+        parts = [part for schema in schemas for part in self._iterate_subschemas(schema, root)]
         if isinstance(value, list):
             entries = [part["items"] for part in parts if "items" in part]
-            self._budget.spend(len(value) // PER_STEP)
+            self._budget.spend(len(value) // KEYS_PER_STEP)
             for item in value:
-                yield from self._doubtful(item, entries, root, names)
+                yield from self._find_ambiguous_keys(item, entries, root, names)
             return
         declared: dict[str, list[Any]] = {}
         for part in parts:
             if isinstance(properties := part.get("properties"), Mapping):
                 for key, entry in properties.items():
                     declared.setdefault(key, []).append(entry)
-        self._budget.spend(len(value) + len(declared) // PER_STEP)
+        self._budget.spend(len(value) + len(declared) // KEYS_PER_STEP)
         known = {json_text.fold_key(key): key for key in (*names.outer, *declared)}
         seen: dict[str, str] = {}
         for key, inner in value.items():
@@ -124,17 +128,17 @@ class Keys(Guard):
                 if again or not (key in declared or key in names.outer):
                     yield known[meant]
                 seen[meant] = key
-            yield from self._doubtful(inner, declared.get(key, []), root, RuleKeys(names.inner, names.inner))
+            yield from self._find_ambiguous_keys(inner, declared.get(key, []), root, RuleKeys(names.inner, names.inner))
 
-    def _parts(self, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    def _iterate_subschemas(self, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
         """Go through all that a schema says about one value: itself, what it refers to, and its alternatives."""
         self._budget.spend()
-        if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
+        if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
             return
         yield schema
         if "$ref" in schema:
-            yield from self._parts(json_schema.resolve_reference(root, schema["$ref"]), root, depth + 1)
+            yield from self._iterate_subschemas(json_schema.resolve_reference(root, schema["$ref"]), root, depth + 1)
         for keyword in ("allOf", "anyOf", "oneOf"):
             several = schema.get(keyword)
             for part in several if isinstance(several, list) else ():
-                yield from self._parts(part, root, depth + 1)
+                yield from self._iterate_subschemas(part, root, depth + 1)

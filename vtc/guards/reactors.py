@@ -27,7 +27,7 @@ from vtc.guards.arguments import Checker
 from vtc.guards.guard import Guard, ToolNames
 from vtc.guards.patterns import Budget, Expression, Patterns, check, expression, naming
 
-MOST_REASON = 200
+MAX_ERROR_CHARS = 200
 """Characters that are told of what a rule fails with."""
 
 type NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
@@ -50,7 +50,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             return False
         if self.equals is not msgspec.UNSET and value != self.equals:
             return False
-        return self.matches is None or any(budget.search(self.matches, text) for text in _texts(value))
+        return self.matches is None or any(budget.search(self.matches, text) for text in _list_texts(value))
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -68,7 +68,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         check(self.tools, "tools")
         for path, test in self.arguments.items():
             with naming("arguments"):
-                compiled_path(path)
+                compile_path(path)
             with naming(f"arguments.{path}"):
                 expression(test if isinstance(test, str) else test.matches or "")
 
@@ -79,11 +79,11 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """
         for path, given in self.arguments.items():
             test = Test(matches=given) if isinstance(given, str) else given
-            budget.spend(_looks(arguments))
-            if not test.holds(_at(path, arguments), budget):
+            budget.spend(_count_steps(arguments))
+            if not test.holds(_find_value(path, arguments), budget):
                 return False
         against = checker() if self.fits is not None else None
-        return against is None or self.fits == (not against.fault(arguments).told)
+        return against is None or self.fits == (not against.find_mismatch(arguments).reason)
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -128,7 +128,7 @@ class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What stands in the place of a refused call: the message, the call's text, or nothing."""
 
     @property
-    def guards(self) -> bool:
+    def is_enforcing(self) -> bool:
         """True if a call must not leave as it is: it is refused or changed, and not just spoken of."""
         return self != Then(tag=self.tag, steer=self.steer, refuse_as=self.refuse_as)
 
@@ -150,7 +150,7 @@ class Reactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ValueError(f"reactor {self.name!r}: `then` is empty; write what is to be done")
 
 
-def as_written(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def add_renamed_tools(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """The tools as a model may call them: also by the names, and with the arguments, that reactors rename.
 
     What nobody offers and nothing declares would not be read as a call, or as an argument of one.
@@ -162,10 +162,10 @@ def as_written(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[s
             if reactor.then.rename_tool in tools and pattern not in meant and re.fullmatch(r"[\w.:-]+", pattern):
                 meant[pattern] = reactor.then.rename_tool
     names = ToolNames(tools)
-    return {written: _declaring(tools[name], written, reactors, names) for written, name in meant.items()}
+    return {written: _declare_renamed(tools[name], written, reactors, names) for written, name in meant.items()}
 
 
-def _declaring(tool: Tool, written: str, reactors: Sequence[Reactor], names: ToolNames) -> Tool:
+def _declare_renamed(tool: Tool, written: str, reactors: Sequence[Reactor], names: ToolNames) -> Tool:
     """A tool as it is called by the name `written`, with the arguments that reactors rename to its own."""
     declared = tool.parameters.get("properties")
     old: dict[str, Any] = {}
@@ -193,7 +193,7 @@ class Reactors(Guard):
         budget: Budget | None = None,
         names: ToolNames | None = None,
     ) -> None:
-        rules = [reactor for reactor in reactors if reactor.then.guards]
+        rules = [reactor for reactor in reactors if reactor.then.is_enforcing]
         names = self._names = names or ToolNames(tools)
         refuses = (lambda name: any(names.match(reactor.when.tools, name) for reactor in rules)) if rules else None
         super().__init__(refuses=refuses, on_failure=on_failure)
@@ -205,15 +205,15 @@ class Reactors(Guard):
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call):
             return [event]
-        arguments, fault = _read(event.call.arguments)
+        arguments, fault = _parse_arguments(event.call.arguments)
         out: list[Event] = []
         for reactor in self._reactors:
             try:
-                if not self._is_for(reactor, event.call, arguments, fault):
+                if not self._applies_to(reactor, event.call, arguments, fault):
                     continue
                 notes, outcome = _apply_rule(reactor, event, fault, self._budget)
                 if isinstance(outcome, Call) and outcome.call is not event.call:
-                    arguments, fault = _read(outcome.call.arguments)
+                    arguments, fault = _parse_arguments(outcome.call.arguments)
             except Exception as error:
                 notes, outcome = self._refuse_failed(reactor, event, error)
             out += notes
@@ -225,31 +225,31 @@ class Reactors(Guard):
     def _refuse_failed(self, reactor: Reactor, event: Call, error: Exception) -> tuple[list[Event], Call | Denied]:
         """Refuse a call on which a rule fails, unless the rule would let it leave as it is."""
         policy, name, then = f"reactors.{reactor.name}", event.call.name, reactor.then
-        refuses = then.guards and self.on_failure == "refuse"
+        refuses = then.is_enforcing and self.on_failure == "refuse"
         reason = f"it fails on this call and {'so refuses it' if refuses else 'is skipped'}: {type(error).__name__}"
-        failure = Intervention(policy, "refused" if refuses else "failed", name, reason, str(error)[:MOST_REASON])
+        failure = Intervention(policy, "refused" if refuses else "failed", name, reason, str(error)[:MAX_ERROR_CHARS])
         if not refuses:
             return [failure], event
         message = then.refuse or f"The call of `{name}` was not carried out, as the rule {reactor.name} fails on it."
         return [failure], Denied(event.raw, event.call, then.refuse_as, message)
 
-    def _is_for(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
+    def _applies_to(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
         """True if a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
         name, unless = call.name, reactor.unless
         if not self._names.match(reactor.when.tools, name):
             return False
         if fault:
             # The input of a custom tool is text: there are no arguments to change.
-            changes = reactor.then.guards and self.on_failure == "refuse" and not call.is_custom
+            changes = reactor.then.is_enforcing and self.on_failure == "refuse" and not call.is_custom
             return bool(reactor.then.refuse) or changes
-        checker = partial(self._checker, name)
+        checker = partial(self._get_checker, name)
         if not reactor.when.holds(arguments, self._budget, checker):
             return False
         if unless is None or not self._names.match_alone(unless.tools, name):
             return True
         return not unless.holds(arguments, self._budget, checker)
 
-    def _checker(self, name: str) -> Checker | None:
+    def _get_checker(self, name: str) -> Checker | None:
         """Make what checks arguments against a tool's schema; None for a tool that is not known."""
         if name in self._tools and name not in self._checkers:
             self._checkers[name] = Checker(self._tools[name], self._budget)
@@ -264,7 +264,7 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
         raise ValueError(fault)
     if not fault:
         arguments = json_text.parse_twice(event.call.arguments, json_text.parse_float_or_decimal)
-        if changes := list(_changes(then, name, arguments, budget)):
+        if changes := list(_apply_changes(then, name, arguments, budget)):
             out.append(Intervention(policy, "changed", name, ", ".join(changes)))
             call = replace(event.call, name=then.rename_tool or name, arguments=json_text.serialize(arguments))
             event = replace(event, call=call, changed=True)
@@ -278,7 +278,7 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
     return out, Denied(event.raw, event.call, then.refuse_as, then.refuse)
 
 
-def _read(text: str) -> tuple[Any, str]:
+def _parse_arguments(text: str) -> tuple[Any, str]:
     """Read arguments, also if they are encoded twice; return them, and why they cannot be read, empty if they can."""
     try:
         value = json_text.parse_twice(text)
@@ -287,7 +287,7 @@ def _read(text: str) -> tuple[Any, str]:
     return value, "" if isinstance(value, dict) else "its arguments are no JSON object"
 
 
-def _changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:
+def _apply_changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:
     """Change the arguments; say what was done."""
     if then.rename_tool and then.rename_tool != name:
         yield f"renamed to {then.rename_tool}"
@@ -315,10 +315,10 @@ def _changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -
             yield f"argument {rewrite.argument} rewritten"
 
 
-def _at(path: str, arguments: Any) -> Any:
+def _find_value(path: str, arguments: Any) -> Any:
     """Find the value at a JMESPath; None if nothing is there. Raises `JMESPathError` if a function cannot take it."""
     try:
-        return compiled_path(path)(arguments)
+        return compile_path(path)(arguments)
     except JMESPathTypeError as error:
         if error.actual_type == "null":  # an argument that is not given, as in a call of another tool
             return None
@@ -326,7 +326,7 @@ def _at(path: str, arguments: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def compiled_path(text: str) -> Callable[[Any], Any]:
+def compile_path(text: str) -> Callable[[Any], Any]:
     """Compile a JMESPath; raises ValueError."""
     try:
         return jmespath.compile(text).search
@@ -335,21 +335,21 @@ def compiled_path(text: str) -> Callable[[Any], Any]:
         raise ValueError(f"{text!r} is no JMESPath: {reason}") from None
 
 
-LOOKS = 4
+VALUES_PER_STEP = 4
 """Values that an expression for a path looks at in a step."""
 
 
-def _looks(value: Any) -> int:
+def _count_steps(value: Any) -> int:
     """Count the steps in which a path is looked for among arguments: it may lead to all values."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return len(inner) // LOOKS + sum(map(_looks, inner))
+    return len(inner) // VALUES_PER_STEP + sum(map(_count_steps, inner))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _list_texts(item)
     elif value is not None:
         yield json.dumps(value, ensure_ascii=False)

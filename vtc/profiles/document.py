@@ -324,7 +324,7 @@ _FORMATS: Mapping[str, Callable[[str], object]] = {
     "glob": patterns.check_glob,
     "glob of a host": patterns.check_host,
     "pattern of a text": content.check,
-    "JMESPath": reactors.compiled_path,
+    "JMESPath": reactors.compile_path,
     "template": agents.check_places,
 }
 """Checks that the classes run when they are created, by the `format` in their schema; used here to report all errors at

@@ -174,7 +174,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def checks_calls(self) -> bool:
         """True if a policy must see every call before the client does."""
-        return any(guards.on_calls for guards in self.stack.guards)
+        return any(guards.checks_calls for guards in self.stack.guards)
 
     @property
     def is_strict(self) -> bool:

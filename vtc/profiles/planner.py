@@ -19,7 +19,7 @@ from vtc.dialects.text_client import documented_tools
 from vtc.events import GenerationConfig, Message, Tool, ToolOffer
 from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
-from vtc.guards.reactors import as_written
+from vtc.guards.reactors import add_renamed_tools
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, is_glob, plain_model
 from vtc.profiles.memory import ConversationQuirks, Learned, Memory, Quirks, merge_learned
@@ -179,7 +179,7 @@ def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[
     """Plan for a client that documents tools in its prompt and reads calls out of the text."""
     model, dialect = stack.model, profiles.dialects[stack.dialect]
     own = profiles.dialects[stack.client.dialect or TEXT_DIALECT]
-    if any(guards.on_calls for guards in stack.guards):
+    if any(guards.checks_calls for guards in stack.guards):
         own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
     client = TextClient(own, stack.client)
     if not documented and not any(guards.is_strict for guards in stack.guards):
@@ -431,7 +431,7 @@ class Planner:
         reactors = [reactor for guards in stack.guards for reactor in guards.reactors]
         return ReadingPlan(
             dialects=protocol.dialects,
-            tools=as_written(reactors, tools) if reactors else tools,
+            tools=add_renamed_tools(reactors, tools) if reactors else tools,
             lenient=stack.lenient,
             unknown_tools=unknown_tools,
             echo=echo,
@@ -553,7 +553,7 @@ class Planner:
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:
     """Find the tools that a policy does not allow."""
     names = frozenset(names)
-    access = [guards.access(ToolNames(names)) for guards in configured if guards.is_access]
+    access = [guards.build_access(ToolNames(names)) for guards in configured if guards.restricts_tools]
     return frozenset(name for name in names if any(rule.fault(name) for rule in access))
 
 

@@ -71,8 +71,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         arguments = _plain(call.arguments)
         if not isinstance(arguments, dict):
             return f"the arguments of {call.name} are no JSON object"
-        fault = Checker(tool, Budget()).fault(arguments)
-        return f"{call.name}: {fault.quoted or fault.told}" if fault.told else ""
+        fault = Checker(tool, Budget()).find_mismatch(arguments)
+        return f"{call.name}: {fault.detail or fault.reason}" if fault.reason else ""
 
 
 def _plain(arguments: str) -> Any:

@@ -33,7 +33,7 @@ from vtc.exchange.replying.silence import classify_silence
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import Guess, LateCalls, ReasoningCalls, TextReading
-from vtc.guards.chain import chain_of
+from vtc.guards.chain import build_chain
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.reporting import hints
@@ -219,7 +219,7 @@ class ReplyFactory:
         guards, policies, client = None, plan.stack.guards, plan.protocol.client_text
         if policies or client:
             declared = plan.unoffered
-            guards = chain_of(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
+            guards = build_chain(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)

@@ -29,7 +29,7 @@ from vtc.exchange.replying.stages import (
 from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.exchange.replying.upstream_calls import NativeCalls
-from vtc.guards.chain import GuardChain, refusable
+from vtc.guards.chain import GuardChain, list_refusable_tools
 from vtc.guards.output_filter import OutputFilter
 from vtc.profiles.plan import Plan
 from vtc.reporting.report import Report
@@ -77,7 +77,7 @@ class ReplyPipeline:
         openers = []
         if client:
             openers = conversation.list_openers(
-                client.dialect, refusable(plan.stack.guards, [*tools, *client.profile.known_tools])
+                client.dialect, list_refusable_tools(plan.stack.guards, [*tools, *client.profile.known_tools])
             )
         rules = [rule for policies in plan.stack.guards for rule in policies.content]
         strict = plan.is_strict or bool(openers)

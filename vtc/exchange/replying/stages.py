@@ -38,7 +38,7 @@ from vtc.events import (
     UnreadCall,
 )
 from vtc.exchange.replying.streamed_calls import CallEnd
-from vtc.guards.output_filter import leaving
+from vtc.guards.output_filter import get_output_text
 from vtc.profiles.memory import Learned
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
@@ -362,7 +362,7 @@ class ForStructuredClient(Stage):
                 return (CallPiece(event.raw, arguments=event.rest, number=self._number),)
         else:
             event = self._render_denied(event) if isinstance(event, Denied) else event
-            self._text_end.extend(leaving(event)[-MAX_GAP_NEWLINES:])
+            self._text_end.extend(get_output_text(event)[-MAX_GAP_NEWLINES:])
         return (event,)
 
     def _render_denied(self, event: Denied) -> Event:
@@ -401,7 +401,7 @@ class ForTextClient(ForStructuredClient):
     def feed(self, event: Event) -> Sequence[Event]:
         written = self._render(event)
         for part in written:
-            self._text_end.extend(leaving(part)[-MAX_GAP_NEWLINES:])
+            self._text_end.extend(get_output_text(part)[-MAX_GAP_NEWLINES:])
         return written
 
     def _render(self, event: Event) -> Sequence[Event]:
