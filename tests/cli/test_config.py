@@ -106,7 +106,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ("\ndialect: hermez\n", "vtc.yaml:2: dialect: there is no dialect 'hermez' (did you mean 'hermes'?)"),
         ("profiles: [mine, nowhere]\n", "vtc.yaml:1: profiles[1]: nowhere: no such directory"),
         ("upstream: http://127.0.0.1:1/api\n", "vtc.yaml:1: upstream: http://127.0.0.1:1/api: leave out /api"),
-        ("upstream: 'http://'\n", "vtc.yaml:1: upstream: http://: no URL"),
+        ("upstream: 'http://'\n", "vtc.yaml:1: upstream: http://: not a URL"),
         ("port: 1\napi: chat\n", "vtc.yaml:2: api: there is no API 'chat'"),
         ("server: vlm\n", "vtc.yaml:1: server: there is no server 'vlm' (did you mean 'vllm'?)"),
         ("upstream: '1'\nkey_env: LAB_LACKS\n", "vtc.yaml:2: key_env: the environment has no variable LAB_LACKS"),
@@ -114,7 +114,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ("options: {vtc_models: {a: b}}\n", "or a list, not a mapping; write [first, second]"),
         ("options: {vtc_models: ['a=b,c=d']}\n", "vtc.yaml:1: options.vtc_models: vtc_models takes one GLOB=NAME"),
         ("mitmproxy: [--set, vtc_tols=x]\n", "vtc.yaml:1: mitmproxy: there is no option vtc_tols"),
-        ('profiles: ["a\\0"]\n', "vtc.yaml:1: profiles[0]: holds the character NUL"),
+        ('profiles: ["a\\0"]\n', "vtc.yaml:1: profiles[0]: contains the character NUL"),
     ],
 )
 def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Path) -> None:

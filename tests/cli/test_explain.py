@@ -42,7 +42,7 @@ def test_a_host_may_be_given_as_a_url(host: str) -> None:
 def test_an_invalid_host(host: str) -> None:
     result = run("explain", "--host", host)
     assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
-    assert f"{host}: no port from 1 to 65535" in result.output
+    assert f"{host}: the port must be from 1 to 65535" in result.output
 
 
 def test_explain_when_nothing_matches() -> None:

@@ -394,7 +394,7 @@ def test_several_servers_are_named_where_nobody_can_be_asked(
     with serve(model) as url:
         usual_ports(*(int(each.rpartition(":")[2]) for each in (server, url)))
         exit_code, output = called(machine, "lab", monkeypatch=monkeypatch)
-    assert (exit_code, f"several model servers answer, {server}, {url}: name one, vtc launch lab" in output) == (
+    assert (exit_code, f"multiple model servers answer: {server}, {url}; name one: vtc launch lab" in output) == (
         2,
         True,
     )

@@ -202,12 +202,12 @@ def test_an_option_that_the_addon_would_refuse_is_refused_before_anything_is_sta
     ("upstream", "said"),
     [
         ("http://127.0.0.1:8000/api/v1", "leave out /api; it belongs in the client's base URL"),
-        ("ftp://x", "no URL such as"),
-        ("http://", "no URL such as"),
-        ("http://127.0.0.1:99999", "no port from 1 to 65535"),
-        ("http://127.0.0.1:abc", "no port from 1 to 65535"),
-        ("http://[::1", "no URL such as"),
-        ("http://two words:80", "no URL such as"),
+        ("ftp://x", "not a URL; write it like "),
+        ("http://", "not a URL; write it like "),
+        ("http://127.0.0.1:99999", "the port must be from 1 to 65535"),
+        ("http://127.0.0.1:abc", "the port must be from 1 to 65535"),
+        ("http://[::1", "not a URL; write it like "),
+        ("http://two words:80", "not a URL; write it like "),
         ("http://me:open-sesame@127.0.0.1:8000", "leave out user and password"),
     ],
 )

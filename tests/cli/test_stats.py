@@ -67,7 +67,7 @@ def test_several_logs_are_one(tmp_path: Path) -> None:
 def test_what_is_no_log(line: str) -> None:
     result = run(lines(ENTRY) + line)
     assert result.exit_code == 1
-    assert "-:2: no line of a log that `vtc_log` wrote\n" in result.output.replace("<stdin>", "-")
+    assert "-:2: not a line of a log that `vtc_log` wrote\n" in result.output.replace("<stdin>", "-")
 
 
 def test_a_log_without_a_line_is_no_success() -> None:

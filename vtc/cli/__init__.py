@@ -1,4 +1,4 @@
-"""`vtc …`: what can be asked without running a proxy, and the proxy itself. A command is a module and a line here."""
+"""The command line `vtc …`. Each command is one module, plus one entry of `MODULES`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from vtc import __version__
 from vtc.cli.common import CommandGroup
 
 EPILOG = """\b
-Ends with
-  0  all is well
-  1  a check failed: profiles with mistakes, a refused call, a reply that
+Exit codes:
+  0  success
+  1  a check failed: profiles with mistakes, a denied call, a reply that
      changes, a file that cannot be read or in which VTC finds nothing,
      a server with which no agent will work
-  2  the command was called wrongly
+  2  wrong arguments
 """
-
 
 MODULES = {
     "addon-path": "common",
@@ -36,7 +35,7 @@ MODULES = {
     "stats": "stats",
     "tail": "tail",
 }
-"""The module of each command, which is loaded when the command is asked for."""
+"""The module of each command below `vtc.cli`; it is imported when the command is used."""
 
 
 @click.group(
@@ -47,4 +46,4 @@ MODULES = {
 )
 @click.version_option(__version__)
 def main() -> None:
-    """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""
+    """Virtual Tool Calling: translate tool calls between LLM clients and model servers."""

@@ -1,4 +1,4 @@
-"""`vtc check`: whether profiles are valid."""
+"""`vtc check`: validate profiles."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vtc.profiles.document import Problem, ProfileError, read
 def check(paths: tuple[Path, ...], as_json: bool) -> None:
     """Validate the profiles in PATHS, files or directories, together with the built-in ones.
 
-    A call is written and read in each of your dialects: one that does not read what it writes is a mistake, and one
-    whose calls must be shown to the model in another way is warned of. Each mistake is told with file, line, key and
-    what would do. Ends with 1 if there are any, or no profile at all.
+    A call is rendered and parsed in each of your dialects. A dialect that cannot parse its own calls is a mistake; a
+    dialect whose calls must be shown to the model in another form is a warning. Each mistake is reported with file,
+    line, key and a correction. The exit code is 1 if there is a mistake, or if a path contains no profile.
     """
     try:
         profiles = loader.load([loader.builtin_directory(), *paths])
@@ -51,7 +51,10 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _check_dialects(profiles: loader.Profiles) -> list[Problem]:
-    """Find what the user's own dialects do not read back; raise `ProfileError` if one reads no call that it writes."""
+    """Check that each of the user's dialects parses a call that it rendered; return the warnings.
+
+    Raises `ProfileError` if a dialect does not parse it.
+    """
     mistakes: list[Problem] = []
     warnings: list[Problem] = []
     for (kind, name), source in profiles.sources.items():

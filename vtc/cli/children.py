@@ -1,7 +1,7 @@
-"""A VTC that a command starts beside itself, in a session of its own, and that ends with the command.
+"""VTC as a child process of a command: it runs in a separate session and ends with the command.
 
-It has a pipe for its standard input, and ends when that does. So nothing is left of a command that was killed, nor of
-its folder; and on Windows, where a program can be asked for nothing by a signal, VTC still ends as it should.
+Its standard input is a pipe, and it ends when the pipe is closed. Therefore it also ends, and removes the command's
+folder, when the command is killed. On Windows, where no signal asks a program to end, it still shuts down in order.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import IO
 from vtc.proxy import parent
 
 STOP_SECONDS = 10.0
-"""Seconds for VTC to end by itself."""
+"""Seconds that VTC has to end before it is killed."""
 TERMINATING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""The signals that end a program, and do not come from keys of its terminal."""
+"""Signals that end a program and are not sent by a key of its terminal."""
 
 
 def start_vtc(command: Sequence[str], output: IO[bytes], folder: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start a VTC that Ctrl-C does not reach; all that it says goes to `output`.
+    """Start a VTC that Ctrl-C does not reach, and write its output to `output`.
 
-    It removes the `folder` if this program is killed.
+    VTC removes `folder` if this program is killed.
     """
     return subprocess.Popen(
         command,
@@ -39,7 +39,7 @@ def start_vtc(command: Sequence[str], output: IO[bytes], folder: Path | None = N
 
 
 def stop_vtc(process: subprocess.Popen[bytes]) -> None:
-    """End a VTC that was started, by force if it does not end by itself."""
+    """Stop a VTC that `start_vtc` started; kill it if it does not end within `STOP_SECONDS`."""
     if process.stdin and not process.stdin.closed:
         with suppress(OSError), process.stdin as pipe:
             pipe.write(parent.ENDED_IN_ORDER)
@@ -52,7 +52,7 @@ def stop_vtc(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Have a signal that ends this program end what it started, too."""
+    """Raise `SystemExit` on a terminating signal inside the block, so that child processes are stopped too."""
 
     def raise_exit(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)

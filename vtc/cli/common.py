@@ -1,4 +1,4 @@
-"""Options and output that the commands share."""
+"""Options, arguments and output that the commands share, and the small command `vtc addon-path`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ from vtc.profiles.settings import Settings, UnknownName
 from vtc.proxy import launch
 from vtc.proxy.trust import Trust, TrustError
 
-# `vtc addon-path`: what `mitmdump -s` takes.
 
-
-@click.command("addon-path", short_help="Print where the addon lies, for your own mitmproxy.")
+@click.command("addon-path", short_help="Print the path of the addon, for your own mitmproxy.")
 def addon_path() -> None:
     """Print the path of the addon's script: `mitmdump -s "$(vtc addon-path)"`.
 
-    mitmproxy must run in the environment that VTC is installed in, or have its packages.
+    mitmproxy must run in the environment in which VTC is installed, or have its packages.
     """
     click.echo(launch.find_script())
 
@@ -46,12 +44,12 @@ profile_directories = click.option(
     "directories",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="A directory or file with profiles of your own; may be given several times.",
+    help="A directory or file with your own profiles; can be repeated.",
 )
 
 
 class TrustSetting(click.ParamType[str]):
-    """An option of mitmproxy that says whose certificates are trusted."""
+    """An option of mitmproxy about trusted certificates, as `NAME=VALUE`."""
 
     name = "NAME=VALUE"
 
@@ -59,9 +57,9 @@ class TrustSetting(click.ParamType[str]):
         name, _, text = str(value).partition("=")
         if name not in Trust._fields:
             known = ", ".join(Trust._fields)
-            self.fail(f"{name} is none that counts here{nearest(name, Trust._fields)}: {known}", param, ctx)
+            self.fail(f"{name} has no effect here{nearest(name, Trust._fields)}; these have: {known}", param, ctx)
         if name == "ssl_insecure" and text not in ("", "true", "false"):
-            self.fail(f"ssl_insecure is true or false, not {text}", param, ctx)
+            self.fail(f"ssl_insecure must be true or false, not {text}", param, ctx)
         return str(value)
 
 
@@ -70,15 +68,15 @@ trust_settings = click.option(
     "sets",
     multiple=True,
     type=TrustSetting(),
-    help="Whose certificates are trusted: ssl_verify_upstream_trusted_ca=FILE, or ssl_insecure=true for any.",
+    help="The certificates to trust: ssl_verify_upstream_trusted_ca=FILE, or ssl_insecure=true for any.",
 )
 
 
 class CommandGroup(click.Group):
-    """Commands whose users see what is wrong with their files, and no trace; each is loaded when it is asked for."""
+    """A group of commands that imports a command when it is used, and reports errors without a traceback."""
 
     def __init__(self, *arguments: Any, modules: Mapping[str, str], **more: Any) -> None:
-        """`modules` has the module of each command by its name."""
+        """Create the group; `modules` is the module of each command by the command's name."""
         super().__init__(*arguments, **more)
         self._modules = modules
 
@@ -96,27 +94,27 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
         if re.search(r"://|:\d+/*\Z|\A\d+\Z", name) and self.get_command(context, name) is None:
-            raise click.UsageError(f"{name} is no command; to run VTC before that server: vtc run {name}", context)
+            raise click.UsageError(f"{name} is not a command; to run VTC before that server: vtc run {name}", context)
         return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # because a model's text may contain half a character
+            if isinstance(stream, io.TextIOWrapper):  # a model's text can contain half of a surrogate pair
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)
         except TrustError as error:
             raise click.ClickException(str(error)) from None
         except UnicodeDecodeError as error:
-            raise click.ClickException(f"the input is no UTF-8 text (at byte {error.start})") from None
+            raise click.ClickException(f"the input is not UTF-8 (at byte {error.start})") from None
         except OSError as error:
-            if error.errno == errno.EPIPE:  # what reads our output has seen enough
+            if error.errno == errno.EPIPE:  # the program that reads our output has closed the pipe
                 raise
             raise click.ClickException(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 
 
 def format_nearest_option(error: click.NoSuchOption) -> str:
-    """Suggest the option that is meant; empty if none is close."""
+    """Format a suggestion for a misspelled option; empty if no option is close."""
     near = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.8)
     return "".join(f" (did you mean {name}?)" for name in near)
 
@@ -125,7 +123,7 @@ json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Shell completion by the names of `models`, `dialects`, `clients` or `servers`."""
+    """Return a shell completion by the names of a kind of profiles, for example `models` or `dialects`."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
@@ -143,7 +141,7 @@ def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str],
 
 
 def load_profiles(directories: tuple[Path, ...]) -> Profiles:
-    """The built-in profiles and those of `directories`; ends the program with what is wrong with them."""
+    """Load the built-in profiles and those in `directories`; print mistakes and exit with 1 if there are any."""
     try:
         return loader.load([loader.builtin_directory(), *directories])
     except ProfileError as error:
@@ -152,7 +150,7 @@ def load_profiles(directories: tuple[Path, ...]) -> Profiles:
 
 
 def build_planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
-    """Make the planner that the addon would have; end the program with an error if the profiles are wrong."""
+    """Build the planner that the addon would use; exit with an error if profiles or settings are wrong."""
     try:
         return Planner(load_profiles(directories), settings)
     except UnknownName as error:
@@ -160,7 +158,7 @@ def build_planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
 
 
 def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
-    """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
+    """Add the options that override decisions of the profiles; `--tools` is `vtc_tools`, and so on."""
     for option in (
         click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
         click.option(
@@ -169,48 +167,53 @@ def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
         click.option("--client", help="The client profile.", shell_complete=complete_names("clients")),
         click.option("--server", help="The server profile.", shell_complete=complete_names("servers")),
         click.option(
-            "--constrain", type=click.Choice(["off", "required", "auto"]), help="When servers decode by a grammar."
+            "--constrain",
+            type=click.Choice(["off", "required", "auto"]),
+            help="When the server constrains replies by a grammar.",
         ),
-        click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Whether calls are repaired."),
+        click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Repair malformed calls."),
     ):
         command = option(command)
     return command
 
 
 def parse_url(text: str, hint: str) -> SplitResult:
-    """The parts of a URL, of a host and port, or of a port of this machine, that a user typed."""
+    """Parse an argument that is a URL, a host and port, or a port of this machine.
+
+    `hint` names the argument in the error.
+    """
     if re.fullmatch(r"\d+", text, re.ASCII):
         text = f"127.0.0.1:{text}"
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
-        sound = url.scheme in ("http", "https") and re.fullmatch(r"[^\s/@\x00-\x1f]+", url.hostname or "")
-        if sound and (url.port is None or url.port):
+        is_valid = url.scheme in ("http", "https") and re.fullmatch(r"[^\s/@\x00-\x1f]+", url.hostname or "")
+        if is_valid and url.port != 0:
             return url
     except ValueError as error:
-        if "ort" in str(error):  # out of range, or no number
-            raise click.BadParameter(f"{text}: no port from 1 to 65535", param_hint=hint) from None
-    raise click.BadParameter(f"{text}: no URL such as http://127.0.0.1:8000", param_hint=hint)
+        if "ort" in str(error):  # "Port out of range …" or "Port could not be cast …"
+            raise click.BadParameter(f"{text}: the port must be from 1 to 65535", param_hint=hint) from None
+    raise click.BadParameter(f"{text}: not a URL; write it like http://127.0.0.1:8000", param_hint=hint)
 
 
 def normalize_url(text: str, hint: str) -> str:
-    """Return the URL of a model server as people type it: `/v1` at its end belongs to the paths of its API."""
+    """Normalize the URL of a model server; drop a final `/v1`, which belongs to the paths of its API."""
     parts = parse_url(text, hint)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
 
 
 def split_upstream(upstream: str) -> tuple[str, str]:
-    """Part the URL of a model server into what mitmproxy wants, and the path that its APIs stand below."""
+    """Split the URL of a model server into scheme, host and port (for mitmproxy) and the base path of its APIs."""
     if not upstream:
         return "", ""
     if "@" in upstream:
-        problem = "leave out user and password; what the client sends as its key is passed on"
+        problem = "leave out user and password; the key that the client sends is forwarded"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
     parts = parse_url(normalize_url(upstream, "UPSTREAM"), "UPSTREAM")
     return f"{parts.scheme}://{parts.netloc}", parts.path
 
 
 def read_text(file: Path) -> str:
-    """The text of a file that a user named; ends the program if it is not UTF-8."""
+    """Read a file that the user named; exit with an error if it is not UTF-8."""
     try:
         return file.read_text("utf-8-sig")
     except UnicodeDecodeError:
@@ -218,19 +221,22 @@ def read_text(file: Path) -> str:
 
 
 def build_settings(**options: Any) -> Settings:
-    """The settings that were given on the command line; those that were not (None) are the default."""
+    """Build settings from options of the command line; None stands for the default."""
     return Settings(**{key: value for key, value in options.items() if value is not None})
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", figures: bool = False) -> None:
-    """Print a table: for a terminal as wide as that is, otherwise plain and uncut; `figures` go to the right."""
+    """Print a table: fitted to the width of a terminal, otherwise as plain text with nothing cut off.
+
+    `figures`: all columns except the first are aligned to the right.
+    """
     if title:
         click.secho(title, bold=True)
     if sys.stdout.isatty():
         table = Table(*heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column in table.columns[1:] if figures else ():
             column.justify, column.no_wrap = "right", True
-        table.columns[0].overflow = "fold"  # a name that is cut cannot be looked for
+        table.columns[0].overflow = "fold"  # a user cannot search for a name that is cut off
         for row in rows:
             table.add_row(*map(Text, row))
         Console().print(table)
@@ -245,5 +251,5 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: st
 
 
 def show_json(value: Any) -> None:
-    """JSON for programs: readable, and characters as they are."""
+    """Print JSON for programs: indented, and without escapes for characters beyond ASCII."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))

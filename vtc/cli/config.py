@@ -1,11 +1,12 @@
-"""`vtc.yaml`: what `vtc run` is started with, so that it need not be typed.
+"""`vtc.yaml`: settings of `vtc run`, so that they need not be typed.
 
     upstream: http://127.0.0.1:8000
     port: 8088
     profiles: [my-profiles]
     options: {vtc_lenient: "off"}
 
-It is looked for in the current folder, then in the user's folder for settings; what the command line says wins.
+The first file of that name is used, in the current folder or in the user's folder for settings. Options of the command
+line have precedence.
 """
 
 from __future__ import annotations
@@ -27,59 +28,59 @@ CONFIG_FILE_NAME = "vtc.yaml"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of `vtc run`; null is what holds without the file."""
+    """The settings of `vtc run`; null stands for the default."""
 
     upstream: str = ""
-    """The model server, such as `http://127.0.0.1:8000`."""
+    """The model server, for example `http://127.0.0.1:8000`."""
     host: str | None = None
-    """The address that VTC listens on."""
+    """The address at which VTC listens."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     """The port that clients connect to."""
     web: bool = False
-    """In mitmweb."""
+    """Run mitmweb, which shows exchanges in a browser."""
     profiles: tuple[str, ...] = ()
-    """Directories or files with profiles of your own, from where this file lies."""
+    """Directories or files with your own profiles; paths are relative to this file."""
     tools: Literal["auto", "native", "prompt"] | None = None
     """How tools reach the model."""
     dialect: str | None = None
-    """The dialect in which the model is prompted."""
+    """The dialect of the tool prompt."""
     blocks: Literal["auto", "text", "last"] | None = None
-    """What a call is that stands as JSON in a code block which ends the reply: an example, or a call."""
+    """Meaning of a call that is JSON in a code block at the end of a reply: `text`: an example, `last`: a call."""
     model: str | None = None
-    """The model that the server is asked for in the place of each that it does not list."""
+    """The model to request instead of each one that the server does not list."""
     server: str | None = None
     """The server profile, if the server is not recognised."""
     api: str | None = None
-    """The APIs that the server speaks, parted by commas, if not those that it shows."""
+    """The APIs that the server speaks, separated by commas, if they are not the detected ones."""
     key_env: str | None = None
-    """The variable of the environment that holds the key of `upstream`, for clients that send none."""
+    """The environment variable with the key of `upstream`, for clients that send none."""
     share_keys: bool = False
-    """Clients on other machines may spend the keys that server profiles have from the environment (`key_env`)."""
+    """Let clients on other machines use the keys that server profiles take from the environment (`key_env`)."""
     retry: bool = False
-    """Ask the model once more about a faulty reply, and where it ends its turn without a word."""
+    """Retry once if a reply is faulty, or if the model ends its turn without text or a call."""
     observe: bool = False
-    """Change nothing, and tell what would have been done."""
+    """Change nothing, and report the changes that would have been made."""
     log: str | None = None
-    """A file that gets a line of JSON for each exchange, from where this file lies."""
+    """A file to which a line of JSON is added for each exchange; the path is relative to this file."""
     options: dict[str, str | int | bool | tuple[str, ...]] = {}
     """Options of VTC and mitmproxy by name, as after `--set`."""
     mitmproxy: tuple[str, ...] = ()
     """Arguments for mitmproxy, as after `--`."""
 
     def build_arguments(self) -> list[str]:
-        """Make the arguments for mitmproxy that the command has no options for."""
+        """Return the arguments for mitmproxy from `options` and `mitmproxy`."""
         return [*launch.format_sets(_format_settings(self.options)), *self.mitmproxy]
 
     def build_trust(self, sets: Sequence[str]) -> Trust:
-        """Say whose certificates are trusted; what is typed wins."""
+        """Return the trusted certificates; `sets` of the command line have precedence."""
         return Trust.from_settings([*launch.list_settings(self.build_arguments()), *sets])
 
     def choose_confdir(self, sets: Sequence[str]) -> str:
-        """Name the folder of mitmproxy's certificates; the command line has precedence."""
+        """Return the folder of mitmproxy's certificates; `sets` of the command line have precedence."""
         return launch.choose_confdir([*launch.list_settings(self.build_arguments()), *sets])
 
     def list_specs(self) -> dict[KeyPath, list[str]]:
-        """List by its key what each setting makes of mitmproxy's options, as `NAME=VALUE`."""
+        """Return the options of mitmproxy as `NAME=VALUE`, by the key of this file that sets them."""
         own: dict[KeyPath, list[str]] = {(key,): format_options({key: getattr(self, key)}) for key in ADDON_OPTIONS}
         of_addon: dict[KeyPath, list[str]] = {
             ("options", name): [*_format_settings({name: value})] for name, value in self.options.items()
@@ -100,26 +101,30 @@ ADDON_OPTIONS = {
     "observe": "vtc_mode=observe",
     "log": "vtc_log=",
 }
-"""The options of the addon that have keys and options of the command; a value stands behind `=`."""
+"""Option of the addon by the key of `vtc.yaml` that sets it; the value of the key is appended after a final `=`."""
 
 
 def format_options(values: Mapping[str, object]) -> list[str]:
-    """Write the values of keys that are given as `NAME=VALUE`."""
-    given = [(ADDON_OPTIONS[key], value) for key, value in values.items() if value]
-    return [f"{option}{value}" if option.endswith("=") else option for option, value in given]
+    """Format keys of `vtc.yaml` as options `NAME=VALUE` of the addon, without empty values."""
+    options = [(ADDON_OPTIONS[key], value) for key, value in values.items() if value]
+    return [f"{option}{value}" if option.endswith("=") else option for option, value in options]
 
 
 def find_config(named: Path | None) -> Path | None:
-    """The file that holds: the one that is named, one in the current folder, one in the user's folder."""
+    """Return the file of settings: the named one, else one in the current folder or the user's folder, else None."""
     places = [Path(CONFIG_FILE_NAME), Path(click.get_app_dir("vtc"), CONFIG_FILE_NAME)]
     return named or next((place for place in places if place.is_file()), None)
 
 
 NO_CONFIG_FILE = Path()
+"""Stands for the file of settings if there is none."""
 
 
 def load_config(named: Path | None) -> tuple[Path, Config]:
-    """Return the file that holds, `NOWHERE` if there is none, and its settings; ends the program with what is wrong."""
+    """Load the settings; return their file (`NO_CONFIG_FILE` if there is none) and the settings.
+
+    Prints mistakes and exits with 1 if there are any.
+    """
     file = find_config(named)
     if file is None:
         return NO_CONFIG_FILE, Config()
@@ -131,14 +136,14 @@ def load_config(named: Path | None) -> tuple[Path, Config]:
 
 
 def read_config(file: Path) -> Config:
-    """Read the settings; raises `ProfileError` with each mistake, by line and key."""
+    """Parse a file of settings; raise `ProfileError` with all mistakes, each with its line and key."""
     documents, problems = document.read(file)
     if not documents and not problems:
         return Config()
     for parsed in documents:
         problems += document.problems(parsed, Config)
         problems += [
-            parsed.problem(path, "holds the character NUL, which no argument of a program can; remove it")
+            parsed.problem(path, "contains the character NUL, which arguments of a program cannot contain; remove it")
             for path, text in _iter_texts(parsed.value, ())
             if "\0" in text
         ]
@@ -148,7 +153,11 @@ def read_config(file: Path) -> Config:
 
 
 def build_problem(file: Path, key: KeyPath, message: str) -> Problem:
-    """Make a problem of what a key of the file says."""
+    """Build the problem of a key of the file.
+
+    The name of the key, its option or its argument is removed from the start of the message, because the problem
+    names the key itself.
+    """
     (parsed,), _ = document.read(file)
     name = str(key[-1])
     for prefix in (ADDON_OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
@@ -157,7 +166,7 @@ def build_problem(file: Path, key: KeyPath, message: str) -> Problem:
 
 
 def list_directories(file: Path, settings: Config) -> tuple[Path, ...]:
-    """List the directories of profiles; ends the program if one is not there."""
+    """Return the paths of profiles; print the missing ones and exit with 1 if there are any."""
     paths = [resolve_path(file, path) for path in settings.profiles]
     missing = [index for index, path in enumerate(paths) if not path.exists()]
     for index in missing:
@@ -169,7 +178,7 @@ def list_directories(file: Path, settings: Config) -> tuple[Path, ...]:
 
 
 def _iter_texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Each text of a document, names of keys too, and where it stands."""
+    """Yield each text of a document, including names of keys, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -182,14 +191,14 @@ def _iter_texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 
 def resolve_path(file: Path, path: str) -> Path:
-    """A path that is written in the file."""
+    """Resolve a path in the file, which is relative to the file's folder."""
     return file.parent / Path(path).expanduser()
 
 
 def _format_settings(options: Mapping[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
-    """Write options by name as `NAME=VALUE`."""
+    """Format options by name as `NAME=VALUE`; a list results in one for each item."""
     for name, value in options.items():
         for item in value if isinstance(value, tuple) else (value,):
-            # YAML takes `on` and `off`, unquoted, for true and false.
+            # YAML parses unquoted `on` and `off` as true and false.
             words = ("off", "on") if name.startswith("vtc_") else ("false", "true")
             yield f"{name}={words[item] if isinstance(item, bool) else item}"

@@ -1,4 +1,4 @@
-"""`vtc demo`: see it work, without a model or a client of one's own."""
+"""`vtc demo`: a demonstration that needs neither a model nor a client."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from vtc.proxy import launch
 @click.command(short_help="Show one turn of an agent through the proxy.")
 @click.option("--web", is_flag=True, help="In mitmweb, which stays open until Ctrl-C.")
 def demo(web: bool) -> None:
-    """Show one turn of an agent: what the model wrote beside what the client received.
+    """Show one turn of an agent: the model's text next to the reply that the client received.
 
-    A scripted model server, mitmproxy with VTC and a client on the official OpenAI SDK run on this machine; nothing
-    else is asked. Ends with 1 if the agent did not get through.
+    A scripted model server, mitmproxy with VTC and a client with the official OpenAI SDK run on this machine; no other
+    server is used. The exit code is 1 if the agent did not succeed.
     """
     if importlib.util.find_spec("openai") is None:
         raise click.ClickException(
             f"the demonstration needs the package openai: {launch.format_install_command('openai')}"
         )
-    from vtc.demo import show  # mitmproxy takes a second to load
+    from vtc.demo import show  # imported here because mitmproxy takes a second to load
 
     sys.exit(0 if show.show(web=web) else 1)

@@ -1,4 +1,4 @@
-"""Model servers of this machine: ask the usual ports, where the user names none."""
+"""Model servers on this machine, found at their default ports when the user names no server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vtc.proxy.findings import list_models
 from vtc.proxy.status import request_status
 
 USUAL_PORTS = (11434, 1234, 8000, 8080, 30000)
-"""Those of Ollama, LM Studio, vLLM, llama.cpp and SGLang."""
+"""Default ports of Ollama, LM Studio, vLLM, llama.cpp and SGLang."""
 PROBE_SECONDS = 1.0
 
 
@@ -26,7 +26,7 @@ class LocalServer(NamedTuple):
 
 
 def find_servers() -> list[LocalServer]:
-    """Ask all ports at once which of them are a model server's; VTC itself is none."""
+    """Find the model servers at the usual ports, which are probed concurrently. A VTC is not a model server."""
     with ThreadPoolExecutor(len(USUAL_PORTS) or 1) as pool:
         return [
             server for server in pool.map(_ask_server, (f"http://127.0.0.1:{port}" for port in USUAL_PORTS)) if server
@@ -40,19 +40,23 @@ def _ask_server(url: str) -> LocalServer | None:
 
 
 def choose_server(command: str) -> str:
-    """Return the URL of the one that answers, or that the user chooses; empty if none does."""
+    """Return the URL of the model server that answers; empty if none does.
+
+    If multiple servers answer, the user chooses one. Without a terminal, `UsageError` names them; its advice begins
+    with `command`.
+    """
     servers = find_servers()
     if len(servers) < 2:
         return servers[0].url if servers else ""
     rows = [f"{server.url} ({', '.join(server.models[:3])}{', …' * (len(server.models) > 3)})" for server in servers]
     if not sys.stdin.isatty():
         urls = ", ".join(server.url for server in servers)
-        raise click.UsageError(f"several model servers answer, {urls}: name one, {command} {servers[0].url}")
-    return servers[prompt_choice("Several model servers answer:", rows)].url
+        raise click.UsageError(f"multiple model servers answer: {urls}; name one: {command} {servers[0].url}")
+    return servers[prompt_choice("Multiple model servers answer:", rows)].url
 
 
 def prompt_choice(title: str, rows: Sequence[str]) -> int:
-    """Have the user choose one of several; returns its index."""
+    """Ask the user to choose one of the rows; return its index."""
     click.echo(title, err=True)
     for number, row in enumerate(rows, 1):
         click.echo(f"  {number}  {row}", err=True)
@@ -61,5 +65,5 @@ def prompt_choice(title: str, rows: Sequence[str]) -> int:
 
 
 def format_ports() -> str:
-    """Write the ports that were asked."""
+    """Format the list of usual ports."""
     return ", ".join(map(str, USUAL_PORTS))

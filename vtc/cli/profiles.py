@@ -1,4 +1,4 @@
-"""`vtc profiles`: what there is."""
+"""`vtc profiles`: list profiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vtc.profiles.loader import Profile, Profiles
 @click.option("--markdown", is_flag=True, help="Models and dialects as Markdown tables.")
 @json_output
 def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
-    """List all profiles with what they match."""
+    """List all profiles and the requests that they match."""
     profiles = load_profiles(directories)
     if as_json:
         show_json(_build_json(profiles))
@@ -72,7 +72,7 @@ def _render_markdown(profiles: Profiles) -> str:
 
 
 def escape_cell(text: str) -> str:
-    """Text for a cell of a Markdown table."""
+    """Escape a text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 

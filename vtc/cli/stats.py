@@ -1,4 +1,4 @@
-"""`vtc stats`: the figures of a log of exchanges."""
+"""`vtc stats`: figures about a log of exchanges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
                 if entry["outcome"] != "left alone":
                     stats.add(entry)
             except (ValueError, KeyError, TypeError, AttributeError):
-                raise click.ClickException(f"{log.name}:{number}: no line of a log that `vtc_log` wrote") from None
+                raise click.ClickException(f"{log.name}:{number}: not a line of a log that `vtc_log` wrote") from None
     if not number:
         raise click.ClickException(f"no exchange in {', '.join(log.name for log in logs)}")
     if as_json:
