@@ -1,4 +1,4 @@
-"""`vtc doctor`: what is installed, set and running, as lines that can be pasted into a report of an issue."""
+"""`vtc doctor`: checks of the installation, the settings and the running proxy, as lines for an issue report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from vtc.reporting import hints
 from vtc.scrub import escape_invisible, scrub
 
 CALL_SECONDS = 120
-"""For the reply to the test call: a model may have to be loaded first."""
+"""Seconds to wait for the reply with the test call, because the server may have to load the model first."""
 TEST_TOOL = {
     "type": "function",
     "function": {
@@ -52,37 +52,39 @@ type CheckOutcome = Literal["ok", "note", "wrong"]
 
 
 class CheckLine(NamedTuple):
-    """One line."""
+    """One line of the output."""
 
     outcome: CheckOutcome
     message: str
 
 
-@click.command(short_help="See what is installed, set and running, and whether a call gets through.")
+@click.command(short_help="Check the installation, the settings and the running proxy, and try a call.")
 @click.argument("upstream", default="")
-@click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
-@click.option("--no-call", is_flag=True, help="Send nothing through a running proxy.")
+@click.option("--port", type=click.IntRange(1, 65535), help=f"The port of VTC. [{launch.PORT}]")
+@click.option("--no-call", is_flag=True, help="Send no test call through the running proxy.")
 @trust_settings
 @profile_directories
 def doctor(
     upstream: str, port: int | None, sets: tuple[str, ...], directories: tuple[Path, ...], *, no_call: bool
 ) -> None:
-    """Look at versions, settings, profiles, port, certificate and the model server UPSTREAM (or that of vtc.yaml).
+    """Check versions, settings, profiles, port, certificate and the model server UPSTREAM (or `upstream` of vtc.yaml).
 
-    If something listens where VTC does, one request with a made-up tool is sent through it. Nothing secret is printed:
-    the lines can be pasted into a report of an issue.
+    If VTC runs before that server, one request with a made-up tool is sent through it. The output contains no secret,
+    so it can be pasted into an issue report. The exit code is 1 if a check fails.
     """
-    wrong = False
+    has_failed = False
     for line in _run_checks(upstream, port, sets, directories, call=not no_call):
-        wrong |= line.outcome == "wrong"
+        has_failed |= line.outcome == "wrong"
         mark, colour = OUTCOME_MARKS[line.outcome]
         click.echo(f"{click.style(mark, fg=colour)}  {_redact(line.message)}")
-    sys.exit(wrong)
+    sys.exit(has_failed)
 
 
 def _run_checks(
     upstream: str, port: int | None, sets: Sequence[str], directories: tuple[Path, ...], *, call: bool
 ) -> Iterator[CheckLine]:
+    """Run all checks; `call` allows a test call through the running proxy."""
+    # Step 1: versions and settings.
     yield CheckLine("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
     yield CheckLine("note", f"{platform.platform()}, {sys.executable}")
     settings = Config()
@@ -93,7 +95,8 @@ def _run_checks(
         except ProfileError as error:
             yield CheckLine("wrong", str(error))
     else:
-        yield CheckLine("note", f"no {config.CONFIG_FILE_NAME}, here or in {click.get_app_dir('vtc')}")
+        yield CheckLine("note", f"no {config.CONFIG_FILE_NAME} here or in {click.get_app_dir('vtc')}")
+    # Step 2: profiles. If they are wrong, the other checks continue with the built-in ones.
     directories = directories or tuple(
         config.resolve_path(file or Path(), directory) for directory in settings.profiles
     )
@@ -103,6 +106,7 @@ def _run_checks(
     except ProfileError as error:
         yield CheckLine("wrong", f"profiles: {error}")
         profiles = loader.load([loader.builtin_directory()])
+    # Step 3: the certificate, the model server and the running proxy.
     yield _check_certificate()
     server, models, url = upstream or settings.upstream, list[str](), ""
     if server:
@@ -114,16 +118,16 @@ def _run_checks(
         except TrustError as error:
             yield _escape_line(CheckLine("wrong", str(error)))
     else:
-        yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
+        yield CheckLine("note", "no model server is named; to check one: vtc doctor http://127.0.0.1:8000")
     at = port or settings.port or launch.PORT
     yield from map(_escape_line, _check_proxy(at, url, models if call else [], settings.choose_confdir(())))
 
 
 def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Iterator[CheckLine]:
-    """Look at what listens where VTC does, and have the first of these models of its server make a call through it."""
+    """Check the program that listens at VTC's port; try a call with the first of `models` through it."""
     at = f"127.0.0.1:{port}"
     if not _is_listening(port):
-        yield CheckLine("note", f"nothing listens at {at}: VTC does not run there")
+        yield CheckLine("note", f"nothing listens at {at}; VTC does not run there")
         return
     status, answer = request_status(Asker(f"http://{at}"), confdir)
     if status is None:
@@ -131,15 +135,15 @@ def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) ->
         return
     yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, before {status.upstream}")
     if status.version != __version__:
-        yield CheckLine("note", f"it is not the VTC {__version__} that is asked here: start it again after an update")
+        yield CheckLine("note", f"it is not this VTC {__version__}; restart it after an update")
     if not status.is_own:
-        yield CheckLine("note", f"{format_ownership_fault(confdir)}: `vtc launch` starts another")
+        yield CheckLine("note", f"{format_ownership_fault(confdir)}; `vtc launch` starts another")
     if server and not status.is_before(server):
         yield CheckLine(
-            "wrong", f"it stands before another server than {server}: vtc run {server}, with another --port"
+            "wrong", f"it runs before another server than {server}; for that one: vtc run {server}, with another --port"
         )
     elif status.mode != "rewrite":
-        yield CheckLine("note", f"in mode {status.mode} nothing is changed; no call was tried")
+        yield CheckLine("note", f"mode {status.mode} changes nothing, so no call was tried")
     elif models:
         yield _try_call(f"http://{at}", models[0])
     else:
@@ -147,41 +151,41 @@ def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) ->
 
 
 def _describe_stranger(at: str, answer: ServerAnswer) -> str:
-    """Say what listens in the place of VTC before a server."""
+    """Describe the program at VTC's port that is not a VTC before a model server."""
     if answer.headers.get("server", "").startswith("mitmproxy"):
-        return f"at {at} a mitmproxy listens that stands before no model server: is it an ordinary proxy?"
-    words = answer.why if answer.error else f"{answer.status} to GET {STATUS_PATH}"
+        return f"a mitmproxy without a model server listens at {at}; is it an ordinary proxy?"
+    received = answer.why if answer.error else f"{answer.status} to GET {STATUS_PATH}"
     return (
-        f"at {at} another program listens, or a mitmproxy without VTC (it answers {words}): "
+        f"another program, or a mitmproxy without VTC, listens at {at} (its answer: {received}); "
         "start VTC with another --port"
     )
 
 
 def _check_certificate() -> CheckLine:
-    """Look at what clients must trust where VTC is a proxy for HTTPS."""
+    """Check the certificate that clients must trust when VTC is an ordinary proxy for HTTPS."""
     file = launch.certificate_path()
     try:
-        until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        valid_until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
     except OSError:
-        return CheckLine("note", f"no certificate at {file}: mitmproxy makes it when it starts first")
+        return CheckLine("note", f"no certificate at {file}; mitmproxy creates it at its first start")
     except ValueError:
-        return CheckLine("wrong", f"{file} holds no certificate: remove it, and mitmproxy makes another")
-    if until < datetime.now(UTC):
+        return CheckLine("wrong", f"{file} contains no certificate; remove it, and mitmproxy creates another")
+    if valid_until < datetime.now(UTC):
         return CheckLine(
-            "wrong", f"the certificate {file} has run out: remove it, and trust the one that mitmproxy makes"
+            "wrong", f"the certificate {file} has expired; remove it, and trust the new one that mitmproxy creates"
         )
-    return CheckLine("ok", f"certificate {file}, good until {until:%Y-%m-%d}")
+    return CheckLine("ok", f"certificate {file}, valid until {valid_until:%Y-%m-%d}")
 
 
 def _check_server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
-    """Ask a model server which it is, and for its `models`."""
+    """Identify a model server, and add the names of its models to `models`."""
     found = collect_findings(asker, Planner(profiles, Settings()))
-    lost = not (found.server or found.is_sound)
+    has_failed = not (found.server or found.is_sound)
     first, *more = found.lines
-    yield CheckLine("wrong" if lost else "ok", first)
+    yield CheckLine("wrong" if has_failed else "ok", first)
     yield from (CheckLine("ok", line) for line in more)
     models += found.models
-    if not (lost or models):
+    if not (has_failed or models):
         yield CheckLine("note", "it lists no models")
 
 
@@ -194,7 +198,7 @@ def _is_listening(port: int) -> bool:
 
 
 def _try_call(base: str, model: str) -> CheckLine:
-    """Have the model make one call through a running proxy."""
+    """Ask the model for one test call through the running proxy."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": TEST_QUESTION}],
@@ -214,16 +218,18 @@ def _try_call(base: str, model: str) -> CheckLine:
     except (LookupError, TypeError, AttributeError) as error:
         return CheckLine("wrong", f"{question}: no reply ({type(error).__name__})")
     if "report_word" in calls:
-        return CheckLine("ok", f"{question}: it came as `tool_calls`")
+        return CheckLine("ok", f"{question}: received it as `tool_calls`")
     text = " ".join(str(message.get("content") or "").split())
-    return CheckLine("wrong", f"{question}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
+    return CheckLine(
+        "wrong", f"{question}: received no call, but {text[:200]!r}; `vtc explain` shows how its replies are parsed"
+    )
 
 
 def _escape_line(line: CheckLine) -> CheckLine:
-    """Keep what a server says in one line, and a terminal from doing what it says."""
+    """Escape line breaks and control sequences of a terminal, because the text can be from a server."""
     return line._replace(message=escape_invisible(line.message))
 
 
 def _redact(text: str) -> str:
-    """Take out what others need not know: keys, and the name of the user."""
+    """Remove secrets and the path of the user's home from a text."""
     return scrub(text.replace(str(Path.home()), "~"))

@@ -1,7 +1,7 @@
-"""`vtc schema`: what a profile may hold, as JSON Schema, for editors, and the same as Markdown.
+"""`vtc schema`: the keys of profiles as JSON Schema, for editors, or as Markdown.
 
-A description is the docstring below a field in the class that the key comes from, so that there is one text for those
-who write profiles and those who read the code.
+The description of a key is the docstring of the field that defines it, so that authors of profiles and readers of the
+code share one text.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from vtc.profiles.loader import KINDS
 
 JSON_SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_ID_PREFIX = "urn:virtual-tool-calling:profiles:"
-"""What the schemas are called, each with its kind. No place on the network: `vtc schema --write` puts them beside
-the profiles."""
+"""Start of the identifier of a schema, followed by its kind. A URN, because the schemas are files next to the profiles
+(`vtc schema --write`) and not on the network."""
 
 
 @click.command(short_help="Print the JSON Schema of profiles, for editors.")
@@ -33,14 +33,14 @@ the profiles."""
     "--write",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write all schemas to this directory instead: client.json, dialect.json and so on.",
+    help="Write all schemas to this directory: client.json, dialect.json and so on.",
 )
-@click.option("--markdown", is_flag=True, help="All keys as Markdown tables, for people.")
+@click.option("--markdown", is_flag=True, help="Print all keys as Markdown tables, for people.")
 def schema(kind: str, directory: Path | None, markdown: bool) -> None:
-    """Print the JSON Schema of one kind of profile, or of files that may hold any kind (`profile`, the default).
+    """Print the JSON Schema of one kind of profile, or of files with any kind (`profile`, the default).
 
-    An editor that knows the YAML language server checks and completes a file that begins with
-    `# yaml-language-server: $schema=schema/profile.json`, a path from the file to the schema.
+    An editor with the YAML language server checks and completes a file that begins with
+    `# yaml-language-server: $schema=schema/profile.json`, the path from the file to the schema.
     """
     if markdown:
         click.echo(render_markdown(), nl=False)
@@ -59,7 +59,7 @@ def _format_schema(kind: str) -> str:
 
 
 def build_schema(kind: str) -> dict[str, Any]:
-    """Make the JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
+    """Build the JSON Schema of a kind of profile; the one of `profile` depends on the value of `kind`."""
     if kind in KINDS:
         return {
             "$schema": JSON_SCHEMA_DRAFT,
@@ -73,7 +73,7 @@ def build_schema(kind: str) -> dict[str, Any]:
         "$id": f"{SCHEMA_ID_PREFIX}{kind}",
         "type": "object",
         "required": ["kind"],
-        "properties": {"kind": {"enum": [*KINDS], "description": "What the profile is about."}},
+        "properties": {"kind": {"enum": [*KINDS], "description": "Subject of the profile."}},
         "allOf": [
             {"if": {"properties": {"kind": {"const": name}}}, "then": ref}
             for name, ref in zip(KINDS, refs, strict=True)
@@ -83,23 +83,23 @@ def build_schema(kind: str) -> dict[str, Any]:
 
 
 def render_markdown() -> str:
-    """Write all keys as Markdown: a table for each kind of profile, and one for each mapping inside of them."""
+    """Render all keys as Markdown: a table for each kind of profile and for each mapping inside a profile."""
     parts: list[str] = []
     for kind, model in KINDS.items():
         for name, text in _iter_tables(build_schema(kind), model.__name__):
             title = f"## kind: {kind}" if name == model.__name__ else f"### {name}"
-            if title not in parts:  # several kinds share some
+            if title not in parts:  # kinds share some mappings
                 parts += [title, text]
     return "\n\n".join(parts) + "\n"
 
 
 def render_table(model: type[msgspec.Struct]) -> str:
-    """Write the keys of one class as a Markdown table."""
+    """Render the keys of one class as a Markdown table."""
     return _render_mapping(_add_descriptions(msgspec.json.schema(model), model)["$defs"][model.__name__])
 
 
 def _iter_tables(schema: Mapping[str, Any], top: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of a schema's mappings, the profile itself first, and their keys as tables."""
+    """Yield the name and the table of keys of each mapping in a schema; `top`, the profile itself, is the first."""
     definitions = schema["$defs"]
     for name in sorted(definitions, key=lambda name: (name != top, name)):
         mapping = definitions[name]
@@ -118,7 +118,7 @@ def _render_mapping(mapping: Mapping[str, Any]) -> str:
 
 
 def _format_value(value: Mapping[str, Any]) -> str:
-    """Write what may stand there, and what holds if nothing does."""
+    """Format the type of a key's value, and its default."""
     default = value.get("default")
     if default in (None, "", [], (), {}) or isinstance(default, dict) or len(value.get("enum", "--")) == 1:
         return _format_type(value)
@@ -153,7 +153,7 @@ def _join_lines(text: str) -> str:
 
 
 def _add_descriptions(schema: dict[str, Any], *models: type[msgspec.Struct]) -> dict[str, Any]:
-    """Put the descriptions into a schema that msgspec made."""
+    """Add the descriptions of `models` to a schema from msgspec; return the schema."""
     classes = {part.__name__: part for model in models for part in _iter_structs(model)}
     for name, mapping in schema["$defs"].items():
         for key, value in mapping["properties"].items():
@@ -163,7 +163,7 @@ def _add_descriptions(schema: dict[str, Any], *models: type[msgspec.Struct]) -> 
 
 @cache
 def read_descriptions(model: type[msgspec.Struct]) -> Mapping[str, str]:
-    """Return the docstring of each field of a class, by the field's name."""
+    """Return the docstring of each field of a class, including inherited ones, by the field's name."""
     docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not (issubclass(base, msgspec.Struct) and base is not msgspec.Struct):
@@ -179,7 +179,7 @@ def read_descriptions(model: type[msgspec.Struct]) -> Mapping[str, str]:
 
 
 def _iter_structs(model: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
-    """Yield a class and those of its fields, at any depth."""
+    """Yield a class and the classes of its fields, at any depth."""
     yield model
     for field in msgspec.structs.fields(model):
         for part in _find_structs(field.type):
