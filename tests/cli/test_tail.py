@@ -96,7 +96,7 @@ async def test_exchanges_are_listed_and_opened_in_80_by_24(start: Start, tmp_pat
             strict=False,
         ):
             assert words in row
-        assert rows[21] == " ⏎ open  q end  ? help"
+        assert rows[21] == " ⏎ open  q quit  ? help"
         assert chosen(pilot) == 3
         await pilot.press("k", "k", "j", "enter")
         text = "\n".join(await settled(pilot))
@@ -163,7 +163,7 @@ async def test_a_log_of_months_is_read_from_its_end(tmp_path: Path) -> None:
     async with showing(log) as pilot:
         await pilot.press("G")
         text = await settled(pilot)
-        assert "none of" not in text[0]
+        assert "invalid" not in text[0]
         assert text[-2].split()[3] == "new"
 
 
@@ -172,7 +172,7 @@ async def test_what_is_no_line_of_a_log_is_counted_and_nothing_in_it_is_obeyed(t
     faulty = ["[1]", "x", '{"time": 1, "outcome": ""}', json.dumps({**ENTRY, "calls": [1]}), "[" * 10_000]
     log.write_text("\n".join(faulty) + "\n" + written("\x1b]0;[bold]x"))
     async with showing(log) as pilot:
-        assert lines(pilot)[0].startswith(" 5 lines that are none of a log, 1 exchange, ")
+        assert lines(pilot)[0].startswith(" 5 invalid lines, 1 exchange, ")
         assert "\\x1b]0;[bold]x" in lines(pilot)[2]
         log.unlink()
         log.mkdir()
@@ -186,7 +186,7 @@ def run(*arguments: str) -> Result:
 def test_what_cannot_be_watched_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "vtc.jsonl"
     for arguments, status, words in (
-        ([str(log)], 2, f"{log}: no such file; `vtc run --log {log}` writes one"),
+        ([str(log)], 2, f"{log}: no such file; `vtc run --log {log}` creates it"),
         (["http://127.0.0.1:9"], 1, "nothing answers at http://127.0.0.1:9 ("),
     ):
         result = run(*arguments)
@@ -214,12 +214,12 @@ async def test_a_vtc_that_runs_says_where_its_log_is(
     assert (result.exit_code, f"names {log} as its log, but it does not prove that it is" in result.output) == (1, True)
     (tmp_path / "vtc.yaml").write_text(f"options: {{confdir: {confdir}}}")
     result = await asyncio.to_thread(run, lab.proxy.url)
-    assert f"this needs a terminal; for programs each line of {log} is JSON" in result.output
+    assert f"this needs a terminal; programs can parse {log}" in result.output
     lab = await start(chat.streamed("Hi"))
     result = await asyncio.to_thread(run, lab.proxy.url)
     assert (result.exit_code, "`vtc run --log FILE`" in result.output) == (1, True)
     result = await asyncio.to_thread(run, lab.upstream.url)
-    assert (result.exit_code, "is no VTC" in result.output) == (1, True)
+    assert (result.exit_code, "is not a VTC" in result.output) == (1, True)
 
 
 async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`vtc env`: what points a coding agent at VTC, as lines to paste into a shell."""
+"""`vtc env`: shell commands that start a coding agent with VTC as its server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from vtc.proxy.asker import Asker
 from vtc.proxy.status import format_ownership_fault, request_status
 
 PLACEHOLDER_KEY = "any"
-"""What an agent sends as its key where the server wants none: most do not start without one."""
+"""Key that an agent sends if the server needs none, because most agents do not start without a key."""
 PLACEHOLDER_MODEL = "my-model"
+"""Name of the model if the user gives none."""
 FOLDER_VARIABLE = Variable("VTC_AGENT")
-"""The variable that names the folder of an agent's files."""
+"""Environment variable with the folder of an agent's files."""
 
 
 class AgentName(click.ParamType[str]):
-    """The name of an agent, as a profile has it; `named` looks it up."""
+    """Name of an agent or of its program; `find_agent` looks it up."""
 
     name = "AGENT"
 
@@ -41,18 +42,18 @@ class AgentName(click.ParamType[str]):
 
 
 class VariableName(click.ParamType[str]):
-    """The name of a variable of the environment: the key itself belongs into no command line."""
+    """Name of an environment variable with a key, because others can read a key in a command line."""
 
     name = "NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not VARIABLE.fullmatch(str(value)):
-            self.fail("this takes the name of a variable that holds the key, not the key", param, ctx)
+            self.fail("give the name of a variable that contains the key, not the key", param, ctx)
         return str(value)
 
 
 def find_agent(profiles: Profiles, name: str) -> AgentProfile:
-    """Find an agent by its name, or the name of its program; ends the program if there is none."""
+    """Find an agent by its name or the name of its program; raise `BadParameter` if there is none."""
     for agent in profiles.agents.values():
         if name.casefold() in (agent.name.casefold(), *map(str.casefold, agent.commands)):
             return agent
@@ -61,26 +62,33 @@ def find_agent(profiles: Profiles, name: str) -> AgentProfile:
     raise click.BadParameter(f"there is no agent {name!r}{hint}; they are {', '.join(known)}", param_hint="AGENT")
 
 
-# How the shells write it.
-
-
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The way in which a shell writes texts and variables. `parts` joins those of one text."""
+    """Syntax of a shell: templates of its commands, and the way in which it quotes and joins texts."""
 
     quote: Callable[[str], str]
+    """Quotes a literal text."""
     variable: str
+    """The value of a variable inside a text."""
     export: str
+    """Sets an environment variable."""
     unset: str
+    """Removes an environment variable."""
     new_folder: str
+    """Creates a temporary folder, and sets a variable to its path."""
     subfolder: str
+    """Creates a folder inside of it."""
     file: str
+    """Writes a file."""
     start: str = "{command}"
+    """Runs a program with a quoted name."""
     joiner: str = ""
+    """Operator between the parts of one text."""
     group: str = "{text}"
+    """A text of multiple parts as one argument."""
 
     def format_text(self, words: Phrase) -> str:
-        """Write a text, with the values of variables in it."""
+        """Format a text, which can contain variables, as one word of the shell."""
         parts = [self._format_part(part) for part in words] or [self.quote("")]
         return parts[0] if len(parts) == 1 else self.group.format(text=self.joiner.join(parts))
 
@@ -89,8 +97,8 @@ class Shell:
 
 
 def _quote_for_fish(text: str) -> str:
-    plain = shlex.quote(text) == text
-    return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    needs_no_quotes = shlex.quote(text) == text
+    return text if needs_no_quotes else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _quote_for_powershell(text: str) -> str:
@@ -133,14 +141,14 @@ SHELLS = {
 
 
 def _detect_shell() -> str:
-    """Name the shell that the user has, as far as the environment shows it."""
+    """Return the name of the user's shell, according to the environment."""
     if os.name == "nt":
         return "powershell"
     return "fish" if Path(os.environ.get("SHELL", "")).name == "fish" else "sh"
 
 
 def format_lines(agent: AgentProfile, shell: Shell, address: str, model: str, key: Value) -> Iterator[str]:
-    """Write what starts an agent, line by line; the last one starts it."""
+    """Format the commands that configure an agent, and the one that starts it as the last line."""
     setup = agent.setup({"address": address, "model": model, "key": key, "folder": FOLDER_VARIABLE})
     if setup.files:
         yield shell.new_folder.format(name=FOLDER_VARIABLE.name)
@@ -157,21 +165,23 @@ def format_lines(agent: AgentProfile, shell: Shell, address: str, model: str, ke
 
 
 def _list_folders(paths: Sequence[str]) -> list[str]:
-    """List the folders that files lie in, within that of the agent."""
+    """List the folders of files, except the agent's folder itself."""
     folders = [str(PurePosixPath(path).parent) for path in paths]
     return [folder for folder in dict.fromkeys(folders) if folder != "."]
 
 
-@click.command(short_help="Print what points a coding agent at VTC.")
+@click.command(short_help="Print commands that start a coding agent with VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
-@click.option("--model", default=PLACEHOLDER_MODEL, help=f"The name that your server has. [{PLACEHOLDER_MODEL}]")
-@click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
+@click.option("--model", default=PLACEHOLDER_MODEL, help=f"The model's name at your server. [{PLACEHOLDER_MODEL}]")
+@click.option("--port", type=click.IntRange(1, 65535), help=f"The port of VTC. [{launch.PORT}]")
 @click.option("--host", help="The address at which the agent reaches VTC. [127.0.0.1]")
 @click.option(
-    "--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {PLACEHOLDER_KEY}]"
+    "--key-env",
+    type=VariableName(),
+    help=f"The environment variable with the server's key. [the key: {PLACEHOLDER_KEY}]",
 )
-@click.option("--shell", type=click.Choice([*SHELLS]), help="The shell that reads the lines. [yours]")
+@click.option("--shell", type=click.Choice([*SHELLS]), help="The shell that runs the commands. [yours]")
 @profile_directories
 def env(
     agent: str,
@@ -183,16 +193,16 @@ def env(
     shell: str | None,
     directories: tuple[Path, ...],
 ) -> None:
-    """Print the lines that start AGENT so that it asks VTC: variables, files of its own in a new folder, its command.
+    """Print commands that start AGENT with VTC as its server: variables, its files in a new folder, its command line.
 
-    `vtc run URL` must run meanwhile; `vtc launch AGENT` does both. URL is that of your model server, whose path goes to
-    the agent, or of the VTC that runs. Nothing is written, and no file of yours is changed.
+    `vtc run URL` must be running; `vtc launch AGENT` does both. URL is your model server, whose path is passed to the
+    agent, or the running VTC. Nothing is written, and none of your files is changed.
     """
     file, settings = config.load_config(None)
     profile = find_agent(common.load_profiles(directories or config.list_directories(file, settings)), agent)
     server, path = split_upstream(upstream)
-    at = host or "127.0.0.1"
-    address = f"http://{f'[{at}]' if ':' in at else at}:{port or settings.port or launch.PORT}"
+    reached_at = host or "127.0.0.1"
+    address = f"http://{f'[{reached_at}]' if ':' in reached_at else reached_at}:{port or settings.port or launch.PORT}"
     if _is_local_vtc(server) and not (host or port):
         address = server
     _warn_of_strangers(address, settings.choose_confdir(()))
@@ -202,12 +212,12 @@ def env(
 
 
 def _is_local_vtc(server: str) -> bool:
-    """True if a VTC of this machine answers at a URL; servers elsewhere are not asked."""
+    """Return True if a VTC on this machine answers at a URL. Servers on other machines are not probed."""
     return _is_local(server) and request_status(Asker(server, seconds=1))[0] is not None
 
 
 def _warn_of_strangers(address: str, confdir: str) -> None:
-    """Warn of a listener of this machine that the agent would ask and that may be another user's."""
+    """Warn if the listener on this machine that the agent would use can belong to another user."""
     if _is_local(address):
         status, answer = request_status(Asker(address, seconds=1), confdir)
         if not (answer.error or (status and status.is_own)):

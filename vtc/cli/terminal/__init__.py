@@ -1,5 +1,6 @@
-"""The page in a terminal, by Textual: exchanges as they end, each with what VTC did. Only `vtc tail` and `vtc run --ui`
-import it: Textual is an extra, and takes a while to load.
+"""A page in the terminal that lists exchanges as they end, and shows the actions of VTC in each.
+
+Only `vtc tail` and `vtc run --ui` import it, because Textual is an extra and takes long to load.
 """
 
 from vtc.cli.terminal.app import TerminalPage

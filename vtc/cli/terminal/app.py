@@ -1,4 +1,4 @@
-"""The list of exchanges, one exchange, and help: the screens of the page in a terminal."""
+"""The screens of the page in the terminal: the list of exchanges, one exchange, a draft of a dialect, and help."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from vtc.proxy.stats import CallCounts
 from vtc.reporting import OUTCOMES, UNDER_WAY, list_sections
 
 MAX_LISTED_EXCHANGES = 1000
-"""Exchanges that are listed: the latest."""
+"""Maximum number of listed exchanges; older ones are dropped."""
 LOG_POLL_SECONDS = 0.5
-"""Seconds between two looks at the log."""
+"""Seconds between two reads of the log."""
 TONE_STYLES = {"bad": "bold $text-error", "warn": "$text-warning", "mended": "$text-primary", "good": "$text-success"}
-"""Styles by the tone of an outcome; quiet ones are dim."""
+"""Style by the tone of an outcome; outcomes with another tone are dim."""
 TIME_WIDTH, OUTCOME_WIDTH, MODEL_WIDTH = len("01:02:03"), max(len(look.word) for look in OUTCOMES.values()) + 2, 16
-"""Columns of the terminal that a time, an outcome and a model's name have; what happened has the others."""
+"""Width in terminal columns of a time, an outcome and a model's name; the summary has the rest of the line."""
 
 KEY_HELP = """\
 j k  arrows     down, up
-g G  Home End   the first, the last
-Space  PgDn     a page down
+g G  Home End   first, last
+Space  PgDn     page down
 Enter           open an exchange
-q  Esc          back; in the list q ends
+q  Esc          back; q in the list quits
 ?               this help
 
-The latest exchange is the last; while it is chosen, the list follows.
+The newest exchange is at the end. While it is selected, the list scrolls to new ones.
 
 """
 
 
 def format_columns(*texts: str) -> str:
-    """Lay out what stands before what happened."""
+    """Format the columns before the summary."""
     widths = TIME_WIDTH, OUTCOME_WIDTH, MODEL_WIDTH
     return "".join(f"{set_cell_size(text, width)}  " for text, width in zip(texts, widths, strict=True))
 
 
 def format_outcome(exchange: LoggedExchange) -> str:
-    """Write an outcome: its sign and its word."""
+    """Format an outcome as its sign and its word."""
     return f"{exchange.look.sign} {exchange.look.word}"
 
 
 def format_row(exchange: LoggedExchange) -> Content:
-    """Write an exchange as a line of the list."""
-    before = format_columns(f"{exchange.at:%H:%M:%S}", format_outcome(exchange), exchange.get_text("asked"))
-    return Content.styled(f"{before}{exchange.happened}", TONE_STYLES.get(exchange.look.tone, "dim"))
+    """Format an exchange as a row of the list."""
+    columns = format_columns(f"{exchange.at:%H:%M:%S}", format_outcome(exchange), exchange.get_text("asked"))
+    return Content.styled(f"{columns}{exchange.summary}", TONE_STYLES.get(exchange.look.tone, "dim"))
 
 
 class ExchangeList(OptionList):
-    """The exchanges, the latest last; follows while that is chosen."""
+    """List of exchanges, the newest at the end; scrolls to new exchanges while the newest is selected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", "down", show=False),
@@ -79,21 +79,25 @@ class ExchangeList(OptionList):
         self.exchanges: deque[LoggedExchange] = deque()
 
     def extend(self, exchanges: list[LoggedExchange]) -> None:
-        """Add exchanges at the end; those before the last thousand leave."""
-        chosen, follows = self.highlighted, self.highlighted in (None, len(self.exchanges) - 1)
+        """Append exchanges; drop the oldest ones beyond `MAX_LISTED_EXCHANGES`."""
+        selected = self.highlighted
+        is_following = selected in (None, len(self.exchanges) - 1)
         self.exchanges += exchanges
-        left = max(0, len(self.exchanges) - MAX_LISTED_EXCHANGES)
-        for _ in range(left):
+        dropped = max(0, len(self.exchanges) - MAX_LISTED_EXCHANGES)
+        for _ in range(dropped):
             self.exchanges.popleft()
-        if left:
+        if dropped:
             self.set_options([Option(format_row(exchange)) for exchange in self.exchanges])
         else:
             self.add_options([Option(format_row(exchange)) for exchange in exchanges])
-        self.highlighted = len(self.exchanges) - 1 if follows or chosen is None else max(0, chosen - left)
+        if is_following or selected is None:
+            self.highlighted = len(self.exchanges) - 1
+        else:
+            self.highlighted = max(0, selected - dropped)
 
 
 class PagerScreen(Screen[None]):
-    """A text to scroll through."""
+    """A text that the user can scroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,escape", "app.pop_screen", "back"),
@@ -118,33 +122,33 @@ class PagerScreen(Screen[None]):
 
 
 class ExchangeScreen(PagerScreen):
-    """One exchange: what VTC did, how the request was changed, and the figures."""
+    """One exchange: the actions of VTC, the changes of the request, and figures."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "draft", "make a dialect of this")]
 
     def __init__(self, exchange: LoggedExchange) -> None:
         entry = exchange.entry
-        where = f"{exchange.get_text('host')}{exchange.get_text('path')}"
+        url = f"{exchange.get_text('host')}{exchange.get_text('path')}"
         status = exchange.get_text("status")
         facts = [
             f"{exchange.at:%Y-%m-%d %H:%M:%S}",
             exchange.get_text("asked"),
             exchange.get_text("client"),
-            where,
+            url,
             status,
         ]
-        head = f"{format_outcome(exchange)}  {exchange.happened}"
+        title = f"{format_outcome(exchange)}  {exchange.summary}"
         parts = [
-            Content.styled(head, TONE_STYLES.get(exchange.look.tone, "bold")),
+            Content.styled(title, TONE_STYLES.get(exchange.look.tone, "bold")),
             Content(" · ".join(filter(None, facts))),
         ]
-        for title, lines in list_sections(entry):
-            parts += [Content(), Content.styled(title, "bold"), *(Content(f"  {entry_line}") for entry_line in lines)]
+        for heading, lines in list_sections(entry):
+            parts += [Content(), Content.styled(heading, "bold"), *(Content(f"  {entry_line}") for entry_line in lines)]
         super().__init__(Content("\n").join(parts))
         self._exchange = exchange
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer a draft of what was not read alone."""
+        """Offer a draft only for a call that was not read."""
         return action != "draft" or bool(self._exchange.entry.get("unread"))
 
     async def action_draft(self) -> None:
@@ -162,15 +166,15 @@ class ExchangeScreen(PagerScreen):
 
 
 class DraftScreen(PagerScreen):
-    """The draft of a dialect, what it reads, and where it can be put."""
+    """The draft of a dialect, the calls that it parses, and the path to which it can be written."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("w", "write", "write it")]
 
     def __init__(self, draft: DraftFile) -> None:
-        place = f"w writes {draft.path}"
+        advice = f"w writes {draft.path}"
         if draft.path is None:
-            place = "name a folder of your own with --profiles, to have it written from here" if draft.calls else ""
-        super().__init__(Content("\n".join([*draft.describe(), place, "", draft.text])))
+            advice = "to write it from here, name your folder of profiles with --profiles" if draft.calls else ""
+        super().__init__(Content("\n".join([*draft.describe(), advice, "", draft.text])))
         self._draft = draft
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -179,14 +183,14 @@ class DraftScreen(PagerScreen):
     def action_write(self) -> None:
         try:
             self._draft.write()
-            message = f"written: {self._draft.path}. A VTC with this folder reads it in a second"
+            message = f"written: {self._draft.path}. A VTC with this folder loads it within a second"
         except OSError as error:
             message = f"nothing was written: {error.strerror}: {self._draft.path}"
         self.app.switch_screen(PagerScreen(Content(message)))
 
 
 class TerminalPage(App[None]):
-    """Lists the exchanges of a log as they end."""
+    """Application that lists the exchanges of a log as they end."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -198,20 +202,20 @@ class TerminalPage(App[None]):
     VerticalScroll { padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "end"),
-        Binding("ctrl+c", "quit", "end", show=False, priority=True),
+        Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True),
         Binding("question_mark", "help", "help", key_display="?"),
     ]
 
     def __init__(
         self, log: LogTail, draft: Callable[[str, int], DraftFile], is_over: Callable[[], bool] = lambda: False
     ) -> None:
-        """The page ends by itself when it `is_over`, as when the VTC that writes the log has ended."""
+        """Create the page; it quits when `is_over` returns True, for example because the VTC of the log has ended."""
         super().__init__()
         self._tail = log
         self._is_over = is_over
         self.draft_dialect = draft
-        """Drafts the dialect of a reply, by the id of its flow and the port of its VTC; raises ValueError."""
+        """Drafts a dialect from a reply, given the id of its flow and the port of its VTC; raises ValueError."""
         self._problem = ""
 
     def compose(self) -> ComposeResult:
@@ -228,8 +232,8 @@ class TerminalPage(App[None]):
         self._tail.close()
 
     def poll_log(self) -> None:
-        """Show what is new in the log."""
-        if not (self.screen_stack and self.screen_stack[0].query("#total")):  # a last look while the page is closed
+        """Add the new lines of the log to the list."""
+        if not (self.screen_stack and self.screen_stack[0].query("#total")):  # called once more while the page closes
             return
         if self._is_over():
             self.exit()
@@ -242,10 +246,11 @@ class TerminalPage(App[None]):
         self.screen_stack[0].query_one("#total", Static).update(problem or self._format_total())
 
     def _format_total(self) -> str:
-        figures, left, faulty = self._tail.stats.total, self._tail.left_alone, self._tail.faulty
+        figures, left_alone, faulty = self._tail.stats.total, self._tail.left_alone, self._tail.faulty
         parts = [
-            f"{format_count(faulty, 'line')} that {'are' if faulty > 1 else 'is'} none of a log" if faulty else "",
-            format_count(figures.exchanges + left, "exchange") + (f" ({left} of them left alone)" if left else ""),
+            format_count(faulty, "invalid line") if faulty else "",
+            format_count(figures.exchanges + left_alone, "exchange")
+            + (f" ({left_alone} of them left alone)" if left_alone else ""),
             f"{CallCounts.summary(figures)}, {figures.unread} unread",
         ]
         return ", ".join(filter(None, parts))
@@ -260,12 +265,12 @@ class TerminalPage(App[None]):
 
 
 class HelpScreen(PagerScreen):
-    """The keys, and the outcomes."""
+    """Help: the keys and the outcomes."""
 
     def __init__(self) -> None:
         outcomes = [
             Content.styled(f"{look.sign} {look.word}", TONE_STYLES.get(look.tone, "dim"))
             for outcome, look in OUTCOMES.items()
-            if outcome != UNDER_WAY  # a log has those that are over
+            if outcome != UNDER_WAY  # a log contains only finished exchanges
         ]
         super().__init__(Content("\n").join([Content(KEY_HELP), *outcomes]))

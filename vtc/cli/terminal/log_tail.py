@@ -1,4 +1,4 @@
-"""Follow a log of exchanges (`vtc_log`) as it grows."""
+"""Read new lines of a log of exchanges (`vtc_log`) as it grows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summarize_report
 from vtc.scrub import escape_invisible
 
 MAX_READ_BYTES = 4 << 20
-"""Bytes at the end of a log that are read at once: a log of months is not."""
+"""Maximum number of bytes that one read takes, from the end of the log, because a log can be very large."""
 PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""The errors that reading any JSON as a line of a log may raise."""
+"""Errors that `LoggedExchange.parse` can raise for a line that is not of a log."""
 NOTHING_CHANGED = "nothing was changed"
 
 
@@ -27,20 +27,22 @@ class LoggedExchange:
 
     entry: Mapping[str, Any]
     at: datetime
-    """In local time."""
+    """Time of the entry, in the local time zone."""
     outcome: str
-    happened: str
+    """A key of `OUTCOMES`."""
+    summary: str
+    """The report in one line."""
 
     @classmethod
     def parse(cls, line: bytes) -> LoggedExchange:
-        """Read a line; raises one of FAULTS if it is none of a log."""
-        entry = escape_invisible(decode(line))  # because a name may contain control sequences of a terminal
+        """Parse a line; raise one of `PARSE_ERRORS` if it is not a line of a log."""
+        entry = escape_invisible(decode(line))  # a name can contain control sequences of a terminal
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
         return cls(entry, at, outcome, summarize_report(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING_CHANGED)
 
     def get_text(self, key: str) -> str:
-        """Return a text of the entry; empty if it has none."""
+        """Return a field of the entry as text; empty if it is missing."""
         return str(self.entry.get(key) or "")
 
     @property
@@ -49,22 +51,22 @@ class LoggedExchange:
 
 
 class LogTail:
-    """Reads what is new in a log, also where it was moved away and begun anew, or emptied."""
+    """Reader of the new lines of a log, even if the log was rotated or truncated."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stats, self.left_alone = Stats(), 0
-        """The figures of all that was read."""
+        """Figures of all lines so far; `left_alone` counts the exchanges that VTC did not process."""
         self.faulty = 0
-        """Lines that are none of a log."""
+        """Number of invalid lines."""
         self._file: BinaryIO | None = None
-        self._rest = b""
-        """The beginning of a line that is not whole yet."""
+        self._partial_line = b""
+        """Start of a line whose end is not written yet."""
 
     def read(self) -> list[LoggedExchange]:
-        """Read the exchanges that ended since it was asked last; raises OSError.
+        """Return the exchanges that ended since the last call; raise OSError.
 
-        Where more was written than is read at once, those at its end.
+        If more than `MAX_READ_BYTES` were written, only the exchanges at the end are returned.
         """
         exchanges = [*self._read_lines()]
         if self._has_new_file():
@@ -83,34 +85,36 @@ class LogTail:
     def close(self) -> None:
         if self._file:
             self._file.close()
-        self._file, self._rest = None, b""
+        self._file, self._partial_line = None, b""
 
     def _has_new_file(self) -> bool:
-        """True if the file of this name is not the one that is read."""
+        """Return True if the path is another file than the open one, or if the open file was truncated."""
         try:
-            there = self.path.stat()
+            current = self.path.stat()
         except FileNotFoundError:
-            return False  # moved away: the next exchange begins a new one
+            return False  # renamed; the next exchange creates a new file
         if self._file is None:
             return True
-        here = os.fstat(self._file.fileno())
-        return (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino) or there.st_size < self._file.tell()
+        opened = os.fstat(self._file.fileno())
+        is_other = (opened.st_dev, opened.st_ino) != (current.st_dev, current.st_ino)
+        return is_other or current.st_size < self._file.tell()
 
     def _read_lines(self) -> Iterator[LoggedExchange]:
+        """Read the open file to its end and parse the complete lines."""
         if self._file is None:
             return
         size, at = os.fstat(self._file.fileno()).st_size, self._file.tell()
-        skipped = size - at > MAX_READ_BYTES
-        if skipped:
+        starts_inside_line = size - at > MAX_READ_BYTES
+        if starts_inside_line:
             self._file.seek(size - MAX_READ_BYTES)
-            self._rest = b""
-        *lines, self._rest = (self._rest + self._file.read(MAX_READ_BYTES)).split(b"\n")
-        for line in lines[skipped:]:  # it begins in the middle of one
+            self._partial_line = b""
+        *lines, self._partial_line = (self._partial_line + self._file.read(MAX_READ_BYTES)).split(b"\n")
+        for line in lines[starts_inside_line:]:  # omits the cut-off first line
             if not line.strip():
                 continue
             try:
                 yield self._count_exchange(LoggedExchange.parse(line))
             except PARSE_ERRORS:
                 self.faulty += 1
-        if len(self._rest) > MAX_READ_BYTES:
-            self.faulty, self._rest = self.faulty + 1, b""
+        if len(self._partial_line) > MAX_READ_BYTES:
+            self.faulty, self._partial_line = self.faulty + 1, b""
