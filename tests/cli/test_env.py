@@ -141,7 +141,7 @@ async def test_a_path_of_the_server_goes_to_the_agent_and_a_vtc_that_runs_is_ask
     [
         (["claude", "http://me:open-sesame@127.0.0.1"], "leave out user and password"),
         (["claude", "http://127.0.0.1:x"], "the port must be from 1 to 65535"),
-        (["clude"], "there is no agent 'clude' (did you mean 'claude'?); they are claude, cline, "),
+        (["clude"], "there is no agent 'clude' (did you mean 'claude'?); known: claude, cline, "),
         (["claude", "--key-env", "sk-secret-1"], "give the name of a variable that contains the key, not the key"),
         (["claude", "--shell", "tcsh"], "'tcsh' is not one of 'sh', 'fish', 'powershell'"),
         ([], "Missing argument 'AGENT'"),

@@ -172,7 +172,7 @@ def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
     assert [request["model"] for request in model.requests] == [MODEL]
     assert machine.is_over()
     assert machine.files() == before
-    assert "the agent ended with 3: what VTC did stands in " in done.stderr
+    assert "the agent ended with 3; the log of VTC is in " in done.stderr
     log = Path(done.stderr.split()[-1])
     assert server in log.read_text()
     assert [*machine.temporary.iterdir()] == [log]
@@ -275,7 +275,7 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
                 timeout=PATIENCE,
             )
             assert done.returncode == 128 + signal.SIGKILL, done
-            assert done.stderr == f"vtc: the VTC at http://127.0.0.1:{port} is used\n"
+            assert done.stderr == f"vtc: using the VTC at http://127.0.0.1:{port}\n"
             assert (machine.seen["url"], machine.seen["key"]) == (f"http://127.0.0.1:{port}/v1", "sk-mine")
             assert running.poll() is None
         finally:
@@ -362,13 +362,13 @@ def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -
         (["claude", "http://127.0.0.1:9"], 2,
          "Claude Code is not installed; claude is not on PATH: npm install -g @anthropic-ai/claude-code"),
         (["lab", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9 cannot be reached (Connection refused): "),
-        (["lab"], 2, "no model server answers on ports 9 of this machine: vtc launch lab URL"),
+        (["lab"], 2, "no model server answers on ports 9 of this machine; name one: vtc launch lab URL"),
         (["lab", "http://me:open-sesame@127.0.0.1:9"], 2, "leave out user and password"),
-        (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set, or empty"),
-        (["lab", "--key-env", "MY_KEY"], 2, "--key-env: name the server whose key it is: vtc launch lab URL"),
+        (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set or is empty"),
+        (["lab", "--key-env", "MY_KEY"], 2, "--key-env: name the server of the key: vtc launch lab URL"),
         (["labb"], 2, "there is no agent 'labb' (did you mean 'lab'?)"),
-        (["lab", "--modl", "x"], 2, "there is no option --modl (did you mean --model?); the agent's own go after"),
-        (["lab", "--print"], 2, "there is no option --print; the agent's own go after `--`"),
+        (["lab", "--modl", "x"], 2, "there is no option --modl (did you mean --model?); options of the agent go after"),
+        (["lab", "--print"], 2, "there is no option --print; options of the agent go after `--`"),
         ([], 2, "Missing argument 'AGENT'"),
     ],
 )  # fmt: skip

@@ -249,7 +249,7 @@ async def test_a_dry_run_tells_what_the_server_shows() -> None:
 
     async with serving(script) as upstream:
         result = await asyncio.to_thread(run, upstream.url)
-    assert f"# found now, asked when it starts: {upstream.url} is vLLM" in result.stderr
+    assert f"# found now, probed again at the start: {upstream.url} is vLLM" in result.stderr
     assert "it speaks openai-chat" in result.stderr
     assert "its models: m-7b" in result.stderr
     assert "#" not in result.stdout
@@ -310,7 +310,7 @@ async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_un
 def test_its_own_address_is_no_upstream(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert "is where VTC itself would listen" in result.output
+    assert "is the address at which VTC itself would listen" in result.output
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ def test_a_key_of_the_environment_is_lent_to_other_machines_only_if_that_is_said
         (["https://api.groq.com"], 0, "vtc_key_env=LAB_KEY"),
         (["https://api.groq.com", "--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
         (["https://api.groq.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
-        ([], 2, "--key-env: whose key it is must be said"),
+        ([], 2, "--key-env: name the server of the key"),
     ],
 )
 def test_the_key_of_the_upstream_may_be_named_on_the_command_line(
@@ -435,5 +435,5 @@ def test_without_an_upstream_the_one_that_answers_on_a_usual_port_is_taken(usual
         assert f"reverse:{url}" in command()
         assert "--mode" not in command("--proxy")
         assert "reverse:" not in " ".join(command("--", "--mode", "socks5"))
-        assert "whose key it is must be said" in run("--key-env", "PATH").output
+        assert "name the server of the key" in run("--key-env", "PATH").output
     assert "--mode" not in command()  # now no one answers

@@ -132,7 +132,10 @@ def test_an_agent_has_the_terminal_to_itself(home: Path, model: DemoServer) -> N
     [
         (["vtc", "probe", "{url}"], [r"vtc: asks \S+ about itself, then .*:", r"vtc: at most 30 requests, .*"]),
         (["vtc", "doctor", "{url}"], []),
-        (["vtc", "run", "{url}", "--dry-run"], [rf"# found now, asked when it starts: {words}" for words in FOUND]),
+        (
+            ["vtc", "run", "{url}", "--dry-run"],
+            [rf"# found now, probed again at the start: {words}" for words in FOUND],
+        ),
     ],
     ids=lambda value: value[1] if value else "",
 )

@@ -59,7 +59,7 @@ def find_agent(profiles: Profiles, name: str) -> AgentProfile:
             return agent
     known = sorted(profiles.agents)
     hint = nearest(name, known)
-    raise click.BadParameter(f"there is no agent {name!r}{hint}; they are {', '.join(known)}", param_hint="AGENT")
+    raise click.BadParameter(f"there is no agent {name!r}{hint}; known: {', '.join(known)}", param_hint="AGENT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`vtc run`: mitmdump or mitmweb with the addon."""
+"""`vtc run`: start mitmdump or mitmweb with the addon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from vtc.scrub import escape_invisible
 
 
 class ApiNames(click.ParamType[str]):
-    """Names of APIs, parted by commas."""
+    """Names of APIs, separated by commas."""
 
     name = "APIS"
 
@@ -42,24 +42,26 @@ class ApiNames(click.ParamType[str]):
         for name in str(value).split(","):
             if name.strip() not in ("same", *API_NAMES):
                 known = ", ".join(API_NAMES)
-                self.fail(f"there is no API {name.strip()!r}{nearest(name, API_NAMES)}; they are {known}", param, ctx)
+                self.fail(f"there is no API {name.strip()!r}{nearest(name, API_NAMES)}; known: {known}", param, ctx)
         return str(value)
 
 
 class RunCommand(click.Command):
-    """Tells where options of mitmproxy go that are given to this command."""
+    """A command whose error for an unknown option explains how to pass options to mitmproxy."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        given = [*arguments]
+        original = [*arguments]  # because click consumes the list
         try:
             return super().parse_args(context, arguments)
         except click.NoSuchOption as error:
             name = error.option_name
-            at = next(index for index, argument in enumerate(given) if argument.startswith(name))
-            value = [word for word in given[at + 1 : at + 2] if given[at] == name and not re.match(r"-|\w+://", word)]
+            at = next(index for index, argument in enumerate(original) if argument.startswith(name))
+            # The next word is the option's value, unless it is an option or a URL, or the value is after a `=`.
+            next_words = original[at + 1 : at + 2] if original[at] == name else []
+            value = [word for word in next_words if not re.match(r"-|\w+://", word)]
             raise click.UsageError(
                 f"there is no option {name}{common.format_nearest_option(error)}; "
-                f"arguments of mitmproxy go after `--`: vtc run URL -- {shlex.join([given[at], *value])}",
+                f"arguments of mitmproxy go after `--`: vtc run URL -- {shlex.join([original[at], *value])}",
                 context,
             ) from None
 
@@ -67,36 +69,32 @@ class RunCommand(click.Command):
 @click.command(cls=RunCommand, short_help="Run the proxy with VTC.")
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
-@click.option("--web", is_flag=True, help="Run mitmweb, to see in a browser what happens.")
-@click.option("--ui", is_flag=True, help="Show exchanges in the terminal as they end, as `vtc tail` does.")
-@click.option("--proxy", is_flag=True, help="Without UPSTREAM: be an ordinary proxy, and look for no server.")
-@click.option("--port", type=click.IntRange(0, 65535), help=f"Where clients connect; 0: any free one. [{launch.PORT}]")
-@click.option("--host", help="0.0.0.0 for clients on other machines. [127.0.0.1]")
+@click.option("--web", is_flag=True, help="Run mitmweb, which shows exchanges in a browser.")
+@click.option("--ui", is_flag=True, help="Show exchanges in the terminal as they end, like `vtc tail`.")
+@click.option("--proxy", is_flag=True, help="Without UPSTREAM: run an ordinary proxy, and search for no server.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"The port for clients; 0: any free one. [{launch.PORT}]")
+@click.option("--host", help="The address to listen at; 0.0.0.0 for clients on other machines. [127.0.0.1]")
 @profile_directories
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
-@click.option(
-    "--dialect", help="The dialect in which the model is prompted.", shell_complete=complete_names("dialects")
-)
-@click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="What JSON in the last code block is.")
-@click.option("--model", help="The model to ask for in the place of each that the server does not list.")
+@click.option("--dialect", help="The dialect of the tool prompt.", shell_complete=complete_names("dialects"))
+@click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="Meaning of JSON in the last code block.")
+@click.option("--model", help="The model to request instead of each one that the server does not list.")
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=complete_names("servers"))
-@click.option(
-    "--api", type=ApiNames(), help="The APIs that the server speaks, parted by commas, if not those it shows."
-)
-@click.option("--key-env", help="The variable with UPSTREAM's key, for clients that send none. It goes nowhere else.")
-@click.option("--share-keys", is_flag=True, help="Clients of other machines may spend your keys (key_env), too.")
-@click.option("--retry", is_flag=True, help="Ask the model once more about faulty replies and silent turns.")
-@click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
+@click.option("--api", type=ApiNames(), help="The APIs of the server, separated by commas, if not the detected ones.")
+@click.option("--key-env", help="The variable with UPSTREAM's key, for clients that send none. It is sent only there.")
+@click.option("--share-keys", is_flag=True, help="Let clients on other machines use your keys (key_env), too.")
+@click.option("--retry", is_flag=True, help="Retry once after a faulty reply or a silent turn.")
+@click.option("--observe", is_flag=True, help="Change nothing, and report the changes that would have been made.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
-@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="An option of VTC or mitmproxy by its name.")
-@click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="An option of VTC or mitmproxy.")
+@click.option("-v", "--verbose", is_flag=True, help="Log connections and requests as mitmproxy does, too.")
 @click.option(
     "--config",
     "named",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read these settings from FILE, not from vtc.yaml here or in your settings folder.",
+    help="The file of settings. [vtc.yaml in the current folder or in your settings folder]",
 )
-@click.option("--dry-run", is_flag=True, help="Print the command instead.")
+@click.option("--dry-run", is_flag=True, help="Print the command, and do not run it.")
 def run(
     upstream: str,
     more: Sequence[str],
@@ -111,11 +109,13 @@ def run(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Run VTC before the model server UPSTREAM, such as http://127.0.0.1:8000; clients ask http://127.0.0.1:8088/v1.
+    """Run VTC before the model server UPSTREAM, for example http://127.0.0.1:8000.
 
-    Without it, and without one in vtc.yaml, it is what answers on a usual port here; else VTC is an ordinary proxy.
-    What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- -w flows`.
+    Clients use http://127.0.0.1:8088/v1. Without UPSTREAM here and in vtc.yaml, VTC uses a model server that answers at
+    a usual port of this machine; if none answers, VTC is an ordinary proxy. Arguments after `--` are passed to
+    mitmproxy: `vtc run http://127.0.0.1:8000 -- -w flows`.
     """
+    # Step 1: combine the command line with vtc.yaml; the command line has precedence.
     upstream, more = _split_arguments(upstream, more)
     more = [*launch.format_sets(sets), *more]
     file, settings = config.load_config(named)
@@ -125,15 +125,17 @@ def run(
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _report_in_file(file, () if upstream else ("upstream",)):
         server = build_server_url(upstream or settings.upstream)
-    # A key must never go to a server that only happens to answer on a usual port.
+    # Step 2: choose the server and the address to listen at.
+    # A key must never be sent to a server only because it answers at a usual port.
     if not (server or proxy or options["key_env"] or _has_mode([*settings.build_arguments(), *more])):
         server = _find_local_server(quiet=dry_run)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
     if _is_listening_address(server, address, at):
-        problem = f"{server} is where VTC itself would listen; choose another --port"
+        problem = f"{server} is the address at which VTC itself would listen; choose another --port"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
-    # Of an option of one value the last counts: what is written in the file, then what is typed.
+    # Step 3: check all options as the addon would, before anything is started.
+    # The order matters: mitmproxy uses the last value of an option, and the command line must win.
     own = config.format_options({**options, "log": log})
     arguments = [*settings.build_arguments(), *launch.format_sets(own), *more]
     values = launch.list_settings(arguments)
@@ -141,6 +143,7 @@ def run(
     planner = _build_planner(profiles, values, file, settings)
     with _report_in_file(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
         _check_keys(planner, server, Address(address, at), values)
+    # Step 4: print or run the command.
     arguments = [*launch.format_sets(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.build_command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
@@ -149,7 +152,7 @@ def run(
         return
     if file != config.NO_CONFIG_FILE:
         click.echo(f"vtc: settings from {file}", err=True)
-    if not (settings.build_arguments() or more):  # those may have it listen elsewhere, or not at all
+    if not (settings.build_arguments() or more):  # which can make mitmproxy listen elsewhere, or not at all
         _check_free(address, at)
     if program == "mitmweb" and not any(argument.startswith("--web-") for argument in arguments):
         _check_web_port(values)
@@ -159,58 +162,63 @@ def run(
 
 
 def _split_arguments(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Part the server from arguments for mitmproxy."""
+    """Separate the server from arguments for mitmproxy."""
     if upstream.startswith("-"):  # `vtc run -- …`
         return "", (upstream, *more)
-    if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
-        raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
+    if more and more[0][0:1].isalnum():  # mitmproxy would use it as a filter, and hide all other flows
+        raise click.UsageError(
+            f"unexpected {more[0]}: only one UPSTREAM is allowed; arguments for mitmproxy begin with `-`"
+        )
     return upstream, more
 
 
 def _replace_process(command: list[str]) -> NoReturn:
-    """Have a program take the place of this one."""
-    if os.name == "nt":  # there, a program that is replaced returns to the shell at once
+    """Replace this program by another."""
+    if os.name == "nt":  # where the shell would not wait for the new program
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
 
 
 def _check_web_port(values: Sequence[str]) -> None:
-    """End the program if mitmweb could not listen, given these `NAME=VALUE`s."""
-    typed = dict(value.partition("=")[::2] for value in values)
-    host, at = typed.get("web_host", WEB_HOST), int(typed.get("web_port", WEB_PORT))
+    """Raise an error if mitmweb cannot listen at its address, given options as `NAME=VALUE`."""
+    options = dict(value.partition("=")[::2] for value in values)
+    host, at = options.get("web_host", WEB_HOST), int(options.get("web_port", WEB_PORT))
     _check_free(host, at, "mitmweb", f"`--set web_port={at + 1}`")
 
 
 def _has_mode(arguments: Sequence[str]) -> bool:
-    """True if mitmproxy is told what to be."""
+    """Return True if arguments for mitmproxy set its mode."""
     return any(argument in ("-m", "--mode") or argument.startswith(("--mode=", "mode=")) for argument in arguments)
 
 
 def _find_local_server(*, quiet: bool) -> str:
-    """Find a model server of this machine, and say so; empty if none answers."""
+    """Return the URL of a model server on this machine, and report it unless `quiet`; empty if none answers."""
     server = local_servers.choose_server("vtc run")
     ports = local_servers.format_ports()
-    found = f"{server} answers, so VTC stands before it (--proxy: before none)" if server else ""
+    message = f"no model server answers on ports {ports}; VTC is an ordinary proxy"
+    if server:
+        message = f"{server} answers, so VTC runs before it (--proxy: use no server)"
     if not quiet:
-        click.echo(f"vtc: {found or f'no model server answers on ports {ports}: VTC is an ordinary proxy'}", err=True)
+        click.echo(f"vtc: {message}", err=True)
     return server
 
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+"""Hosts in a URL or of a listener that are this machine."""
 
 
 def _is_listening_address(server: str, host: str, port: int) -> bool:
-    """True if a server's URL leads to where the proxy listens."""
+    """Return True if a server's URL is the address at which the proxy listens."""
     url = urlsplit(server)
     return bool(server) and url.port == port and (url.hostname == host or {url.hostname, host} <= {*LOCAL_HOSTS})
 
 
 WEB_HOST, WEB_PORT = "127.0.0.1", 8081
-"""Where mitmweb's pages are, if nothing else is said."""
+"""Default address of mitmweb's pages."""
 
 
 def _check_free(host: str, port: int, program: str = "VTC", options: str = "--port or --host") -> None:
-    """End the program where nothing can listen; mitmproxy would name options of its own that are not those of ours."""
+    """Raise an error if nothing can listen at an address, because mitmproxy's error names options of mitmproxy."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         socket.create_server((host, port), family=family).close()
@@ -223,17 +231,17 @@ def _check_free(host: str, port: int, program: str = "VTC", options: str = "--po
 
 
 def _print_findings(server: str, planner: Planner, settings: Sequence[str]) -> None:
-    """Say what a server shows that is there now, as it is asked when VTC starts (`vtc_discover`)."""
+    """Print the findings about a server that answers now; VTC repeats the probes when it starts (`vtc_discover`)."""
     values = dict(setting.partition("=")[::2] for setting in settings)
     if not server or values.get("vtc_discover") != "on":
         return
     found = collect_findings(Asker(server, trust=Trust.from_settings(settings)), planner)
     for line in found.lines if found.is_there or found.has_wrong_scheme else ():
-        click.echo(f"# found now, asked when it starts: {escape_invisible(line)}", err=True)
+        click.echo(f"# found now, probed again at the start: {escape_invisible(line)}", err=True)
 
 
 def build_server_url(upstream: str) -> str:
-    """The model server as mitmproxy wants it: scheme, host and port."""
+    """Return the URL of a model server for mitmproxy: scheme, host and port."""
     server, path = common.split_upstream(upstream)
     if path:
         raise click.BadParameter(
@@ -243,14 +251,14 @@ def build_server_url(upstream: str) -> str:
 
 
 def _build_planner(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
-    """Make the planner; end the program if the addon would refuse these `NAME=VALUE`s."""
+    """Build the planner; exit with an error if the addon would reject these options as `NAME=VALUE`."""
     try:
         return options.build_planner_from_specs([*profiles, *values])
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
-        for key, specs in settings.list_specs().items():  # the key that is refused by itself is the one to blame
+        for key, specs in settings.list_specs().items():  # find the key of the file whose option is rejected
             with _report_in_file(file, key), suppress(ProfileError):
                 options.build_planner_from_specs([*profiles, *specs])
         raise click.UsageError(str(error)) from None
@@ -258,7 +266,7 @@ def _build_planner(profiles: Sequence[str], values: Sequence[str], file: Path, s
 
 @contextmanager
 def _report_in_file(file: Path, key: KeyPath) -> Iterator[None]:
-    """Tell what is refused with its place in the file of settings, if its key there is known."""
+    """Report an error of the block with the line of `key` in the file of settings; re-raise it if `key` is empty."""
     try:
         yield
     except (click.ClickException, options.RefusedOption) as error:
@@ -270,11 +278,14 @@ def _report_in_file(file: Path, key: KeyPath) -> Iterator[None]:
 
 
 def _check_keys(planner: Planner, server: str, address: Address, settings: Sequence[str]) -> None:
-    """Say whose keys clients are lent; end the program where one is not there, or others could spend it unasked."""
+    """Report the keys that are lent to clients.
+
+    Raises an error if a key is not set, or if clients on other machines could use it without `--share-keys`.
+    """
     values = dict(setting.partition("=")[::2] for setting in settings)
     variable, upstream = values.get(keys.OPTION, ""), address_of(server)
     if variable and not upstream:
-        raise click.UsageError("--key-env: whose key it is must be said: vtc run URL --key-env NAME")
+        raise click.UsageError("--key-env: name the server of the key: vtc run URL --key-env NAME")
     lenders = keys.list_lenders(planner.profiles, upstream, variable)
     shared = values.get("vtc_share_keys") == "on"
     if faults := [*keys.find_faults(lenders, [address], shared=shared)]:
