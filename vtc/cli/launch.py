@@ -102,10 +102,7 @@ def launch(
     file, settings = config.load_config(None)
     profiles = common.load_profiles(directories or config.list_directories(file, settings))
     profile = find_agent(profiles, agent)
-    program = next(filter(None, map(shutil.which, profile.commands)), None)
-    if program is None:
-        advice = f": {profile.install}" if profile.install else ""
-        raise LaunchError(f"{profile.title} is not installed; {join_words(profile.commands)} is not on PATH{advice}")
+    program = _find_program(profile)
     key = os.environ.get(key_env, "") if key_env else PLACEHOLDER_KEY
     if not key:
         raise LaunchError(f"--key-env: the variable {key_env} is not set or is empty")
@@ -146,6 +143,15 @@ def launch(
         if proxy:
             proxy.stop(code)
     sys.exit(code)
+
+
+def _find_program(agent: AgentProfile) -> str:
+    """Return the path of an agent's program; raise `LaunchError` if it is not installed."""
+    program = next(filter(None, map(shutil.which, agent.commands)), None)
+    if program is None:
+        advice = f": {agent.install}" if agent.install else ""
+        raise LaunchError(f"{agent.title} is not installed; {join_words(agent.commands)} is not on PATH{advice}")
+    return program
 
 
 def _render_typed_options(options: Mapping[str, Any]) -> Iterator[str]:

@@ -131,16 +131,12 @@ def run(
         server = _find_local_server(quiet=dry_run)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
-    if _is_listening_address(server, address, at):
-        problem = f"{server} is the address at which VTC itself would listen; choose another --port"
-        raise click.BadParameter(problem, param_hint="UPSTREAM")
+    _check_own_address(server, address, at)
     # Step 3: check all options as the addon would, before anything is started.
-    # The order matters: mitmproxy uses the last value of an option, and the command line must win.
-    own = config.format_options({**options, "log": log})
-    arguments = [*settings.build_arguments(), *launch.format_sets(own), *more]
+    own = launch.format_sets(config.format_options({**options, "log": log}))
+    arguments = [*settings.build_arguments(), *own, *more]  # in this order: mitmproxy uses the last value
     values = launch.list_settings(arguments)
-    profiles = [f"vtc_profiles={directory}" for directory in directories]
-    planner = _build_planner(profiles, values, file, settings)
+    planner = _build_planner([f"vtc_profiles={directory}" for directory in directories], values, file, settings)
     with _report_in_file(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
         _check_keys(planner, server, Address(address, at), values)
     # Step 4: print or run the command.
@@ -207,10 +203,12 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 """Hosts in a URL or of a listener that are this machine."""
 
 
-def _is_listening_address(server: str, host: str, port: int) -> bool:
-    """Return True if a server's URL is the address at which the proxy listens."""
+def _check_own_address(server: str, host: str, port: int) -> None:
+    """Raise an error if a server's URL is the address at which the proxy listens."""
     url = urlsplit(server)
-    return bool(server) and url.port == port and (url.hostname == host or {url.hostname, host} <= {*LOCAL_HOSTS})
+    if server and url.port == port and (url.hostname == host or {url.hostname, host} <= {*LOCAL_HOSTS}):
+        problem = f"{server} is the address at which VTC itself would listen; choose another --port"
+        raise click.BadParameter(problem, param_hint="UPSTREAM")
 
 
 WEB_HOST, WEB_PORT = "127.0.0.1", 8081
