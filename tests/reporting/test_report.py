@@ -58,7 +58,7 @@ def test_secrets_are_in_no_report() -> None:
 def test_what_stayed_text_is_told_from_what_was_left_out() -> None:
     report = Report()
     for refusal in (UnreadCall("a", "tag"), UnreadCall("b", "tag", left_out=True), UnreadCall("c", "tag")):
-        report.record_refusal(refusal)
+        report.record_unread_call(refusal)
     assert report.summarize() == "vtc: 2 left as text (a), 1 left out (b)"
 
 
@@ -67,7 +67,7 @@ def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
     report = Report()
     for number in range(5_000):
         report.record_call("f", f"c{number}", "tag", ["missing-closer"])
-        report.record_refusal(UnreadCall(f"no tool {number}", "tag", f"t{number}", "x" * 80))
+        report.record_unread_call(UnreadCall(f"no tool {number}", "tag", f"t{number}", "x" * 80))
         report.record_intervention("arguments", "refused", "f", f"reason {number}", "detail")
         report.record_intervention("denied_tools", "refused", "bash", "r")
     assert count_entries(report.calls) == count_entries(report.refusals) == 5_000
@@ -131,7 +131,7 @@ def test_what_a_report_writes_has_the_shape_of_one_and_nothing_else_has() -> Non
     report = Report(Parties(client="c", settings={"tools": "prompt"}), why=["w"], errors=["e"], failures=["f"])
     assert validate_report(report.as_dict()) == report.as_dict()
     report.record_call("read", None, "hermes", ["json-cut"], ["path"])
-    report.record_refusal(UnreadCall("reason", "hermes", "excerpt"))
+    report.record_unread_call(UnreadCall("reason", "hermes", "excerpt"))
     for detail in ("", "what a model wrote"):
         report.record_intervention("denied_tools", "refused", "bash", "denied", detail)
     report.prefix = {"kept": 1, "of": 2, "chars": 3, "chars_of": 4, "what": "system", "how": "changed", "at": 0}

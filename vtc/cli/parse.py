@@ -32,7 +32,7 @@ from vtc.profiles.planner import own_tokens, read_dialects, thinking
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UNKNOWN_MODEL, UnknownName
 from vtc.reporting.hints import find_possible_call
-from vtc.reporting.report import describe_fate, serialize_refusal
+from vtc.reporting.report import describe_fate, serialize_unread_call
 
 
 @click.command(short_help="Parse a model's reply: message, calls, repairs, refusals.")
@@ -218,7 +218,7 @@ def _build_entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: Gi
         {"name": call.name, "arguments": _parse_arguments(call), "dialect": NATIVE, "repairs": []}
         for call in reply.calls
     ]
-    refusals = [serialize_refusal(event) for event in events if isinstance(event, UnreadCall)]
+    refusals = [serialize_unread_call(event) for event in events if isinstance(event, UnreadCall)]
     return {
         **({"reply": reply.source} if reply.source else {}),
         "content": content,

@@ -16,7 +16,7 @@ class _CallEntry(TypedDict, total=False):
     count: int
 
 
-class _RefusalEntry(TypedDict, total=False):
+class _UnreadCallEntry(TypedDict, total=False):
     reason: Required[str]
     dialect: Required[str]
     name: str | None
@@ -76,7 +76,7 @@ class _PlainReport(_PlainParties, _PlainMeasures, total=False):
     notes: list[str]
     prefix: _PrefixEntry
     calls: list[_CallEntry]
-    refusals: list[_RefusalEntry]
+    refusals: list[_UnreadCallEntry]
     policies: list[_PolicyEntry]
     failures: list[str]
     errors: list[str]

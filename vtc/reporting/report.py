@@ -36,14 +36,14 @@ LEFT_AS_TEXT, LEFT_OUT = "left as text", "left out"
 """Fates of text that began like a call but is not one."""
 
 
-def serialize_refusal(refusal: UnreadCall) -> dict[str, Any]:
-    """Serialize a refusal as a report entry."""
+def serialize_unread_call(call: UnreadCall) -> dict[str, Any]:
+    """Serialize an unread call as a report entry."""
     keys = ("reason", "dialect", "name", "excerpt", "left_out")
-    return {key: getattr(refusal, key) for key in keys}
+    return {key: getattr(call, key) for key in keys}
 
 
 def describe_fate(entry: Mapping[str, Any]) -> str:
-    """Describe the fate of the refused text: it stayed text, or was left out."""
+    """Describe the fate of the unread text: it stayed text, or was left out."""
     return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
 
 
@@ -171,9 +171,9 @@ class Report:
         entry |= {"lacks": [*lacks]} if lacks else {}
         self._add_entry(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
-    def record_refusal(self, refusal: UnreadCall) -> None:
+    def record_unread_call(self, call: UnreadCall) -> None:
         """Record text that began like a call but is not one."""
-        entry = serialize_refusal(refusal)
+        entry = serialize_unread_call(call)
         self._add_entry(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
 
     def record_intervention(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:

@@ -138,7 +138,7 @@ class GemmaBody:
 def close_last_string(text: str, quote: str = STRING_TOKEN) -> str:
     """Close the last string if only the brace of the object follows; otherwise return the text unchanged.
 
-    This is refused if text in the string looks like another key.
+    This fails if text in the string looks like another key.
     """
     before, token, last = text.rpartition(quote)
     value = last.removesuffix("}")

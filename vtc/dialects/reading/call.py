@@ -20,6 +20,7 @@ from vtc.dialects.reading.after_call import (
     OnQuotedLine,
     Spills,
     Undecided,
+    abandon_call,
     accept_calls,
     buffer_call_text,
     choose_piece_kind,
@@ -27,12 +28,17 @@ from vtc.dialects.reading.after_call import (
     complete_call,
     emit_piece,
     mark_damaged,
-    refuse_call,
     repair_at_end,
 )
-from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict, locate_call
+from vtc.dialects.reading.context import Context, TokenMatch, Unread, Verdict, locate_call
 from vtc.dialects.reading.open_call import EarlierCalls, OpenCall
-from vtc.dialects.reading.value import MAX_GUESS_CHARACTERS, InValue, OpenedParam, open_value, refuse_without_parameters
+from vtc.dialects.reading.value import (
+    MAX_GUESS_CHARACTERS,
+    InValue,
+    OpenedParam,
+    abandon_without_parameters,
+    open_value,
+)
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
@@ -73,13 +79,13 @@ def end_reply_in_value(handler: InValue) -> Damaged | Ended:
         return handler.end_open_at(end)
     if handler.context.may_repair_end and not handler.call.text.spilled:
         return mark_damaged(handler.call, ENDS_INSIDE_REASON)
-    return refuse_unfinished(handler)
+    return abandon_unfinished(handler)
 
 
-def refuse_unfinished(handler: InValue | InCall | InJson) -> Refused:
-    """Refuse a call in which the reply ends."""
+def abandon_unfinished(handler: InValue | InCall | InJson) -> Unread:
+    """Abandon a call in which the reply ends."""
     reason = ENDS_INSIDE_REASON if handler.context.complete else "the reply was cut off inside it"
-    return refuse_call(handler.context, handler.call, reason, stump=True)
+    return abandon_call(handler.context, handler.call, reason, stump=True)
 
 
 def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> BeginsJson:
@@ -134,7 +140,7 @@ class InCall:
         return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        refuse_call(self.context, self.call, reason)
+        abandon_call(self.context, self.call, reason)
 
     def buffer_text(self, end: int) -> None:
         if text := self.context.cursor.consume(end):
@@ -154,15 +160,15 @@ class InCall:
 
     def end_empty_call(self, token: TokenMatch) -> Ended:
         """End a call without parameters."""
-        return self.end_call(token) if self.call.may_be_empty else self.refuse_without_parameters()
+        return self.end_call(token) if self.call.may_be_empty else self.abandon_without_parameters()
 
-    def refuse_without_parameters(self) -> Refused:
-        return refuse_without_parameters(self.context, self.call)
+    def abandon_without_parameters(self) -> Unread:
+        return abandon_without_parameters(self.context, self.call)
 
-    def skip_orphan_closer(self, token: TokenMatch) -> Refused | None:
+    def skip_orphan_closer(self, token: TokenMatch) -> Unread | None:
         """Skip a parameter's closer that nothing opened."""
         if not self.context.lenient:
-            return self.refuse_without_parameters()
+            return self.abandon_without_parameters()
         self.call.repairs[Repair.ORPHAN_CLOSER] = None
         self.buffer_text(token.end())
         return None
@@ -170,12 +176,12 @@ class InCall:
     def scan_sole(self) -> Scan:
         return self.context.grammar.scan_sole_value(self.call.syntax, self.call.name_in_markup)
 
-    def buffer_sole_value(self, end: int) -> Refused | None:
+    def buffer_sole_value(self, end: int) -> Unread | None:
         """Buffer the possible value of the only parameter that the tool requires."""
         if text := self.context.cursor.consume(end):
             buffer_call_text(self.context, self.call, text, value=True)
         unsure = self.call.syntax.names_the_tag and self.call.text.size > MAX_GUESS_CHARACTERS
-        return self.refuse_without_parameters() if unsure else None
+        return self.abandon_without_parameters() if unsure else None
 
     def end_sole_value(self, token: TokenMatch) -> Ended:
         """End a call whose only parameter has no tags."""
@@ -183,19 +189,19 @@ class InCall:
             return verdict
         several = self.call.syntax.names_the_tag and len(self.call.named.declared) > 1
         if several and "\n" in self.call.text.body.strip():
-            return refuse_call(self.context, self.call, SEVERAL_LINES_REASON)
+            return abandon_call(self.context, self.call, SEVERAL_LINES_REASON)
         self.call.end_parameter()
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete_call(self.context, self.call, token)
 
-    def handle_tag_in_sole_value(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
+    def handle_tag_in_sole_value(self, token: TokenMatch) -> Unread | Literal[Verdict.CONTENT]:
         """Handle a tag in a possible value: it is content if text precedes it and the tool does not declare it."""
         key, cursor = token.groupdict().get(f"key_{token.lastgroup}"), self.context.cursor
         text = self.call.text.body + cursor.text[cursor.at : token.start()]
         if key and key not in self.call.named.declared and text.strip():
             cursor.seek = token.end()
             return Verdict.CONTENT
-        return self.buffer_sole_value(token.start()) or self.refuse_without_parameters()
+        return self.buffer_sole_value(token.start()) or self.abandon_without_parameters()
 
     def handle_missing_parameters(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
         """Handle the end of the reply or other text instead of parameters."""
@@ -211,7 +217,7 @@ class InCall:
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
         ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.place.in_line))
         if not ended or not repair_at_end(self.context, call, Repair.MISSING_CLOSER):
-            return self.refuse_without_parameters()
+            return self.abandon_without_parameters()
         return complete_call(self.context, call, None)
 
     def end_at_outer_closer(self, token: TokenMatch) -> Ended:
@@ -226,7 +232,7 @@ class InCall:
         return (
             self._complete_repaired(Repair.MISSING_CLOSER, token)
             if self.call.needs_nothing
-            else self.refuse_without_parameters()
+            else self.abandon_without_parameters()
         )
 
     def end_at_wrong_closer(self, token: TokenMatch) -> Ended:
@@ -234,21 +240,23 @@ class InCall:
         return (
             self._complete_repaired(Repair.WRONG_CLOSER, token)
             if self.call.may_be_empty
-            else self.refuse_without_parameters()
+            else self.abandon_without_parameters()
         )
 
     def end_self_closing(self) -> Ended:
         """End a call whose opening tag is self-closing."""
         return (
-            complete_call(self.context, self.call, None) if self.call.may_be_empty else self.refuse_without_parameters()
+            complete_call(self.context, self.call, None)
+            if self.call.may_be_empty
+            else self.abandon_without_parameters()
         )
 
-    def open_json_arguments(self, token: TokenMatch) -> BeginsJson | Refused:
+    def open_json_arguments(self, token: TokenMatch) -> BeginsJson | Unread:
         begins, call = _BEGINS_JSON.search(self.context.cursor.text, token.start()), self.call
         assert begins is not None
         head, gap = call.text.raw.removesuffix(call.written), token.string[token.start() : begins.start()]
         if call.place.in_line and _is_word(self.context, call.written, head, gap):
-            return self.refuse_without_parameters()
+            return self.abandon_without_parameters()
         return open_json(self.context, self.call, begins.start(), token.string[begins.start() : token.end()])
 
     def end_attributes(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
@@ -257,7 +265,7 @@ class InCall:
         text = call.text.body + cursor.text[cursor.at : token.end()]
         self._end_count += 1
         if self._end_count > MAX_TAG_ENDS:
-            return refuse_call(self.context, call, f"its opening tag has more than {MAX_TAG_ENDS} ends")
+            return abandon_call(self.context, call, f"its opening tag has more than {MAX_TAG_ENDS} ends")
         if not call.parameters.read_attributes(text):
             cursor.seek = token.start() + 1
             return Verdict.CONTENT
@@ -276,10 +284,10 @@ class InCall:
         is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
         return self._complete_repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
-    def note_wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Refused:
+    def note_wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Unread:
         """Record a closing tag of another kind, which ends the call unless the call's own closing tag follows later."""
         if not self.context.lenient or self.call.text.spilled:
-            return refuse_call(self.context, self.call, NO_CLOSER_REASON)
+            return abandon_call(self.context, self.call, NO_CLOSER_REASON)
         self.call.ends.wrong_closer = self.call.ends.offset_after(len(token[0]))
         self.call.fault = "its end is ambiguous"
         return None, self.call
@@ -290,18 +298,18 @@ class InCall:
             return self._complete_repaired(Repair.CORRUPT_CLOSER, token)
         return self._complete_repaired(Repair.MISSING_CLOSER, None)
 
-    def open_next_object(self, token: TokenMatch) -> BeginsJson | Refused:
+    def open_next_object(self, token: TokenMatch) -> BeginsJson | Unread:
         """Begin another object before the call's closers; each object is a call."""
         context, call = self.context, self.call
         if not context.lenient:
-            return refuse_call(context, call, NO_CLOSER_REASON)
+            return abandon_call(context, call, NO_CLOSER_REASON)
         buffer_call_text(context, call, context.cursor.consume(token.start(f"json_{token.lastgroup}")))
         call.next_object(_make_body(call.syntax, lenient=True))
         return Verdict.JSON, call
 
     def _complete_repaired(self, repair: Repair, token: TokenMatch | None) -> Ended:
         if not self.context.lenient:
-            return refuse_call(self.context, self.call, NO_CLOSER_REASON)
+            return abandon_call(self.context, self.call, NO_CLOSER_REASON)
         self.call.repairs[repair] = None
         return complete_call(self.context, self.call, token)
 
@@ -322,19 +330,19 @@ class InCall:
         )
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return mark_damaged(call, reason)
-        return refuse_call(self.context, call, reason)
+        return abandon_call(self.context, call, reason)
 
     # In a call that broke
 
-    def handle_next_opener(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
+    def handle_next_opener(self, token: TokenMatch) -> Unread | Literal[Verdict.CONTENT]:
         """Handle another call's opener: it ends the broken call if it directly follows the last bracket."""
         cursor, call = self.context.cursor, self.call
         if call.breaks_off and cursor.is_blank_to(token.start()):
-            return refuse_call(self.context, call, call.fault)
+            return abandon_call(self.context, call, call.fault)
         cursor.seek = token.start() + 1
         return Verdict.CONTENT
 
-    def repair_damaged(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Refused:
+    def repair_damaged(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Unread:
         """Repair the text up to the next call or the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)
@@ -345,7 +353,7 @@ class InCall:
         events, rest = call.repair(context.unknown_tools) if may else ([], "")
         if not events:
             cursor.push_back(call.ends.cut_swallowed())
-            return refuse_call(context, call, call.fault, stump=call.fault == ENDS_INSIDE_REASON)
+            return abandon_call(context, call, call.fault, stump=call.fault == ENDS_INSIDE_REASON)
         cursor.push_back(rest[max(0, call.text.sent - len(events[0].raw)) :])
         return accept_calls(context, call, events)
 
@@ -378,9 +386,9 @@ class InJson:
         return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        refuse_call(self.context, self.call, reason)
+        abandon_call(self.context, self.call, reason)
 
-    def read_body(self) -> tuple[None, OpenCall] | Damaged | Spills | Literal[Verdict.WAIT] | Refused:
+    def read_body(self) -> tuple[None, OpenCall] | Damaged | Spills | Literal[Verdict.WAIT] | Unread:
         """Parse more of the arguments; return no verdict at their end."""
         context, cursor, call, body = self.context, self.context.cursor, self.call, self._body
         buffer_call_text(context, call, cursor.consume(body.feed(cursor.text, cursor.at, final=cursor.final)))
@@ -396,12 +404,12 @@ class InJson:
             return mark_damaged(call, ENDS_INSIDE_REASON)
         return Verdict.WAIT
 
-    def _handle_broken(self, reason: str) -> Damaged | Spills | Refused:
+    def _handle_broken(self, reason: str) -> Damaged | Spills | Unread:
         context, call = self.context, self.call
         if context.lenient and not call.text.spilled:
             call.breaks_off = not call.syntax.whole_reply and _BREAK.search(call.text.body) is not None
             return mark_damaged(call, reason)
-        verdict = refuse_call(context, call, reason)
+        verdict = abandon_call(context, call, reason)
         if not call.text.spilled and call.syntax.whole_reply:
             return verdict
         # The text up to the closer is still part of that call, and no call begins in it.

@@ -333,9 +333,9 @@ class EventBuffer:
         if isinstance(event, Call | CallPiece):
             self._has_called, self.line_fate = True, "made"
 
-    def add_refusal(self, refusal: UnreadCall) -> None:
+    def add_unread_call(self, call: UnreadCall) -> None:
         """Append the reason why a candidate is not a call; its text follows."""
-        self.emit(refusal)
+        self.emit(call)
 
     def retract(self) -> tuple[str, list[Call]]:
         """Discard the collected events; return their text and its final calls."""
@@ -414,7 +414,7 @@ class Verdict(Enum):
     """The call's opening tag is self-closing."""
     CLOSERS = auto()
     """The parameters are complete, and the call's closers follow."""
-    REFUSED = auto()
+    UNREAD = auto()
     """It is not a call; its text is returned as text."""
     SPILLED = auto()
     """It is not a call, and its text continues."""
@@ -457,7 +457,7 @@ class ModelFacts(NamedTuple):
     steers: bool = False
     """Replace an echo with a message to the model."""
     compares_all: bool = False
-    """Refuse a call if its comparison with the results is too expensive."""
+    """Abandon a call if its comparison with the results is too expensive."""
     placeholder: str = ""
     """The placeholder of each value in the example call that VTC adds to the prompt."""
 
@@ -467,7 +467,7 @@ NO_MODEL_FACTS = ModelFacts()
 
 type StepOutcome = tuple[Verdict | None, Any] | Verdict | None
 """The result of an action: its verdict, and the data from which the next state's handler is created."""
-type Refused = Literal[Verdict.REFUSED]
+type Unread = Literal[Verdict.UNREAD]
 
 
 class StateHandler(Protocol):

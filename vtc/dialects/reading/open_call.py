@@ -38,7 +38,7 @@ from vtc.events import Call, CallPiece, Tool, ToolCall
 
 
 def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
-    """Refuse repaired JSON that may have lost an argument; `fault` describes the error in its `body`."""
+    """Reject repaired JSON that may have lost an argument; `fault` describes the error in its `body`."""
     tool = tools.get(event.call.name)
     arguments = json.loads(event.call.arguments)
     if not isinstance(arguments, dict):
@@ -59,7 +59,7 @@ def find_placeholder(events: Iterable[Call], blank: str) -> str:
 
 
 def check_required(arguments: Collection[str], tool: Tool) -> None:
-    """Refuse an object that lacks a required argument, because it may be an answer in JSON."""
+    """Reject an object that lacks a required argument, because it may be an answer in JSON."""
     if lost := tool.schema.list_missing(arguments):
         raise NotACall(f"{min(lost)!r} is missing")
 
@@ -180,7 +180,7 @@ class PossibleEnds:
 
 
 class EarlierCalls:
-    """Earlier calls that are accepted or refused together with this one: in its section, on its line, in its list."""
+    """Earlier calls that are accepted or abandoned together with this one: in its section, on its line, in its list."""
 
     __slots__ = ("calls", "fault", "in_list", "sure")
 
@@ -190,7 +190,7 @@ class EarlierCalls:
         self.in_list = False
         """True if commas separate the calls: all of them are calls, or none."""
         self.fault = ""
-        """The reason why one call of the list is refused; empty if none is."""
+        """The reason why one call of the list is not read; empty if none is."""
         self.sure = False
         """True if their layout or their markers distinguish them from a quotation."""
 

@@ -511,7 +511,7 @@ class InDoubt(TextHandler):
         context, cursor = self.context, self.context.cursor
         if (self._bare or self._opens) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:MAX_EXCERPT_CHARACTERS]
-            context.output.add_refusal(
+            context.output.add_unread_call(
                 UnreadCall("no call follows it", "", "", excerpt, malformed=False, left_out=True)
             )
             context.output.emit_in_place(Markup(cursor.consume(cursor.seek)))
@@ -525,5 +525,7 @@ class InDoubt(TextHandler):
             return
         if self._closes:
             excerpt = cursor.text[cursor.at :][:MAX_EXCERPT_CHARACTERS]
-            context.output.add_refusal(UnreadCall("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
+            context.output.add_unread_call(
+                UnreadCall("it closes nothing", "", "", excerpt, malformed=False, left_out=True)
+            )
         context.output.emit_in_place(Markup(cursor.consume_all()))

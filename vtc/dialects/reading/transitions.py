@@ -14,12 +14,12 @@ from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled,
 from vtc.dialects.reading.call import (
     InCall,
     InJson,
+    abandon_unfinished,
     end_reply_in_value,
     open_call_in_line,
     open_listed_call,
     open_next_call,
     open_next_closed,
-    refuse_unfinished,
 )
 from vtc.dialects.reading.context import StateHandler, StepOutcome, Verdict
 from vtc.dialects.reading.text import (
@@ -193,7 +193,7 @@ _USUAL = {
     Verdict.JSON: State.JSON,
     Verdict.PROMPTED: State.PROMPTED,
     Verdict.REASONING: State.REASONING,
-    Verdict.REFUSED: State.TEXT,
+    Verdict.UNREAD: State.TEXT,
     Verdict.SOLE: State.SOLE,
     Verdict.SPILLED: State.SPILL,
     Verdict.UNDECIDED: State.UNDECIDED,
@@ -204,10 +204,10 @@ _USUAL = {
 """The next state of each verdict, unless a row names another. Other verdicts keep the state."""
 _BEGINS = (Verdict.JSON, Verdict.ATTRIBUTES, Verdict.CLOSED)
 _BEGINS_OR_NOT = (*_BEGINS, Verdict.CONTENT)
-_BROKEN = (Verdict.REFUSED, Verdict.SPILLED, Verdict.DAMAGED)
-_COMPLETE = (Verdict.REFUSED, Verdict.UNDECIDED, Verdict.INDENTED)
+_BROKEN = (Verdict.UNREAD, Verdict.SPILLED, Verdict.DAMAGED)
+_COMPLETE = (Verdict.UNREAD, Verdict.UNDECIDED, Verdict.INDENTED)
 _NO_CALL = (*_COMPLETE, Verdict.SPILLED)
-_PARAMETER = (Verdict.REFUSED, Verdict.GUESS)
+_PARAMETER = (Verdict.UNREAD, Verdict.GUESS)
 _DECIDED = (Verdict.ENDS, Verdict.INDENTED)
 _TO_AFTER = (Verdict.CONTENT, State.AFTER)
 _TO_FENCE = (Verdict.CONTENT, State.FENCE)
@@ -305,8 +305,8 @@ ROWS: tuple[Row, ...] = (
     (State.ARGUMENTS, TokenKind.OUTER_CLOSER, InCall.end_at_outer_closer, State.AFTER, *_NO_CALL),
     (State.ARGUMENTS, TokenKind.WRONG_CLOSER, InCall.end_at_wrong_closer, State.AFTER, *_NO_CALL),
     (State.ARGUMENTS, TokenKind.NEXT_CALL, InCall.end_at_next_call, State.AFTER, *_NO_CALL),
-    (State.ARGUMENTS, TokenKind.PARAMETER_CLOSER, InCall.skip_orphan_closer, State.ARGUMENTS, Verdict.REFUSED),
-    (State.ARGUMENTS, TokenKind.JSON_OPENER, InCall.open_json_arguments, State.JSON, Verdict.JSON, Verdict.REFUSED),
+    (State.ARGUMENTS, TokenKind.PARAMETER_CLOSER, InCall.skip_orphan_closer, State.ARGUMENTS, Verdict.UNREAD),
+    (State.ARGUMENTS, TokenKind.JSON_OPENER, InCall.open_json_arguments, State.JSON, Verdict.JSON, Verdict.UNREAD),
     (
         State.ARGUMENTS,
         TokenKind.OTHERWISE,
@@ -317,9 +317,9 @@ ROWS: tuple[Row, ...] = (
         Verdict.CONTENT,
     ),
     (State.SOLE, TokenKind.CALL_CLOSER, InCall.end_sole_value, State.AFTER, *_NO_CALL),
-    (State.SOLE, TokenKind.TAG, InCall.handle_tag_in_sole_value, State.TEXT, Verdict.REFUSED, Verdict.CONTENT),
-    (State.SOLE, TokenKind.TEXT, InCall.buffer_sole_value, State.SOLE, Verdict.REFUSED),
-    (State.SOLE, TokenKind.REPLY_END, refuse_unfinished, State.TEXT, Verdict.REFUSED),
+    (State.SOLE, TokenKind.TAG, InCall.handle_tag_in_sole_value, State.TEXT, Verdict.UNREAD, Verdict.CONTENT),
+    (State.SOLE, TokenKind.TEXT, InCall.buffer_sole_value, State.SOLE, Verdict.UNREAD),
+    (State.SOLE, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
     (State.CLOSED, TokenKind.OTHERWISE, InCall.end_self_closing, State.AFTER, *_NO_CALL),
     (
         State.ATTRIBUTES,
@@ -331,42 +331,42 @@ ROWS: tuple[Row, ...] = (
         Verdict.CLOSERS,
     ),
     (State.ATTRIBUTES, TokenKind.TEXT, InCall.buffer_text, State.ATTRIBUTES),
-    (State.ATTRIBUTES, TokenKind.REPLY_END, refuse_unfinished, State.TEXT, Verdict.REFUSED),
+    (State.ATTRIBUTES, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
     (State.VALUE, TokenKind.PARAMETER_OPENER, InValue.skip_quoted_parameter, State.VALUE),
     (State.VALUE, TokenKind.CALL_OPENER, InValue.skip_quoted_call, State.VALUE),
     (State.VALUE, TokenKind.ELEMENT_OPENER, InValue.skip_quoted_element, State.VALUE),
-    (State.VALUE, TokenKind.CALL_CLOSER, InValue.handle_call_closer, State.VALUE, Verdict.REFUSED, Verdict.DAMAGED),
+    (State.VALUE, TokenKind.CALL_CLOSER, InValue.handle_call_closer, State.VALUE, Verdict.UNREAD, Verdict.DAMAGED),
     (
         State.VALUE,
         TokenKind.CLOSER_AND_CALL,
         InValue.handle_closer_and_call,
         State.VALUE,
-        Verdict.REFUSED,
+        Verdict.UNREAD,
         Verdict.DAMAGED,
     ),
-    (State.VALUE, TokenKind.PARAMETER_CLOSER, InValue.begin_closing, State.CLOSING, Verdict.REFUSED),
+    (State.VALUE, TokenKind.PARAMETER_CLOSER, InValue.begin_closing, State.CLOSING, Verdict.UNREAD),
     (State.VALUE, TokenKind.TEXT, InValue.buffer_text, State.VALUE),
     (State.VALUE, TokenKind.REPLY_END, end_reply_in_value, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
-    (State.GUESS, TokenKind.PARAMETER_CLOSER, InValue.begin_closing, State.CLOSING, Verdict.REFUSED),
-    (State.GUESS, TokenKind.TAG, InValue.refuse_guess, State.TEXT, Verdict.REFUSED),
-    (State.GUESS, TokenKind.TEXT, InValue.buffer_guess, State.GUESS, Verdict.REFUSED),
-    (State.GUESS, TokenKind.REPLY_END, refuse_unfinished, State.TEXT, Verdict.REFUSED),
+    (State.GUESS, TokenKind.PARAMETER_CLOSER, InValue.begin_closing, State.CLOSING, Verdict.UNREAD),
+    (State.GUESS, TokenKind.TAG, InValue.abandon_guess, State.TEXT, Verdict.UNREAD),
+    (State.GUESS, TokenKind.TEXT, InValue.buffer_guess, State.GUESS, Verdict.UNREAD),
+    (State.GUESS, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
     (State.CLOSING, TokenKind.PARAMETER_OPENER, InValue.open_next_parameter, State.VALUE, *_PARAMETER, _TO_VALUE),
     (State.CLOSING, TokenKind.CALL_CLOSER, InValue.end_call, State.AFTER, *_NO_CALL, _TO_VALUE),
-    (State.CLOSING, TokenKind.PARAMETER_CLOSER, InValue.count_closer, State.CLOSING, Verdict.REFUSED, _TO_VALUE),
+    (State.CLOSING, TokenKind.PARAMETER_CLOSER, InValue.count_closer, State.CLOSING, Verdict.UNREAD, _TO_VALUE),
     (State.CLOSING, TokenKind.OUTER_CLOSER, InValue.end_call_at_last_tag, State.AFTER, *_NO_CALL, _TO_VALUE),
     (State.CLOSING, TokenKind.WRONG_CLOSER, InValue.end_call_at_wrong_closer, State.AFTER, *_NO_CALL, _TO_VALUE),
     (State.CLOSING, TokenKind.NEXT_CALL, InValue.handle_next_call, State.AFTER, *_NO_CALL, _TO_VALUE),
-    (State.CLOSING, TokenKind.GARBLED_OPENER, InValue.handle_garbled_opener, State.VALUE, Verdict.REFUSED, _TO_VALUE),
+    (State.CLOSING, TokenKind.GARBLED_OPENER, InValue.handle_garbled_opener, State.VALUE, Verdict.UNREAD, _TO_VALUE),
     (State.CLOSING, TokenKind.OTHERWISE, InValue.handle_text_or_end, State.AFTER, *_NO_CALL, _TO_VALUE),
     (State.JSON, TokenKind.OTHERWISE, InJson.read_body, State.TAIL, *_BROKEN, Verdict.WAIT),
-    (State.JSON, TokenKind.REPLY_END, refuse_unfinished, State.TEXT, Verdict.REFUSED),
+    (State.JSON, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
     (State.TAIL, TokenKind.CALL_CLOSER, InCall.end_call, State.AFTER, *_NO_CALL),
     (State.TAIL, TokenKind.EXTRA_BRACE, InCall.end_after_extra, State.AFTER, *_NO_CALL),
     (State.TAIL, TokenKind.EXTRA_FENCE, InCall.end_after_extra, State.AFTER, *_NO_CALL),
-    (State.TAIL, TokenKind.WRONG_CLOSER, InCall.note_wrong_closer, State.DAMAGED, Verdict.REFUSED),
+    (State.TAIL, TokenKind.WRONG_CLOSER, InCall.note_wrong_closer, State.DAMAGED, Verdict.UNREAD),
     (State.TAIL, TokenKind.NEXT_CALL, InCall.end_before_next_call, State.AFTER, *_NO_CALL),
-    (State.TAIL, TokenKind.NEXT_OBJECT, InCall.open_next_object, State.JSON, Verdict.REFUSED, Verdict.JSON),
+    (State.TAIL, TokenKind.NEXT_OBJECT, InCall.open_next_object, State.JSON, Verdict.UNREAD, Verdict.JSON),
     (State.TAIL, TokenKind.NEXT_IN_LIST, open_listed_call, State.JSON, Verdict.JSON),
     (State.TAIL, TokenKind.OTHERWISE, InCall.handle_missing_closer, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
     (State.AFTER, TokenKind.LATE_CLOSER, AfterCall.take_closer, State.AFTER, Verdict.WHOLE),
@@ -384,9 +384,9 @@ ROWS: tuple[Row, ...] = (
     (State.UNDECIDED, TokenKind.OTHERWISE, Undecided.handle_words_or_end, State.UNDECIDED, *_DECIDED),
     (State.WHOLE, TokenKind.NOTHING_MORE, AfterCall.end_reply, State.TEXT),
     (State.WHOLE, TokenKind.TURN_END, AfterCall.take_turn_end, State.WHOLE),
-    (State.WHOLE, TokenKind.OTHERWISE, AfterCall.refuse_pending, State.TEXT),
+    (State.WHOLE, TokenKind.OTHERWISE, AfterCall.abandon_pending, State.TEXT),
     (State.DAMAGED, TokenKind.CLOSER_AND_CALL, InCall.repair_damaged, State.AFTER, *_COMPLETE),
-    (State.DAMAGED, TokenKind.CALL_OPENER, InCall.handle_next_opener, State.TEXT, Verdict.REFUSED, Verdict.CONTENT),
+    (State.DAMAGED, TokenKind.CALL_OPENER, InCall.handle_next_opener, State.TEXT, Verdict.UNREAD, Verdict.CONTENT),
     (State.DAMAGED, TokenKind.OTHERWISE, InCall.repair_damaged, State.AFTER, *_COMPLETE),
     (State.DAMAGED, TokenKind.TEXT, InCall.buffer_text, State.DAMAGED),
     (State.SPILL, TokenKind.CALL_CLOSER, Spilled.resume_text, State.TEXT),

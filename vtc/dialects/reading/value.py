@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple
 from vtc.dialects.reading.after_call import (
     Damaged,
     Ended,
+    abandon_call,
     buffer_call_text,
     complete_call,
     emit_piece,
     mark_damaged,
-    refuse_call,
     repair_at_end,
 )
-from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
+from vtc.dialects.reading.context import Context, TokenMatch, Unread, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import is_self_closing
@@ -103,8 +103,8 @@ MAX_GUESS_CHARACTERS = 1000
 SWALLOWED = "a parameter may have swallowed another call, as its closing tag is missing"
 
 
-type OpenedParam = tuple[None, OpenParam] | tuple[Literal[Verdict.GUESS], OpenParam] | Refused
-type Content = Literal[Verdict.CONTENT] | Refused
+type OpenedParam = tuple[None, OpenParam] | tuple[Literal[Verdict.GUESS], OpenParam] | Unread
+type Content = Literal[Verdict.CONTENT] | Unread
 
 
 class OpenParam(NamedTuple):
@@ -132,7 +132,7 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
     element = call.syntax.parameters.is_element(param)
     unknown = element and key not in call.named.declared
     if (guess and not call.named.declared) or (unknown and not call.only_parameter):
-        return refuse_without_parameters(context, call)
+        return abandon_without_parameters(context, call)
     # If every tag may be a parameter, an indented tag belongs to a document of another kind.
     set_in = token[0].lstrip("\r\n")[:1].isspace()
     only = None if guess and set_in else call.only_parameter
@@ -141,7 +141,7 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
     kind = groups.get(f"string_{name}") or groups.get(f"type_{name}")
     call.parameters.begin(key, param, kind in ("true", "string", "raw") if kind else None)
     if call.parameters.undeclared > MAX_UNDECLARED_PARAMETERS and not call.syntax.parameters.shares_closer:
-        return refuse_call(
+        return abandon_call(
             context, call, f"it has more than {MAX_UNDECLARED_PARAMETERS} parameters that its tool does not declare"
         )
     alike = call.syntax.parameters.shares_closer and not element
@@ -149,8 +149,8 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
     return (Verdict.GUESS, opened) if guess else (None, opened)
 
 
-def refuse_without_parameters(context: Context, call: OpenCall) -> Refused:
-    return refuse_call(context, call, "no parameter follows the opening tag")
+def abandon_without_parameters(context: Context, call: OpenCall) -> Unread:
+    return abandon_call(context, call, "no parameter follows the opening tag")
 
 
 class OpenEnd(NamedTuple):
@@ -214,20 +214,20 @@ class InValue:
         return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        refuse_call(self.context, self.call, reason)
+        abandon_call(self.context, self.call, reason)
 
     def buffer_text(self, end: int) -> None:
         if text := self.context.cursor.consume(end):
             buffer_call_text(self.context, self.call, text, value=True)
         emit_piece(self.context, self.call)
 
-    def buffer_guess(self, end: int) -> Refused | None:
-        """Buffer text of a possible value; refuse the call if it is too long."""
+    def buffer_guess(self, end: int) -> Unread | None:
+        """Buffer text of a possible value; abandon the call if it is too long."""
         most = MAX_GUESS_CHARACTERS - self._size
         end = min(end, self.context.cursor.at + most)
         self._size += end - self.context.cursor.at
         self.buffer_text(end)
-        return refuse_without_parameters(self.context, self.call) if self._size == MAX_GUESS_CHARACTERS else None
+        return abandon_without_parameters(self.context, self.call) if self._size == MAX_GUESS_CHARACTERS else None
 
     def skip_quoted_parameter(self, token: TokenMatch) -> None:
         """Skip a parameter's opener inside the value; unless self-closing, it pairs with a later closer."""
@@ -256,14 +256,14 @@ class InValue:
             self._nesting.open_call()
         self.context.cursor.seek = token.end()
 
-    def handle_call_closer(self, token: TokenMatch) -> Damaged | Refused | None:
+    def handle_call_closer(self, token: TokenMatch) -> Damaged | Unread | None:
         """Handle a closer of the call. It never ends the value, because only a parameter's closer does."""
         kind = self._nesting.close_call()
         if kind is None and self._open_ends:
             self._open_ends.append(self._open_ends[0])  # the call has a closer, so its end before that is ambiguous
         return self._close_call(kind, token.end())
 
-    def handle_closer_and_call(self, token: TokenMatch) -> Damaged | Refused | None:
+    def handle_closer_and_call(self, token: TokenMatch) -> Damaged | Unread | None:
         """Handle a closer of the call with another call directly after it."""
         kind, end = self._nesting.close_call(), token.start(f"next_{token.lastgroup}")
         if kind is None:
@@ -273,7 +273,7 @@ class InValue:
             ends.has_no_value = self.call.parameters.is_empty and self.context.cursor.is_blank_to(token.start())
         return self._close_call(kind, end)
 
-    def _close_call(self, kind: int | None, end: int) -> Damaged | Refused | None:
+    def _close_call(self, kind: int | None, end: int) -> Damaged | Unread | None:
         """Continue after a call closer in the value, unless it shows that the value swallowed a call.
 
         Then the rest of the reply decides whether the value contains both, or its closer is missing.
@@ -286,11 +286,11 @@ class InValue:
             return None
         buffer_call_text(self.context, self.call, self.context.cursor.consume(end))
         if not self.context.lenient or self.call.text.spilled:
-            return refuse_call(self.context, self.call, SWALLOWED)
+            return abandon_call(self.context, self.call, SWALLOWED)
         self.call.ends.swallowed = self.call.ends.offset_after()
         return mark_damaged(self.call, SWALLOWED)
 
-    def begin_closing(self, token: TokenMatch) -> Refused | None:
+    def begin_closing(self, token: TokenMatch) -> Unread | None:
         """Handle a closer of the parameter; the next token decides whether it ends the value."""
         if self._guess and (verdict := self.buffer_guess(token.start())):
             return verdict
@@ -311,14 +311,14 @@ class InValue:
     def resume_value(self) -> Content:
         """Treat the closers as content of the value."""
         if self._guess:
-            return refuse_without_parameters(self.context, self.call)
+            return abandon_without_parameters(self.context, self.call)
         self.call.stop_pieces()
         self._nesting.balance -= self._closers - 1
         return Verdict.CONTENT
 
-    def refuse_guess(self, token: TokenMatch) -> Refused:
-        """Refuse the call, because the possible value contains a tag."""
-        return self.buffer_guess(token.start()) or refuse_without_parameters(self.context, self.call)
+    def abandon_guess(self, token: TokenMatch) -> Unread:
+        """Abandon the call, because the possible value contains a tag."""
+        return self.buffer_guess(token.start()) or abandon_without_parameters(self.context, self.call)
 
     def handle_next_call(self, token: TokenMatch) -> Ended | Content:
         """Handle a call's opener after the closer: content, unless the rest of the reply makes it the next call.
@@ -348,7 +348,7 @@ class InValue:
         ends = closer and cursor.final and cursor.text.startswith(closer, at) and cursor.is_blank(at + len(closer))
         if ends or self._paired or self._nesting.calls:
             return self.resume_value()
-        return refuse_call(self.context, self.call, "the opening tag of a parameter is garbled")
+        return abandon_call(self.context, self.call, "the opening tag of a parameter is garbled")
 
     def open_next_parameter(self, token: TokenMatch) -> OpenedParam | Content:
         """Handle a parameter's opener after the closer."""
@@ -360,7 +360,7 @@ class InValue:
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
         undeclared = self.call.syntax.parameters.is_element(param) and key not in self.call.named.declared
         if self._guess and self.call.syntax.parameters.is_element(self._param):
-            return refuse_without_parameters(self.context, self.call)
+            return abandon_without_parameters(self.context, self.call)
         if undeclared or self.call.parameters.is_content(key):
             return self.resume_value()
         self._close()
@@ -369,7 +369,7 @@ class InValue:
     def end_call(self, token: TokenMatch) -> Ended | Content:
         """End the call, even if the closer pairs with an opener in the value, unless a quoted call is open."""
         if self._guess and not self._only:
-            return refuse_without_parameters(self.context, self.call)
+            return abandon_without_parameters(self.context, self.call)
         if self._paired and self._nesting.calls:
             self.call.note_possible_end(token.end() - self.context.cursor.at)
             return self.resume_value()

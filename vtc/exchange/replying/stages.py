@@ -133,10 +133,10 @@ class Limit(Stage):
             # It was parsed for an add-on that did not handle it, or the request no longer offers the tool.
             reason = tool_names.explain_unknown_tool(name, self._tools)
             drops = self._unknown_tools == "drop"
-            refusal = UnreadCall(
+            unread_call = UnreadCall(
                 reason, event.dialect, name, event.raw[:MAX_EXCERPT_CHARACTERS], malformed=False, left_out=drops
             )
-            return *before, refusal, Markup(event.raw) if drops else Text(event.raw)
+            return *before, unread_call, Markup(event.raw) if drops else Text(event.raw)
         elif most is not None and len(self.delivered) >= most:
             self._extra.append(name)
             reason = f"only {most} call{'s' * (most > 1)} a reply"
@@ -266,7 +266,7 @@ class RecordCalls(Stage):
         if ended.repairs or (self._every and not ended.fault):
             self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:
-            self._report.record_refusal(
+            self._report.record_unread_call(
                 UnreadCall(ended.fault, NATIVE, call.name, call.arguments[:MAX_EXCERPT_CHARACTERS])
             )
 
@@ -293,21 +293,21 @@ class RecordFaults(Stage):
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, UnreadCall):
-            self._record_refusal(event)
+            self._record_unread_call(event)
             return ()
         if isinstance(event, Intervention):
             self.record_intervention(event)
             return ()
         return (event,)
 
-    def _record_refusal(self, refusal: UnreadCall) -> None:
-        if refusal.malformed:
-            named = (tool for tool in self._tools if f'"{tool}"' in refusal.excerpt)  # in broken JSON
-            self.faults.append(ReplyFault("malformed", refusal.reason, tool=refusal.name or next(named, "")))
+    def _record_unread_call(self, call: UnreadCall) -> None:
+        if call.malformed:
+            named = (tool for tool in self._tools if f'"{tool}"' in call.excerpt)  # in broken JSON
+            self.faults.append(ReplyFault("malformed", call.reason, tool=call.name or next(named, "")))
         last = ((entry["reason"], entry["name"], entry["excerpt"]) for entry in self._report.refusals[-1:])
-        if (refusal.reason, refusal.name, refusal.excerpt) not in last:
+        if (call.reason, call.name, call.excerpt) not in last:
             # report it once, not for each dialect that the text could be
-            self._report.record_refusal(refusal)
+            self._report.record_unread_call(call)
 
     def record_intervention(self, event: Intervention) -> None:
         """Record the action of a policy."""

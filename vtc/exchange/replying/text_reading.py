@@ -167,7 +167,7 @@ class ReasoningCalls:
     """All calls in it, if it stays text."""
     last: list[Call] = field(default_factory=list)
     """Calls that no text has followed so far."""
-    refusals: list[UnreadCall] = field(default_factory=list)
+    unread_calls: list[UnreadCall] = field(default_factory=list)
     """Reasons why other texts are no calls."""
 
     def feed(self, text: str) -> list[Event]:
@@ -181,18 +181,18 @@ class ReasoningCalls:
     def ending(self, *, in_reasoning: bool) -> list[Event]:
         """Return the calls that end the reasoning, or the reasons why they are none; their text stays in it."""
         calls = [*(self.calls if in_reasoning else ())] if self.kept else extract_from_reasoning(self.last)
-        return [replace(call, raw="") for call in calls] or [*self.refusals]
+        return [replace(call, raw="") for call in calls] or [*self.unread_calls]
 
     def forget(self) -> None:
         """Discard the calls so far, because they were text."""
         self.reader.restart()
         self.last.clear()
-        self.refusals.clear()
+        self.unread_calls.clear()
 
     def _note(self, events: list[Event]) -> list[Event]:
         if self.kept:
             self.calls += [event for event in events if isinstance(event, Call)]
-        self.refusals += [replace(event, left_out=False) for event in events if isinstance(event, UnreadCall)]
+        self.unread_calls += [replace(event, left_out=False) for event in events if isinstance(event, UnreadCall)]
         update_last_calls(self.last, events)
         return events
 

@@ -120,11 +120,11 @@ class NativeCalls:
 
     def _report_nameless(self, call: ToolCall) -> list[Event]:
         """Render an entry without a name, which is no call, as text."""
-        refusal = UnreadCall("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
+        unread_call = UnreadCall("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
         text = "" if call.arguments in NO_ARGUMENTS else call.arguments
         if self._hides_arguments and text:
-            return [refusal, Denied("", call, "steer", "A call without a name could not be read.")]
-        return [refusal, Rewritten("", text)]
+            return [unread_call, Denied("", call, "steer", "A call without a name could not be read.")]
+        return [unread_call, Rewritten("", text)]
 
     def make_event(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Create the event of a re-encoded native call, unless the client has received it already."""
