@@ -23,7 +23,7 @@ def test_a_request_that_needs_nothing_keeps_its_bytes() -> None:
     body = b'{ "model":"m", "messages": [], "stop":[ ] }'
     exchange = Session.open(API, body, AGENT, planner(tools="prompt"), "seed")
     assert exchange.request() == body
-    assert (exchange.reads, exchange.report.request) == (False, [])
+    assert (exchange.may_change_reply, exchange.report.request) == (False, [])
 
 
 def test_tools_that_are_prompted() -> None:
@@ -66,7 +66,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
 )
 def test_which_replies_are_read(fields: dict[str, Any], reads: bool) -> None:
     """Only replies that may contain a call."""
-    assert opened(**fields).reads == reads
+    assert opened(**fields).may_change_reply == reads
 
 
 def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

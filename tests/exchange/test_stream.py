@@ -73,7 +73,7 @@ def test_a_call_that_was_not_read_is_looked_for_at_the_end_of_a_stream() -> None
         exchange = opened(tools=[chat.tool("read", filePath="string")])
         body = b"".join(chat.streamed(*["word "] * words, '@@read(filePath="a")'))
         assert exchange.stream().feed(body)
-        works.append(steps(partial(exchange.look_for_unread, lambda body=body: body)))
+        works.append(steps(partial(exchange.report_unread_call, lambda body=body: body)))
         assert exchange.report.unread["tool"] == "read"
     assert works[1] < 1.2 * works[0]
 

@@ -42,15 +42,15 @@ from vtc.scrub import format_exception
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
 
-__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "Session", "SessionOpening", "Stream"]
+__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "PlannedRequest", "Session", "Stream"]
 
 logger = logging.getLogger(__name__)
 NO_FACTS = Facts()
 
 
 @dataclass(frozen=True, slots=True)
-class SessionOpening:
-    """A decoded request with its plan, before a session is created for it."""
+class PlannedRequest:
+    """A decoded request with its plan; `create_session` does the rest, which is slow for a new model."""
 
     _plan: Plan
     _make: Callable[[], Session]
@@ -61,7 +61,7 @@ class SessionOpening:
         """True if everything that reading the reply needs is compiled."""
         return is_warm(self._plan.reading)
 
-    def exchange(self) -> Session:
+    def create_session(self) -> Session:
         """Create the session; raises `BadRequest`."""
         with pass_through_on_fault(self._facts.secrets):
             return self._make()
@@ -79,12 +79,13 @@ class Session:
         seed: str,
         facts: Facts = NO_FACTS,
         past: History | None = None,
-        planned: MakePlan | None = None,
+        make_plan: MakePlan | None = None,
         secret: bytes = b"",
     ) -> None:
-        """Set up the session; `planned` makes a new plan from learned quirks, without it no rejection changes the plan.
+        """Set up the session.
 
-        Keys derived from `secret` sign the server's seals for the client.
+        `make_plan` makes a new plan from quirks learned meanwhile; without it no rejection changes the plan. `past`
+        gives the results of earlier exchanges. Keys derived from `secret` sign the server's seals for the client.
         """
         parties = Parties(plan.stack.client.name, asked=request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
@@ -95,12 +96,15 @@ class Session:
         self._make_own_replies = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         self._received = ReceivedRequest(body, facts.headers)
         # Keep host, port and credentials only; `facts` would keep the request alive.
-        self._make_seal_key = partial(self._seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
-        self._replan = planned
-        self._begin(plan, past, {})
+        self._make_seal_key = partial(self._derive_seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
+        self._replan = make_plan
+        self._build_parts(plan, past, {})
 
-    def _begin(self, plan: Plan, past: History | None, quirks: Mapping[str, Any]) -> None:
-        """Create the parts that depend on the plan; `quirks` holds quirks from rejections of this request."""
+    def _build_parts(self, plan: Plan, past: History | None, quirks: Mapping[str, Any]) -> None:
+        """Create the parts that depend on the plan, at first and after a rejection that changes the plan.
+
+        `quirks` holds the quirks learned from rejections of this request.
+        """
         self.plan = plan
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
@@ -115,15 +119,19 @@ class Session:
         self.report.request[:] = plan.request_lines()
         own = self._make_own_replies(plan.protocol)
         self.fate = Fate(plan.is_strict, self.is_bridged, own, self.report.secrets)
-        sides = (self._api, self.server, self._request)
+        apis_and_request = (self._api, self.server, self._request)
         seals = self._make_seal_key(plan) if self.is_bridged else None
-        self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.reasoning if past else None)
-        self._encoder = RequestEncoder(*sides, received, plan, self._factory, self.report, seals, quirks)
+        reasoning = past.reasoning if past else None
+        self._factory = ReplyFactory(*apis_and_request, plan, self.fate, own.seed, seals, reasoning)
+        self._encoder = RequestEncoder(*apis_and_request, received, plan, self._factory, self.report, seals, quirks)
         reminder = Reminder(self._request, self._encoder, past, self.report)
-        self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
+        self.whole = WholeReplies(
+            *apis_and_request, plan, self._factory, self._encoder, self.fate, self.report, reminder
+        )
+        """Rewrites replies that are not streamed."""
         self._outgoing: Outgoing | None = None  # set once the request has been rewritten
 
-    def _seal_key(self, at: tuple[str, str], credentials: Collection[str], secret: bytes, plan: Plan) -> SealKey:
+    def _derive_seal_key(self, at: tuple[str, str], credentials: Collection[str], secret: bytes, plan: Plan) -> SealKey:
         """Derive the key for the seals of this conversation by the server `at` a host and port."""
         whose = self.server.name, *at, plan.server_model or self._request.model
         return SealKey.of(secret, (digest_opening(self._request.messages), *whose, *credentials))
@@ -144,10 +152,10 @@ class Session:
         `seed` must differ for every exchange because ids of calls are derived from it. `memory` stores the facts that
         later exchanges need, and nothing else. `secret` signs the values that clients send back.
         """
-        return cls.opening(api, body, facts, planner, seed, memory, secret).exchange()
+        return cls.plan_request(api, body, facts, planner, seed, memory, secret).create_session()
 
     @classmethod
-    def opening(
+    def plan_request(
         cls,
         api: Api,
         body: bytes,
@@ -156,21 +164,23 @@ class Session:
         seed: str,
         memory: Memory | None = None,
         secret: bytes = b"",
-    ) -> SessionOpening:
-        """Do the first part of `open`, and defer the slow part for a new model to `SessionOpening.exchange`."""
+    ) -> PlannedRequest:
+        """Decode and plan a request: the first part of `open`, before `PlannedRequest.create_session`."""
         with pass_through_on_fault(facts.secrets):
             request = api.request(body, facts.path)
             facts = replace(
                 facts, model=request.model, body=request.fields, path=api.place.whole_reply_path(facts.path)
             )
-            planned = make_plan_maker(planner, facts, request, memory)
-            plan, past = planned({})
-            unshaped = bool(request.body.lines) and plan.steps.get("shapes") is False
-            improper = plan.is_strict and not is_unambiguous(body)  # its server could parse another request from it
-            if unshaped or improper:
-                body = encode(decode(body)) if improper else body
-                request = api.request(body, facts.path, as_it_came=unshaped)
-        return SessionOpening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned, secret), facts)
+            make_plan = make_plan_maker(planner, facts, request, memory)
+            plan, past = make_plan({})
+            # Decode the request again without repairs of its shape if a profile disables them, or re-encoded if the
+            # server could parse other tools or messages from its bytes than VTC did.
+            keeps_shape = bool(request.body.lines) and plan.steps.get("shapes") is False
+            is_ambiguous = plan.is_strict and not is_unambiguous(body)
+            if keeps_shape or is_ambiguous:
+                body = encode(decode(body)) if is_ambiguous else body
+                request = api.request(body, facts.path, as_it_came=keeps_shape)
+        return PlannedRequest(plan, partial(cls, api, request, body, plan, seed, facts, past, make_plan, secret), facts)
 
     def request(self) -> bytes:
         """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.
@@ -197,13 +207,10 @@ class Session:
                 with pass_through_on_fault(self.report.secrets):
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.is_bridged else plan.thoughts
-                    past = request.messages
-                    past = (
-                        self._past.restore_conversation(request, field, self._encoder.seals, lines)
-                        if self._past
-                        else past
-                    )
-                    body = self._encoder.encode(prompt.prepare_messages(request, past, plan, steer, lines))
+                    messages = request.messages
+                    if self._past:
+                        messages = self._past.restore_conversation(request, field, self._encoder.seals, lines)
+                    body = self._encoder.encode(prompt.prepare_messages(request, messages, plan, steer, lines))
             except BadRequest as error:
                 self.fate.decide_request(error, self.report)
                 self._encoder.forget()
@@ -227,10 +234,14 @@ class Session:
         self._rewrite()
         request = self._encoder.encode_after_rejection(body, status)
         if request is None and self._replan and not self._encoder.learned_quirks.keys().isdisjoint(REPLANNED):
-            before, prefix = (self._encoder.sent_body, self.sent_request), self.report.prefix
-            self._begin(*self._replan(self._encoder.learned_quirks), self._encoder.learned_quirks)
-            request, self.report.prefix = self._rewrite().body, prefix
-            return request if (self._encoder.sent_body, self.sent_request) != before else None
+            sent = (self._encoder.sent_body, self.sent_request)
+            prefix = self.report.prefix
+            quirks = self._encoder.learned_quirks
+            plan, past = self._replan(quirks)
+            self._build_parts(plan, past, quirks)
+            request = self._rewrite().body
+            self.report.prefix = prefix  # compared with the last turn's prompt, not with the rejected one
+            return request if (self._encoder.sent_body, self.sent_request) != sent else None
         if request and self._past:
             self._past.record_prompt(*self._encoder.sent_prompt, self._request)
         return request
@@ -255,7 +266,7 @@ class Session:
         return self.server is not self._api
 
     @property
-    def reads(self) -> bool:
+    def may_change_reply(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         return self.plan.may_change_reply or self.is_bridged or self._folds_stream
 
@@ -266,8 +277,8 @@ class Session:
 
     def is_streamed(self, media_type: str) -> bool:
         """Return True if a reply of this media type is forwarded as a stream."""
-        is_as_asked = self._request.stream or not (self.is_bridged or self._folds_stream)
-        return media_type == self.server.framing.media_type and is_as_asked
+        has_asked_form = self._request.stream or not (self.is_bridged or self._folds_stream)
+        return media_type == self.server.framing.media_type and has_asked_form
 
     @property
     def _folds_stream(self) -> bool:
@@ -278,7 +289,7 @@ class Session:
         """Prepare the reading of the reply before it arrives.
 
         Scanning a long conversation takes milliseconds; compiling for the first reply of a model takes a tenth of a
-        second (`SessionOpening.is_warm`).
+        second (`PlannedRequest.is_warm`).
         """
         try:
             self._factory.warm()
@@ -299,8 +310,8 @@ class Session:
         decoder = compression.make_decoder(content_encoding)
         if whole or not self.plan.stack.silences:
             self._forget()
-        as_one = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
-        stream = self._factory.stream(decoder, self.report, whole=False, clock=clock, as_one=as_one)
+        rewrite_whole = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
+        stream = self._factory.stream(decoder, self.report, whole=False, clock=clock, as_one=rewrite_whole)
         if whole:
             stream.collect()
         return stream
@@ -312,14 +323,15 @@ class Session:
         self._forget()
         return self._factory.stream(compression.make_decoder(""), self.report, whole=False, clock=clock, first=first)
 
-    def look_for_unread(self, received: Callable[[], bytes | None]) -> Callable[[str], Case] | None:
-        """Report text that resembles a call if no call was read; return a function from an id to its case.
+    def report_unread_call(self, received: Callable[[], bytes | None]) -> Callable[[str], Case] | None:
+        """Report text that resembles a call if no call was read.
 
-        `received` returns the reply as the server sent it, or its end.
+        `received` returns the reply as the server sent it, or its end. Return a function that creates a case of the
+        reply, given an id for its name; None if nothing was found.
         """
-        if not self.reads or self.report.calls or self.report.outcome not in ("", "rewritten"):
+        if not self.may_change_reply or self.report.calls or self.report.outcome not in ("", "rewritten"):
             return None
-        call, reply = self._factory.possible_call(received() or b"") or (None, None)
+        call, reply = self._factory.find_possible_call(received() or b"") or (None, None)
         if call is None or reply is None:
             return None
         self.report.unread = call._asdict()
@@ -329,7 +341,7 @@ class Session:
 
     def _forget(self) -> None:
         """Discard the conversation once the reply factory has scanned it."""
-        _ = self._factory.own
+        _ = self._factory.own  # cached, so that the conversation is scanned before it is discarded
         self._request.forget()
         self._encoder.forget()
         self._replan = None

@@ -1,4 +1,7 @@
-"""Parse servers' lists of models in the form of any API; the paths of their values are data (`model_list.yaml`)."""
+"""Parse servers' lists of models in the form of any API.
+
+`model_list.yaml` lists the paths at which the servers put the name, the context length and so on of a model.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,11 @@ from vtc.profiles.matching import plain_model
 
 
 class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The paths in servers' lists of models, by meaning."""
+    """The paths of each fact about a model; the first that leads to a value is used.
+
+    A path is keys joined by `/`, the last one optionally with `*`; `abilities` also have `path=word` for a list that
+    contains the word.
+    """
 
     lists: tuple[str, ...]
     name: tuple[str, ...]
@@ -34,7 +41,7 @@ _PREFIX = "models/"
 
 
 @cache
-def _paths() -> ModelPaths:
+def _load_paths() -> ModelPaths:
     """Load `model_list.yaml`."""
     return table(Path(__file__).with_suffix(".yaml"), ModelPaths)
 
@@ -43,11 +50,11 @@ def read_models(body: bytes) -> list[ListedModel] | None:
     """Parse a server's list of its models; None if it is no such list."""
     value = _try_decode(body)
     if isinstance(value, list):
-        return [*_models(value)]
+        return [*_read_entries(value)]
     if not isinstance(value, dict):
         return None
-    lists = [value[key] for key in _paths().lists if isinstance(value.get(key), list)]
-    return [*_models([entry for entries in lists for entry in entries])] if lists else None
+    lists = [value[key] for key in _load_paths().lists if isinstance(value.get(key), list)]
+    return [*_read_entries([entry for entries in lists for entry in entries])] if lists else None
 
 
 def list_model_names(body: bytes) -> list[str]:
@@ -60,7 +67,7 @@ def find_model(body: bytes, name: str) -> ListedModel | None:
     listed = read_models(body)
     if listed is None:
         value = _try_decode(body)
-        return _model(name, value) if isinstance(value, dict) and "error" not in value else None
+        return _read_entry(name, value) if isinstance(value, dict) and "error" not in value else None
     return next((model for model in listed if plain_model(model.name) == plain_model(name)), None)
 
 
@@ -76,46 +83,48 @@ def _try_decode(body: bytes) -> Any:
         return None
 
 
-def _models(entries: Sequence[Any]) -> Iterator[ListedModel]:
+def _read_entries(entries: Sequence[Any]) -> Iterator[ListedModel]:
     """Parse entries; merge the facts of several lists about one model."""
     by_name: dict[str, dict[str, Any]] = {}
     for entry in entries:
-        name = next(_texts(entry), "") if isinstance(entry, dict) else ""
+        name = next(_find_names(entry), "") if isinstance(entry, dict) else ""
         if name:
             by_name[name] = {**by_name.get(name, {}), **entry}
     for name, entry in by_name.items():
-        yield _model(strip_prefix(name), entry)
+        yield _read_entry(strip_prefix(name), entry)
 
 
-def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
-    return (value for value in _values(entry, _paths().name) if isinstance(value, str) and value)
+def _find_names(entry: Mapping[str, Any]) -> Iterator[str]:
+    return (value for value in _find_values(entry, _load_paths().name) if isinstance(value, str) and value)
 
 
-def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
-    abilities = {ability: _has_ability(entry, paths) for ability, paths in _paths().abilities.items()}
+def _read_entry(name: str, entry: Mapping[str, Any]) -> ListedModel:
+    abilities = {ability: _has_ability(entry, paths) for ability, paths in _load_paths().abilities.items()}
     return ListedModel(
         name=name,
-        created=next(filter(None, map(_read_seconds, _values(entry, _paths().created))), 0),
-        window=_number(entry, _paths().window),
-        max_reply_tokens=_number(entry, _paths().longest),
+        created=next(filter(None, map(_read_seconds, _find_values(entry, _load_paths().created))), 0),
+        window=_find_number(entry, _load_paths().window),
+        max_reply_tokens=_find_number(entry, _load_paths().longest),
         abilities={ability: able for ability, able in abilities.items() if able is not None},
     )
 
 
-def _values(entry: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Any]:
+def _find_values(entry: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Any]:
     """Yield the values at each path, except null."""
     for path in paths:
         *keys, last = path.split("/")
         value: Any = entry
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
-        for key, inner in value.items() if isinstance(value, Mapping) else ():
+        if not isinstance(value, Mapping):
+            continue
+        for key, inner in value.items():
             if inner is not None and (key == last or ("*" in last and fnmatchcase(key, last))):
                 yield inner
 
 
-def _number(entry: Mapping[str, Any], paths: Sequence[str]) -> int:
-    return next((value for value in _values(entry, paths) if type(value) is int and value > 0), 0)
+def _find_number(entry: Mapping[str, Any], paths: Sequence[str]) -> int:
+    return next((value for value in _find_values(entry, paths) if type(value) is int and value > 0), 0)
 
 
 def _read_seconds(value: Any) -> int:
@@ -128,13 +137,17 @@ def _read_seconds(value: Any) -> int:
 
 
 def _has_ability(entry: Mapping[str, Any], paths: Sequence[str]) -> bool | None:
-    """Return whether a model has an ability; None if nothing states it, as for a list that merely lacks the word."""
+    """Return True or False if the server states whether a model has an ability; None if it does not.
+
+    A list of abilities that lacks the word does not state that the ability is missing.
+    """
     answers: list[bool] = []
     for path in paths:
         at, _, word = path.partition("=")
-        for value in _values(entry, [at]):
+        for value in _find_values(entry, [at]):
             if word:
-                answers += [True] if word == value or (isinstance(value, list) and word in value) else []
+                if word == value or (isinstance(value, list) and word in value):
+                    answers.append(True)
             elif isinstance(value, Mapping):
                 answers.append(bool(value.get("supported", value)))
             elif isinstance(value, bool):

@@ -17,7 +17,7 @@ from vtc.apis import Api, NoReply, Request, convert_to_stream, fold_rewritten, f
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.apis.relay import NO_REASON
 from vtc.apis.relay.turn import TurnEncoder
-from vtc.apis.whole import get_first_text as summary_of
+from vtc.apis.whole import get_first_text
 from vtc.dialects.reading.reader import Reader
 from vtc.events import Call, Failure, Text
 from vtc.exchange.asking.reminder import Reminder
@@ -66,8 +66,8 @@ class WholeReply:
     """The content of the reply, if its turn ended in silence and the model is to be reminded."""
 
     @property
-    def wrong(self) -> list[str]:
-        """Return the reasons why this is no reply to a retry; a reply without a finish reason is accepted."""
+    def problems(self) -> list[str]:
+        """The reasons not to use this as the reply to a retry; a missing finish reason is none."""
         return [*self.report.failures, *(error for error in self.report.errors if error != NO_REASON)]
 
 
@@ -114,7 +114,7 @@ class WholeReplies:
             if not faults:
                 break
             try:
-                body = yield from ask(self._encoder.encode_retry(summary_of(self._server, body), faults))
+                body = yield from ask(self._encoder.encode_retry(get_first_text(self._server, body), faults))
             except NoAnswer as error:
                 self._report.record_intervention("retry", "failed", "", str(error))
                 break
@@ -126,10 +126,10 @@ class WholeReplies:
             self._report.record_intervention("retry", "asked", "", faults[0].reason)
         if reply is first and reply.turn:
             first = reply = yield from self._retry_silent_turn(body, reply, reply.turn, ask)
-        left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
-        left = left or reply.wrong
-        if reply is not first and left:
-            self._report.record_intervention("retry", "exhausted", "", left[0])
+        remaining = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
+        remaining = remaining or reply.problems
+        if reply is not first and remaining:
+            self._report.record_intervention("retry", "exhausted", "", remaining[0])
             reply = first
         self._report.add_reply(reply.report)
         return self._convert_to_asked(reply.body)
@@ -148,13 +148,13 @@ class WholeReplies:
             self.reminder.mark_failed(type(error).__name__)
             return first
         reply = self._rewrite_safely(body, more)
-        if reply.wrong:
-            self.reminder.mark_failed(reply.wrong[0])
+        if reply.problems:
+            self.reminder.mark_failed(reply.problems[0])
             return first
         self.reminder.mark_answered(turn)
         return reply
 
-    def from_error(self, body: bytes, status: int | None = None) -> LocalReply | None:
+    def extract_from_error(self, body: bytes, status: int | None = None) -> LocalReply | None:
         """Return the reply that a server's error contains, in the form that the client asked for.
 
         None if the server's profile lists no such error, or if the text calls no tool.
@@ -189,20 +189,18 @@ class WholeReplies:
         self._report.add_reply(report)
         return reply
 
-    def media_type(self, body: bytes) -> str:
-        """Return the media type of an outgoing reply."""
+    def detect_media_type(self, body: bytes) -> str:
+        """Detect the media type of a rewritten reply by its bytes: a stream or JSON."""
         framing = self._client.framing
         return framing.media_type if framing.matches(body) else JSON_MEDIA_TYPE
 
-    def get_media_type(self, body: bytes) -> str:
-        """Return the media type to declare for a changed reply; empty to keep the server's."""
-        media_type = self.media_type(body)
-        is_free = (
-            self._is_bridged
-            or self._folds_stream
-            or (self._fate.strict if media_type == JSON_MEDIA_TYPE else self._plan.buffered)
-        )
-        return media_type if is_free else ""
+    def choose_media_type(self, body: bytes) -> str:
+        """Choose the media type to declare for a changed reply; empty to keep the server's."""
+        media_type = self.detect_media_type(body)
+        if self._is_bridged or self._folds_stream:
+            return media_type
+        may_differ = self._fate.strict if media_type == JSON_MEDIA_TYPE else self._plan.buffered
+        return media_type if may_differ else ""
 
     @property
     def _is_bridged(self) -> bool:
@@ -214,7 +212,7 @@ class WholeReplies:
         return self._encoder.sent_request.streams and not self._request.stream
 
     def _rewrite_safely(self, body: bytes, more: bytes | None = None) -> WholeReply:
-        """Rewrite a reply, and append the reply `more` of the same turn; never raises."""
+        """Rewrite a reply, and the reply `more` that continues its turn, as one; never raises."""
         report = Report(secrets=self._report.secrets)
         try:
             return self._rewrite_as_stream(body, report, more)
@@ -243,7 +241,8 @@ class WholeReplies:
         # Step 2: rewrite the stream, and the one that continues its turn.
         stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
-        if (turn := stream.turn) and more is not None:
+        turn = stream.turn
+        if turn and more is not None:
             rest, is_rest_stream = self._convert_to_stream(more)
             stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_rest_stream, first=stream)
             sent += b"".join([*stream.feed(rest), *stream.finish()])
@@ -266,7 +265,7 @@ class WholeReplies:
             sent = fold_rewritten(self._client, body, received, sent) if keeps else fold_stream(self._client, sent)
         return WholeReply(sent, report, stream.faults, turn)
 
-    def as_stream(self, body: bytes) -> bytes | None:
+    def convert_to_stream_or_none(self, body: bytes) -> bytes | None:
         """Return a whole reply of the server as an equivalent stream; None if it is no reply."""
         try:
             return self._convert_to_stream(body)[0] if body.strip() else None
@@ -280,8 +279,8 @@ class WholeReplies:
 
     def _convert_to_asked(self, body: bytes) -> bytes:
         """Convert a reply to the form that the client asked for."""
-        is_free = self._plan.buffered or self._is_bridged
-        if not is_free or not self._request.stream or self._client.framing.matches(body):
+        may_differ = self._plan.buffered or self._is_bridged
+        if not may_differ or not self._request.stream or self._client.framing.matches(body):
             return body
         try:
             return convert_to_stream(self._client, body, self._request)
@@ -301,17 +300,20 @@ def _find_text_in_error(
 ) -> str | None:
     """Find the model's text in the error of a server that could not parse it; None if the text calls no tool.
 
-    Also None if no error of this status contains text; without a status any error may.
+    `errors` are those that the server's profile lists. Only the ones with this `status` are examined; all without one.
     """
-    known = [error for error in errors if status in (error.status, None)]
+    listed = [error for error in errors if status in (error.status, None)]
     try:
-        value = decode(body, "replace") if known else None
+        value = decode(body, "replace") if listed else None
     except ValueError:
         return None
-    for error in known:
+    for error in listed:
         for text in texts_at(value, error.path.split(".")):
             start = re.match(error.after, text)
-            if start and _calls_tool(reply := text[start.end() :], reader(), alone=error.rest):
+            if not start:
+                continue
+            reply = text[start.end() :]
+            if _calls_tool(reply, reader(), alone=error.rest):
                 return reply
     return None
 
@@ -319,5 +321,5 @@ def _find_text_in_error(
 def _calls_tool(text: str, reader: Reader, *, alone: bool) -> bool:
     """Return True if a text calls a tool; `alone` requires that it contains nothing else."""
     events = reader.read_whole(text)
-    speaks = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
-    return any(isinstance(event, Call) for event in events) and not (alone and speaks)
+    has_other_text = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
+    return any(isinstance(event, Call) for event in events) and not (alone and has_other_text)

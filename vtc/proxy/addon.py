@@ -20,7 +20,7 @@ from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
-from vtc.exchange import Session, SessionOpening
+from vtc.exchange import PlannedRequest, Session
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import PROMPT, Planner
@@ -89,7 +89,7 @@ def _freeze() -> None:
 
 def _open_session(
     api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
-) -> tuple[SessionOpening, bytes]:
+) -> tuple[PlannedRequest, bytes]:
     """Parse a request; return the opening of its session and the decoded body."""
     most = ctx.options.vtc_max_body_bytes
     body = bodies.decode_body(request, most)
@@ -97,11 +97,11 @@ def _open_session(
         raise BadRequest("the body is streamed")
     if len(body) > most:
         raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-    return Session.opening(api, body, facts, planner, seed, memory, secret), body
+    return Session.plan_request(api, body, facts, planner, seed, memory, secret), body
 
 
-def _rewrite_request(opening: SessionOpening) -> tuple[Session, bytes]:
-    exchange = opening.exchange()
+def _rewrite_request(opening: PlannedRequest) -> tuple[Session, bytes]:
+    exchange = opening.create_session()
     return exchange, exchange.request()
 
 
@@ -215,7 +215,7 @@ class VirtualToolCalling:
                 live.answered = True
                 return
             build_request(flow, original, api, exchange, rewritten, keep=live.keep)
-        if exchange.reads and (long or not is_warm):
+        if exchange.may_change_reply and (long or not is_warm):
             # After this hook, when the request is sent and VTC waits for the reply.
             asyncio.get_running_loop().call_soon(self._warm, live)
 
@@ -263,7 +263,7 @@ class VirtualToolCalling:
             return  # made by VTC, another addon or a person: mitmproxy does not stream it
         media_type = bodies.get_media_type(response)
         is_stream = media_type in STREAMED_MEDIA_TYPES
-        if live is None or not live.session.reads:
+        if live is None or not live.session.may_change_reply:
             if is_stream and not response.stream:
                 # Stream it unchanged, because mitmproxy would buffer it up to its end.
                 response.stream = (
@@ -355,7 +355,7 @@ class VirtualToolCalling:
             return
         report = live.session.report
         self._measure(flow, live, report)
-        if case := live.session.look_for_unread(partial(live.received.end, live.encoding)):
+        if case := live.session.report_unread_call(partial(live.received.end, live.encoding)):
             advice = self._unread_calls.keep(flow, case)
             report.unread["advice"] = report.unread["advice"] or advice
         seconds = report.measures.seconds

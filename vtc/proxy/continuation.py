@@ -88,7 +88,7 @@ def _convert_whole_reply(live: LiveExchange, response: http.Response) -> bytes:
     if not 200 <= (status := response.status_code) < 300:
         raise NoAnswer(f"the server answered {status}")
     body = DecodedBody(response)
-    as_stream = live.session.whole.as_stream(body.content)
+    as_stream = live.session.whole.convert_to_stream_or_none(body.content)
     if body.fault or as_stream is None:
         raise NoAnswer(body.fault or "the answer is not a reply")
     return as_stream

@@ -35,9 +35,9 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
         planner = flows.restore_settings(flow, planner)
         exchange = Session.open(api, flows.get_original(flow, "request"), flows.read_facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
-        if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
+        if exchange.may_change_reply and flow.response and 200 <= flow.response.status_code < 300:
             received = flows.get_original(flow, "reply")
-            if received and (answer := exchange.whole.from_error(received)):
+            if received and (answer := exchange.whole.extract_from_error(received)):
                 changes.append(_difference(flow, "reply", answer.body))
             elif received:
                 changes.append(_difference(flow, "reply", exchange.whole.rewrite(received)))

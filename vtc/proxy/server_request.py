@@ -54,7 +54,7 @@ def build_request(
     redirect(flow, client.place, exchange)
     if body != (received := flow.request.content or b""):
         bodies.send_instead(flow, body, received, keep=keep)
-    if exchange.reads:
+    if exchange.may_change_reply:
         # Ask for no coding, because VTC could not read a reply that it cannot decode; every client accepts identity.
         flow.request.headers["accept-encoding"] = "identity"
     if keep:

@@ -138,7 +138,7 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
     body = DecodedBody(response)
     is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
     if is_refusal:
-        if response.status_code >= 400 and exchange.reads and _answer_error(live, response, body):
+        if response.status_code >= 400 and exchange.may_change_reply and _answer_error(live, response, body):
             return
         if not response.stream:  # otherwise the client has received it
             again = yield from _retry(flow, live, response, body)
@@ -158,7 +158,7 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
         if _rewrites():
             _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY_FAULT}"), 502))
         return
-    if exchange.reads and not response.stream and exchange.fate.reads(status):
+    if exchange.may_change_reply and not response.stream and exchange.fate.reads(status):
         yield from _rewrite(flow, live, response, body)
     exchange.report.errors[:] = [explained] if explained else exchange.report.errors
 
@@ -216,7 +216,7 @@ def _replace_body(exchange: Session, response: http.Response, received: bytes, s
         bodies.drop_other_charset(response)
     if received != sent:
         response.content = sent
-        if declared := exchange.whole.get_media_type(sent):
+        if declared := exchange.whole.choose_media_type(sent):
             response.headers["content-type"] = declared
 
 
@@ -239,7 +239,7 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
     """Answer with the reply that an error contains; False if it contains none."""
     if body.fault:
         return False
-    reply = live.session.whole.from_error(body.content, response.status_code)
+    reply = live.session.whole.extract_from_error(body.content, response.status_code)
     if reply and _rewrites():
         _replace(live, response, body.content, reply)
     return reply is not None
@@ -280,5 +280,5 @@ def _retry(
     exchange.confirm_quirks()
     exchange.report.errors.clear()
     sent = exchange.whole.rewrite(received)
-    _replace(live, response, received, LocalReply(exchange.whole.media_type(sent), sent))
+    _replace(live, response, received, LocalReply(exchange.whole.detect_media_type(sent), sent))
     return None

@@ -190,5 +190,5 @@ def test_no_text_of_an_error_raises(name: str, said: str, shape: Callable[[str],
         if exchange.encode_after_rejection(error, status) is None:
             break
     exchange.whole.translate_error(error, status)
-    exchange.whole.from_error(error, status)
+    exchange.whole.extract_from_error(error, status)
     exchange.confirm_quirks()

@@ -364,7 +364,7 @@ class Talk:
         if answer.error:
             return heard, answer
         if not answer.ok:
-            mended = exchange.whole.from_error(answer.body, answer.status)
+            mended = exchange.whole.extract_from_error(answer.body, answer.status)
             through = mended and _read(self.api, mended.body)
             return _with(heard, exchange, through=through or NOTHING), answer
         direct = _read(exchange.server, answer.body)

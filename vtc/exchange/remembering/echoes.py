@@ -39,16 +39,17 @@ from vtc.events import Message, Tool, ToolCall
 MAX_RESULT_CHARACTERS = 1 << 20
 """Characters of results that are retained, the newest first; no echo is looked for in older ones."""
 _BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "[", ">", "\n"), ('"', "'"), frozenset(">\"'(\\ \n")
+"""Characters around the name in the shortest calls: `<name>`, `[name(`, `"name"`."""
 
 MAX_STEPS = 1 << 17
 """Budget for all calls of a reply; a step takes about a microsecond and usually examines one place."""
-_CLOSER, _SEARCHED = 12, 2048
-"""Steps of a close examination, and characters searched per step."""
-_NESTED = 3
+_STEPS_PER_EXAMINATION, _CHARS_PER_STEP = 12, 2048
+"""Steps that the examination of one place costs, and characters that a search covers per step."""
+_MAX_NESTED_ESCAPES = 3
 """Maximum nesting of JSON in a JSON string, or of HTML in HTML."""
-_BEFORE = 256
+_MAX_OPENER_CHARS = 256
 """Maximum length of a call's opener, or of a line's prefix, in characters."""
-_MARKS = frozenset("\"'`<>|｜()[]{}=:;,→\n")
+_DELIMITERS = frozenset("\"'`<>|｜()[]{}=:;,→\n")
 """Delimiters around values in the dialects."""
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&nbsp;": " ", "&amp;": "&"}
@@ -65,34 +66,34 @@ _NUMBERS, _LEVELS, _SIGNS = re.compile(r"\b[^\W\d]*+\d\w*"), re.compile(r"\b[A-Z
 class Result:
     """A tool result that contains the marker of a call."""
 
-    place: int
+    message_index: int
     """Index of its message."""
     tool: str
-    written: str
-    at: int = 0
+    raw_text: str
+    searched_from: int = 0
     """Offset of the last echo: the search continues there, because a model repeats text in order."""
-    named: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
+    name_offsets: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
     """Offsets of a tool's name between delimiters, by all of its names."""
 
     @cached_property
     def text(self) -> str:
         """The normalized text."""
-        return normalize(self.written)
+        return normalize(self.raw_text)
 
 
 @dataclass(frozen=True)
-class WrittenCall:
-    """The parts of a call by which it is recognized in a result."""
+class CallFingerprint:
+    """The parts of a call by which it is recognized in a result, in any dialect."""
 
     names: tuple[str, ...]
     """All names of its tool."""
     values: tuple[tuple[str, ...], ...]
     """The stripped lines of each value."""
-    room: int
+    max_distance: int
     """Maximum distance between its parts, in characters."""
 
     @cached_property
-    def longest(self) -> str:
+    def longest_line(self) -> str:
         return max((line for lines in self.values for line in lines), key=len)
 
 
@@ -102,13 +103,13 @@ class Echoes:
     def __init__(
         self,
         results: Sequence[Result],
-        counts: Mapping[bytes, int],
+        first_made: Mapping[bytes, int],
         dialects: tuple[Description, ...],
         tools: Callable[[], Mapping[str, Tool]],
     ) -> None:
-        """Set up the search; `counts` maps a past call's digest to the first message that makes it."""
+        """Set up the search; `first_made` maps the digest of a past call to the first message that makes it."""
         self._results = results
-        self._made = counts
+        self._made = first_made
         self._dialects = dialects
         self._tools = tools
         self.steps_left = MAX_STEPS
@@ -123,22 +124,23 @@ class Echoes:
             if words := self._split_call(call, len(written)):
                 digest = _digest(call)
                 for result in self._results:
-                    if self._made.get(digest, result.place) < result.place:
+                    if self._made.get(digest, result.message_index) < result.message_index:
                         continue
                     # Compare the raw text too, because values can be spelled in ways that are not normalized, for
                     # example in two parts.
-                    if self._holds(result, words) or self._find(result.text, text, 0, len(result.text)) >= 0:
+                    if self._contains_call(result, words) or self._find(result.text, text, 0, len(result.text)) >= 0:
                         return result.tool
         return None
 
-    def _split_call(self, call: ToolCall, size: int) -> WrittenCall | None:
-        """Split a call of this written size into its parts; None if it has no value."""
-        values = [lines for text in _values(_arguments(call)) if (lines := _lines(text))]
+    def _split_call(self, call: ToolCall, size: int) -> CallFingerprint | None:
+        """Split a call, written in `size` characters, into its parts; None if it has no value."""
+        values = [*filter(None, map(_list_lines, _list_values(_parse_arguments(call))))]
         if not values:
             return None
-        also = (name for name, tool in self._tools().items() if tool.name == call.name)
-        room = 2 * size + 64 * sum(map(len, values)) + 128
-        return WrittenCall(tuple(dict.fromkeys([call.name, *also])), tuple(dict.fromkeys(values)), room)
+        other_names = (name for name, tool in self._tools().items() if tool.name == call.name)
+        names = dict.fromkeys([call.name, *other_names])
+        max_distance = 2 * size + 64 * sum(map(len, values)) + 128
+        return CallFingerprint(tuple(names), tuple(dict.fromkeys(values)), max_distance)
 
     def _spend(self, steps: int) -> None:
         self.steps_left -= steps
@@ -146,75 +148,82 @@ class Echoes:
             raise NotCompared
 
     def _find(self, text: str, part: str, start: int, end: int) -> int:
+        """Find a text like `str.find`, within the budget."""
         at = text.find(part, start, end)
-        self._spend(1 + ((end if at < 0 else at) - start) // _SEARCHED)
+        self._spend(1 + ((end if at < 0 else at) - start) // _CHARS_PER_STEP)
         return at
 
-    def _find_before_mark(self, text: str, part: str, start: int, end: int) -> Iterator[int]:
+    def _find_before_delimiter(self, text: str, part: str, start: int, end: int) -> Iterator[int]:
         """Yield the offsets of a text before a delimiter."""
         size = len(part)
         at = self._find(text, part, start, end)
         while at >= 0:
-            if _is_mark(text, at + size, 1):
+            if _is_delimiter(text, at + size, 1):
                 yield at
             at = self._find(text, part, at + 1, end)
 
-    def _holds(self, result: Result, call: WrittenCall) -> bool:
+    def _contains_call(self, result: Result, call: CallFingerprint) -> bool:
         """Return True if a result contains a call."""
-        text, longest = result.text, call.longest
-        for start, end in ((result.at, len(text)), (0, min(result.at + len(longest) + 2, len(text)))):
-            for at in self._find_before_mark(text, longest, start, end):
+        text, longest = result.text, call.longest_line
+        # Search after the last echo first, then before it.
+        for start, end in (
+            (result.searched_from, len(text)),
+            (0, min(result.searched_from + len(longest) + 2, len(text))),
+        ):
+            for at in self._find_before_delimiter(text, longest, start, end):
                 names = self._find_names(result, call.names)
                 if not names:
                     return False
-                if self._is_there(text, call, at, names):
-                    result.at = at
+                if self._has_call_around(text, call, at, names):
+                    result.searched_from = at
                     return True
         return False
 
     def _find_names(self, result: Result, names: tuple[str, ...]) -> list[int]:
         """List the offsets of a tool's names as whole words, with a delimiter on at least one side."""
         text = result.text
-        if names not in result.named:
-            places = list[int]()
+        if names not in result.name_offsets:
+            offsets = list[int]()
             for name in names:
                 at, size = self._find(text, name, 0, len(text)), len(name)
                 while at >= 0:
-                    alone = not (_WORD.match(text[at - 1 : at]) or _WORD.match(text, at + size))
-                    beside = text[at - 1 : at] == "." or _is_mark(text, at - 1, -1) or _is_mark(text, at + size, 1)
-                    places += [at] * (alone and beside)
+                    is_whole_word = not (_WORD.match(text[at - 1 : at]) or _WORD.match(text, at + size))
+                    is_delimited = (
+                        text[at - 1 : at] == "." or _is_delimiter(text, at - 1, -1) or _is_delimiter(text, at + size, 1)
+                    )
+                    offsets += [at] * (is_whole_word and is_delimited)
                     at = self._find(text, name, at + 1, len(text))
-            result.named[names] = sorted(places)
-        return result.named[names]
+            result.name_offsets[names] = sorted(offsets)
+        return result.name_offsets[names]
 
-    def _is_there(self, text: str, call: WrittenCall, at: int, names: Sequence[int]) -> bool:
+    def _has_call_around(self, text: str, call: CallFingerprint, at: int, names: Sequence[int]) -> bool:
         """Return True if a call surrounds its longest line, at this offset, with its name right before or after it."""
         self._spend(1)
-        low, high = max(0, at - call.room), min(len(text), at + call.room)
+        low, high = max(0, at - call.max_distance), min(len(text), at + call.max_distance)
         after = bisect_left(names, at)
         near = (name for name in names[max(0, after - 1) : after + 1] if low <= name < high)
-        return any(self._surrounds_name(text, call, name, low, high) for name in near)
+        return any(self._has_values_around_name(text, call, name, low, high) for name in near)
 
-    def _surrounds_name(self, text: str, call: WrittenCall, name: int, low: int, high: int) -> bool:
+    def _has_values_around_name(self, text: str, call: CallFingerprint, name: int, low: int, high: int) -> bool:
         """Return True if all values surround a name, after a call's opener."""
-        line = max(text.rfind("\n", 0, name) + 1, name - _BEFORE)
-        first = name
-        self._spend(_CLOSER)
+        line = max(text.rfind("\n", 0, name) + 1, name - _MAX_OPENER_CHARS)  # the start of the name's line
+        first = name  # the start of the first part
+        self._spend(_STEPS_PER_EXAMINATION)
         for lines in call.values:
             # Prefer the nearest value after the name, the usual order, to any other.
-            places = (at for start in (name, low) for at in self._find_before_mark(text, lines[0], start, high))
-            at = next((at for at in places if self._is_value(text, at, lines, line)), -1)
+            places = (at for start in (name, low) for at in self._find_before_delimiter(text, lines[0], start, high))
+            at = next((at for at in places if self._has_value_at(text, at, lines, line)), -1)
             if at < 0:
                 return False
             first = min(first, at)
-        begins, is_named = _call_start(self._dialects)
+        begins, is_named = _compile_call_start(self._dialects)
         if is_named and first == name:
             return True
-        return begins.search(text, max(0, first - _BEFORE), first) is not None
+        return begins.search(text, max(0, first - _MAX_OPENER_CHARS), first) is not None
 
-    def _is_value(self, text: str, at: int, lines: Sequence[str], line: int) -> bool:
+    def _has_value_at(self, text: str, at: int, lines: Sequence[str], line: int) -> bool:
         """Return True if a value's lines appear here in order, between delimiters; `line` starts the name's line."""
-        if not (_is_mark(text, at - 1, -1) or self._has_line_prefix(text, at, line)):
+        if not (_is_delimiter(text, at - 1, -1) or self._has_line_prefix(text, at, line)):
             return False
         end = at + len(lines[0])
         for part in islice(lines, 1, None):
@@ -222,11 +231,11 @@ class Echoes:
             if following < 0:
                 return False
             end = following + len(part)
-        return _is_mark(text, end, 1)
+        return _is_delimiter(text, end, 1)
 
     def _find_next_line(self, text: str, end: int, part: str, line: int) -> int:
         """Find the next line of a value after the `end` of its last line; -1 if other text follows."""
-        at = text.find(part, end, end + _BEFORE + len(part))
+        at = text.find(part, end, end + _MAX_OPENER_CHARS + len(part))
         self._spend(4)
         between = text[end : max(at, end)]
         rest, *more = between.split("\n")
@@ -237,16 +246,18 @@ class Echoes:
 
     def _has_line_prefix(self, text: str, at: int, line: int) -> bool:
         """Return True if the prefix before this offset on its line also precedes the call's name on another line."""
-        start = text.rfind("\n", max(0, at - _BEFORE), at) + 1
-        return start != line and bool(start or at < _BEFORE) and self._is_line_prefix(text[start:at], text, line)
+        start = text.rfind("\n", max(0, at - _MAX_OPENER_CHARS), at) + 1
+        return (
+            start != line and bool(start or at < _MAX_OPENER_CHARS) and self._is_line_prefix(text[start:at], text, line)
+        )
 
     def _is_line_prefix(self, begun: str, text: str, line: int) -> bool:
         """Return True if a prefix equals that of the name's line, or of a JSON string in it."""
         if not begun.strip():
             return True
-        expected = text[line : line + _BEFORE].partition("\n")[0]
+        expected = text[line : line + _MAX_OPENER_CHARS].partition("\n")[0]
         starts = (0, *(match.end() for match in _STRING.finditer(expected)))
-        self._spend(_CLOSER * len(starts))
+        self._spend(_STEPS_PER_EXAMINATION * len(starts))
         return any(_normalize_prefix(expected[start:]).startswith(_normalize_prefix(begun)) for start in starts)
 
 
@@ -255,47 +266,53 @@ def find_echoes(
     dialects: tuple[Description, ...],
     tools: Mapping[str, Tool],
     client: Description | None = None,
-    written: Callable[[], Mapping[str, Tool]] | None = None,
+    written_tools: Callable[[], Mapping[str, Tool]] | None = None,
 ) -> Echoes | None:
-    """Search the results of a conversation for call markers; None if they contain none.
+    """Search the results of a conversation for the openers of calls; None if they contain none.
 
-    `written` returns the tools by the names that the model writes, if they differ. `client` is the dialect of a client
-    that writes results into user messages.
+    `written_tools` returns the tools by the names that the model writes, if they differ. `client` is the dialect of a
+    client that writes results into user messages.
     """
-    marker = _marker(dialects)
+    openers = _compile_openers(dialects)
 
-    def holds(text: str) -> bool:
-        begun = marker.search(text, final=True) is not None
-        return begun or any(_names_tool(text, name) for name in [name for name in tools if name in text])
+    def may_contain_call(text: str) -> bool:
+        if openers.search(text, final=True) is not None:
+            return True
+        return any(_names_tool(text, name) for name in tools if name in text)
 
+    # Step 1: split the results from the messages of a text client's user.
     if client and any(
-        message.role == "user" and (_is_escaped(message.text) or holds(message.text)) for message in messages
+        message.role == "user" and (_is_escaped(message.text) or may_contain_call(message.text)) for message in messages
     ):
         messages = conversation.structure_messages(messages, client, tools)
+    # Step 2: retain the results that may contain a call, the newest first.
     names = {call.id: call.name for message in messages for call in message.calls}
     results = list[Result]()
-    kept = escaped = 0
+    retained_chars = escaped_chars = 0
     for place, message in reversed([*enumerate(messages)]):
         text = get_tool_output(message)
-        if _is_escaped(text) and (escaped := escaped + len(text)) <= MAX_RESULT_CHARACTERS:
-            text = normalize(text)
-        if text and holds(text):
-            kept += len(text)
-            if kept > MAX_RESULT_CHARACTERS:
+        if _is_escaped(text):
+            escaped_chars += len(text)
+            if escaped_chars <= MAX_RESULT_CHARACTERS:
+                text = normalize(text)
+        if text and may_contain_call(text):
+            retained_chars += len(text)
+            if retained_chars > MAX_RESULT_CHARACTERS:
                 break
             results.append(Result(place, message.name or names.get(message.call_id) or "a tool", text))
     if not results:
         return None
-    counts: dict[bytes, int] = {}
+    # Step 3: index the past calls, because a call that was made before a result is no echo of it.
+    first_made: dict[bytes, int] = {}
     for place, message in enumerate(messages):
         for call in message.calls:
-            counts.setdefault(_digest(call), place)
-    return Echoes(results, counts, dialects, written or (lambda: tools))
+            first_made.setdefault(_digest(call), place)
+    return Echoes(results, first_made, dialects, written_tools or (lambda: tools))
 
 
 def normalize(text: str) -> str:
-    """Undo the escapes of JSON and HTML at any depth, and collapse blanks."""
-    for _ in range(_NESTED):
+    """Undo the escapes of JSON and HTML, up to `_MAX_NESTED_ESCAPES` levels, and collapse blanks."""
+    for _ in range(_MAX_NESTED_ESCAPES):
         before = text
         if "\\" in text:
             text = _unescape(text)
@@ -318,7 +335,7 @@ def _is_escaped(text: str) -> bool:
 
 
 def _unescape(text: str) -> str:
-    """Undo the escapes of JSON at any depth."""
+    """Undo the escapes of JSON; a run of backslashes counts as one, so that all levels are undone at once."""
     text = _WHITE.sub(" ", _NEWLINE.sub("\n", text))
     text = _UNICODE.sub(lambda match: chr(min(int(match[match.lastindex or 0], 16), sys.maxunicode)), text).replace(
         "\\", ""
@@ -326,7 +343,7 @@ def _unescape(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _arguments(call: ToolCall) -> object:
+def _parse_arguments(call: ToolCall) -> object:
     """Parse the arguments of a call, with numbers as written; invalid JSON becomes one text."""
     try:
         return json.loads(call.arguments, parse_int=str, parse_float=str)
@@ -334,35 +351,37 @@ def _arguments(call: ToolCall) -> object:
         return call.arguments
 
 
-def _values(arguments: object) -> Iterator[str]:
+def _list_values(arguments: object) -> Iterator[str]:
     """List the values in parsed arguments."""
-    waiting = [arguments]
-    while waiting:
-        match waiting.pop():
+    pending = [arguments]
+    while pending:
+        match pending.pop():
             case dict() as members:
-                waiting += members.values()
+                pending += members.values()
             case list() as items:
-                waiting += items
+                pending += items
             case str(text):
                 yield text
             case bool(value):
                 yield str(value)
 
 
-def _lines(text: str) -> tuple[str, ...]:
+def _list_lines(text: str) -> tuple[str, ...]:
     return tuple(line for raw in normalize(text).split("\n") if (line := raw.strip()))
 
 
 def _digest(call: ToolCall) -> bytes:
     """Return a digest that is equal for all spellings of a call."""
-    words = "".join(normalize(json.dumps([call.name, _arguments(call)], sort_keys=True, ensure_ascii=False)).split())
+    words = "".join(
+        normalize(json.dumps([call.name, _parse_arguments(call)], sort_keys=True, ensure_ascii=False)).split()
+    )
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _is_mark(text: str, at: int, by: int) -> bool:
+def _is_delimiter(text: str, at: int, by: int) -> bool:
     """Return True for a delimiter or the text's end here; a blank may precede the delimiter in the direction `by`."""
     at += by if text[max(at, 0) : at + 1] == " " else 0
-    return not 0 <= at < len(text) or text[at] in _MARKS
+    return not 0 <= at < len(text) or text[at] in _DELIMITERS
 
 
 def _normalize_prefix(text: str) -> str:
@@ -385,7 +404,7 @@ def _names_tool(text: str, name: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _marker(dialects: tuple[Description, ...]) -> Scan:
+def _compile_openers(dialects: tuple[Description, ...]) -> Scan:
     """Compile an expression for the openers of calls in some dialects."""
     texts = sorted(_list_openers(dialects))
     return make_search_scan(
@@ -395,18 +414,19 @@ def _marker(dialects: tuple[Description, ...]) -> Scan:
 
 def _list_openers(dialects: Iterable[Description]) -> set[str]:
     """List the openers of calls in some dialects."""
-    return {text for dialect in dialects for text in _begin_in(dialect)}
+    return {text for dialect in dialects for text in _list_dialect_openers(dialect)}
 
 
 @lru_cache(maxsize=256)
-def _begin_in(dialect: Description) -> frozenset[str]:
+def _list_dialect_openers(dialect: Description) -> frozenset[str]:
+    """List the openers of calls in one dialect."""
     heads = chain.from_iterable(make_heads(dialect))
     return frozenset(text.strip() for head in heads for text in list_prefixes(head.token.parts))
 
 
 @lru_cache(maxsize=8)
-def _call_start(dialects: tuple[Description, ...]) -> tuple[re.Pattern[str], bool]:
-    """Compile the expression for a call's start, also in a section; True if it may begin with its name."""
+def _compile_call_start(dialects: tuple[Description, ...]) -> tuple[re.Pattern[str], bool]:
+    """Compile an expression for the text before the first part of a call, and return whether a call may have none."""
     texts = _list_openers(dialects)
     for part in (pattern.parse(call, "call")[0] for dialect in dialects for call in dialect.calls):
         texts.add(part.strip() if isinstance(part, str) else "{" if part.name == "json" else "")

@@ -1,4 +1,8 @@
-"""Give an exchange the reasoning and the prompts that earlier exchanges of its client and model stored."""
+"""Give an exchange the reasoning and the prompts that earlier exchanges of its client and model stored.
+
+`History` is the interface. `LastPrompts` measures how much of the last prompt a request preserves, because servers
+cache their computation for the beginning of a prompt.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +26,15 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.scrub import scrub
 
-# A request as its server's prompt cache sees it: tools and messages as texts, in the order in which they are read.
-#
-# Things that the cache does not see are omitted: cache marks, the form in which a client writes a text, ids of items.
-
-
 UNIT_OVERHEAD_BYTES = 100
 """Bytes of memory that a tool or message takes in addition to its text."""
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
-    """A tool or a message."""
+    """A tool or a message as text, without parts that the server's cache does not see.
+
+    Omitted are cache marks, ids of items, and the form in which the client writes a text.
+    """
 
     name: str
     """`tool read`, or the role of a message."""
@@ -40,11 +42,10 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
 
 
 class SentPrompt(NamedTuple):
-    """A prompt that was sent to the model."""
+    """A prompt that was sent to the model: first its tools, then its messages, as in the server's cache."""
 
     tools: tuple[Unit, ...]
     messages: tuple[Unit, ...]
-
     size: int
     """Bytes of memory that it takes."""
 
@@ -78,22 +79,22 @@ def build_prompt(
             return encode({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
         return f"({content.kind} {_digest(content.data or content.url)})"
 
-    declared = [Unit(f"tool {tool.name}", _render_tool(tool)) for tool in tools]
-    spoken = [Unit(message.role, _render_message(message, render_part)) for message in messages]
-    size = sum([sys.getsizeof(unit.text) + UNIT_OVERHEAD_BYTES for unit in (*declared, *spoken)])
-    return SentPrompt(tuple(declared), tuple(spoken), size)
+    tool_units = [Unit(f"tool {tool.name}", _render_tool(tool)) for tool in tools]
+    message_units = [Unit(message.role, _render_message(message, render_part)) for message in messages]
+    size = sum([sys.getsizeof(unit.text) + UNIT_OVERHEAD_BYTES for unit in (*tool_units, *message_units)])
+    return SentPrompt(tuple(tool_units), tuple(message_units), size)
 
 
-def _render_message(message: Message, written: Callable[[str | Opaque], str]) -> str:
+def _render_message(message: Message, render_part: Callable[[str | Opaque], str]) -> str:
     content = message.content
     if not (message.calls or message.reasoning) and len(content) == 1:  # the usual case
-        return written(content[0])
+        return render_part(content[0])
     thought = [message.reasoning] if message.reasoning else []
     calls = [
-        f"-> {part.name} {part.arguments}" if isinstance(part, ToolCall) else written(part)
+        f"-> {part.name} {part.arguments}" if isinstance(part, ToolCall) else render_part(part)
         for part in message.sequence[len(content) :]
     ]
-    return "\n".join([*thought, *map(written, content), *calls])
+    return "\n".join([*thought, *map(render_part, content), *calls])
 
 
 def _render_tool(tool: Tool) -> str:
@@ -104,22 +105,11 @@ def _digest(data: str) -> str:
     return hashlib.blake2b(data.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-# Measure how much of the last turn's prompt a request preserves, and find the change that breaks it.
-#
-# Servers cache their computation for the beginning of a prompt. A changed character makes them compute everything after
-# it again. So the last prompt of each conversation is stored and compared with the next one.
-#
-# A request does not name the conversation that it continues. It belongs to one of the same client, server and model,
-# with about the same tools, that begins with the same message or has most of its messages. A conversation that it
-# continues unbroken is preferred, because a title, a summary or a parallel task has a separate prompt and breaks none.
-# A request with much fewer messages starts a new conversation: the client has compacted it.
-
-
 MAX_CONVERSATIONS = 32
 """Conversations of one client with one model that are distinguished."""
-_BEFORE, _AFTER = 24, 40
+_CHARS_BEFORE, _CHARS_AFTER = 24, 40
 """Characters of an excerpt before and after the place at which a prompt broke."""
-_AROUND = 400
+_SEARCHED_CHARS = 400
 """Characters on either side that are searched for secrets, because a secret cut in two would not be found."""
 
 
@@ -135,28 +125,43 @@ class KeptPrefix(NamedTuple):
 
 
 class LastPrompts:
-    """The last prompts of one client, server and model, one for each conversation."""
+    """The last prompts of one client, server and model, one for each conversation.
 
-    def __init__(self, memory: Memory, whose: Sequence[str], model: str, known: Sequence[str] = ()) -> None:
+    A changed character makes the server compute everything after it again, so each prompt is compared with the last one
+    of its conversation, and the first change is reported.
+
+    A request does not name the conversation that it continues. It belongs to one with about the same tools that begins
+    with the same message or has most of its messages. A conversation that it continues unbroken is preferred, because a
+    title, a summary or a parallel task has a separate prompt and breaks none. A request with less than half of the
+    messages starts a new conversation, because the client has compacted the old one.
+    """
+
+    def __init__(self, memory: Memory, whose: Sequence[str], model: str, secrets: Sequence[str] = ()) -> None:
         """Set up the store; `known` lists secrets that no excerpt may contain."""
         self._memory = memory.prompts
         self._key = digest(*whose, model)
-        self._known = known
+        self._known = secrets
 
     def record(self, prompt: SentPrompt) -> dict[str, Any]:
         """Store an outgoing prompt; return the part of the last one that it preserves, empty for a new conversation."""
-        known = self._memory.get(self._key)
-        prompts: list[SentPrompt] = [*known] if isinstance(known, tuple) else []
+        stored = self._memory.get(self._key)
+        prompts: list[SentPrompt] = [*stored] if isinstance(stored, tuple) else []
         related = [(earlier, compare_prompts(earlier, prompt)) for earlier in prompts if _is_related(earlier, prompt)]
-        whole = [pair for pair in related if pair[1].broken is None]
-        best = max(whole, key=lambda pair: pair[1].messages, default=None)
+        # Step 1: find the conversation that the prompt continues.
+        unbroken = [pair for pair in related if pair[1].broken is None]
+        best = max(unbroken, key=lambda pair: pair[1].messages, default=None)
         if best is None:
-            left = (pair for pair in related if 2 * len(prompt.messages) > len(pair[0].messages))
-            best = max(left, key=lambda pair: _count_shared(pair[0], prompt), default=None)
-        if best is not None and (best[1].broken or len(prompt.messages) >= len(best[0].messages)):
-            prompts.remove(best[0])
+            not_compacted = (pair for pair in related if 2 * len(prompt.messages) > len(pair[0].messages))
+            best = max(not_compacted, key=lambda pair: _count_shared(pair[0], prompt), default=None)
+        # Step 2: replace its last prompt, unless the new one is only a part of it, as for a summary.
+        if best is None:
+            self._store([prompt, *prompts])
+            return {}
+        earlier, kept = best
+        if kept.broken or len(prompt.messages) >= len(earlier.messages):
+            prompts.remove(earlier)
         self._store([prompt, *prompts])
-        return self._describe_change(best[0], prompt, best[1]) if best else {}
+        return self._describe_change(earlier, prompt, kept)
 
     def _store(self, prompts: Sequence[SentPrompt]) -> None:
         kept: list[SentPrompt] = []
@@ -177,24 +182,27 @@ class LastPrompts:
             return entry
         old, new = kept.broken
         at = first_difference(old.text, new.text) if old and new and old.name == new.name else 0
-        how = "changed" if old and new else "is new" if new else "is gone"
+        if old and new:
+            how = "changed" if old.name == new.name else f"in the place of {old.name}"
+        else:
+            how = "is new" if new else "is gone"
         others = (*before.tools, *before.messages[:-1])
         return {
             **entry,
             "chars": chars + at,
             "chars_of": sum(len(unit.text) for unit in others),
             "what": (new or old or Unit("", "")).name,
-            "how": f"in the place of {old.name}" if old and new and old.name != new.name else how,
+            "how": how,
             "at": at,
-            **dict(zip(("before", "now"), self._excerpts(old, new, at), strict=True)),
+            **dict(zip(("before", "now"), self._cut_excerpts(old, new, at), strict=True)),
         }
 
-    def _excerpts(self, old: Unit | None, new: Unit | None, at: int) -> tuple[str, str]:
-        start = max(0, at - _AROUND)
-        texts = [scrub(unit.text[start : at + _AROUND], self._known) if unit else "" for unit in (old, new)]
+    def _cut_excerpts(self, old: Unit | None, new: Unit | None, at: int) -> tuple[str, str]:
+        start = max(0, at - _SEARCHED_CHARS)
+        texts = [scrub(unit.text[start : at + _SEARCHED_CHARS], self._known) if unit else "" for unit in (old, new)]
         here = first_difference(*texts)
-        begin = max(0, here - _BEFORE)
-        first, second = (text[begin : here + _AFTER] for text in texts)
+        begin = max(0, here - _CHARS_BEFORE)
+        first, second = (text[begin : here + _CHARS_AFTER] for text in texts)
         return first, second
 
 
@@ -202,7 +210,7 @@ def compare_prompts(before: SentPrompt, now: SentPrompt) -> KeptPrefix:
     """Compare two prompts; a difference in the last message is ignored because that message may be temporary."""
     tools = _count_common(before.tools, now.tools)
     if tools < max(len(before.tools), len(now.tools)):
-        pair = _at(before.tools, tools), _at(now.tools, tools)
+        pair = _get_unit(before.tools, tools), _get_unit(now.tools, tools)
         if pair[0] and pair[0].name not in {unit.name for unit in now.tools}:
             pair = pair[0], None
         elif pair[1] and pair[1].name not in {unit.name for unit in before.tools}:
@@ -231,7 +239,7 @@ def _count_common(before: Sequence[Unit], now: Sequence[Unit]) -> int:
     return next(differ, min(len(before), len(now)))
 
 
-def _at(units: Sequence[Unit], place: int) -> Unit | None:
+def _get_unit(units: Sequence[Unit], place: int) -> Unit | None:
     return units[place] if place < len(units) else None
 
 
@@ -260,15 +268,21 @@ class History:
     """Gives one exchange the results of earlier ones, and stores its own for later ones."""
 
     def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
-        of, model = facts.whose, plan.server_model or request.model
-        native = plan.protocol.client_text is None
-        recalls, as_text = plan.stack.recalls, plan.protocol.write is not None and native
+        whose, model = facts.whose, plan.server_model or request.model
+        is_structured = plan.protocol.client_text is None
         reminds = bool(plan.stack.silences)
-        kept = (reminds or (native and bool(plan.protocol.tools))) and not request.generation.wants_choices
-        of_it = {"recalls": recalls and native, "as_text": as_text, "reminds": reminds}
-        self.reasoning = ReasoningStore(memory, of, model, **of_it) if kept else None
+        self.reasoning: ReasoningStore | None = None
         """None if no reasoning is restored."""
-        self._prompts = LastPrompts(memory, of, model, facts.secrets)
+        if (reminds or (is_structured and plan.protocol.tools)) and not request.generation.wants_choices:
+            self.reasoning = ReasoningStore(
+                memory,
+                whose,
+                model,
+                recalls=plan.stack.recalls and is_structured,
+                as_text=plan.protocol.write is not None and is_structured,
+                reminds=reminds,
+            )
+        self._prompts = LastPrompts(memory, whose, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing
 
     def restore_conversation(
@@ -296,9 +310,9 @@ def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Me
         if not memory:
             return planner.plan(facts, request, None, new_quirks), None
         held = ConversationQuirks(None, memory.held, key).list_held()
-        plan = planner.plan(facts, request, memory, merge_learned(held, new_quirks))
-        quirks = ConversationQuirks(plan.quirks, memory.held, key, memory.clock)
-        plan = msgspec.structs.replace(plan, quirks=quirks)
-        return plan, History(memory, facts, plan, request)
+        make_plan = planner.plan(facts, request, memory, merge_learned(held, new_quirks))
+        quirks = ConversationQuirks(make_plan.quirks, memory.held, key, memory.clock)
+        make_plan = msgspec.structs.replace(make_plan, quirks=quirks)
+        return make_plan, History(memory, facts, make_plan, request)
 
     return plan

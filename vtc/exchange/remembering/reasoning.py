@@ -60,7 +60,7 @@ first opener, so that a page of openers is not scanned to its end from each."""
 MAX_UNREAD_TEXTS = 512
 """Pieces of text that are buffered before they are counted together."""
 _CHARACTER = re.compile(r"\S\s*")
-_sorted = msgspec.json.Encoder(order="sorted").encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _AMBIGUOUS = ""
 """Replaces turns that differ in the text that the client lost, but have the same key."""
 
@@ -69,10 +69,10 @@ class PlacedReasoning(msgspec.Struct, frozen=True):
     """Reasoning that its server sealed, and its place in the turn."""
 
     thought: Thought
-    said: int = 0
-    """Characters of text that the client received before it, without white space."""
+    text_size: int = 0
+    """Characters of text, without white space, that the client received before it."""
     calls: int = 0
-    """Number of calls that had begun."""
+    """Number of calls of the turn that began before it."""
 
     @property
     def is_at_call(self) -> bool:
@@ -81,51 +81,55 @@ class PlacedReasoning(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Its characters in total."""
+        """The total number of its characters."""
         return sum(map(len, (self.thought.text, self.thought.signature, self.thought.encrypted)))
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn of a model."""
+    """One turn of a model, as far as a client may lose it."""
 
     thought: str = ""
+    """Its reasoning as plain text; empty if it is not restored or is signed."""
     sealed: tuple[PlacedReasoning, ...] = ()
-    wrote: str = ""
-    """The rest of its text as written; empty if it need not be restored."""
-    said: str = ""
-    """The same without calls and white space."""
+    """Its sealed reasoning."""
+    written_text: str = ""
+    """The model's text after the reasoning, with its text tool calls; empty if it need not be restored."""
+    bare_text: str = ""
+    """The same without the calls and white space, to compare with the text that the client sends."""
 
     @property
     def size(self) -> int:
         """Its characters in total."""
-        return sum(map(len, (self.thought, self.wrote, self.said))) + sum(thought.size for thought in self.sealed)
+        return sum(map(len, (self.thought, self.written_text, self.bare_text))) + sum(
+            thought.size for thought in self.sealed
+        )
 
 
 class RemindedTurn(msgspec.Struct, frozen=True):
     """The first reply of a turn that ended in silence, and the reminder: the client sees only the reply after them."""
 
-    said: str
+    first_text: str
     messages: tuple[Message, ...]
 
     def strip_first_reply(self, turn: Sequence[Message]) -> list[Message] | None:
         """Return a turn, as the client sends it, without the first reply; None if it does not begin with that reply."""
-        left, out = drop_whitespace(self.said), list[Message]()
+        unmatched, out = drop_whitespace(self.first_text), list[Message]()
         for message in turn:
             content: list[str | Opaque] = []
             for part in message.content:
-                if not left or not isinstance(part, str):
+                if not unmatched or not isinstance(part, str):
                     content.append(part)
                     continue
-                size = _match_prefix(part, left)
+                size = _match_prefix(part, unmatched)
                 if size is None:
                     return None
-                left = left[len(drop_whitespace(part[:size])) :]
-                rest = part[size:] if left else part[size:].lstrip()
+                unmatched = unmatched[len(drop_whitespace(part[:size])) :]
+                rest = part[size:] if unmatched else part[size:].lstrip()
                 content += [rest] if rest else []
             kept = message if content == [*message.content] else replace(message, content=tuple(content))
             if kept is message or kept.content or kept.calls or kept.reasoning:
                 out.append(kept)
-        return None if left else out
+        return None if unmatched else out
 
 
 def _match_prefix(text: str, squeezed: str) -> int | None:
@@ -163,12 +167,12 @@ class ReasoningStore:
         self.as_text = as_text
         self.reminds = reminds
         self.reminded_last = False
-        """True if the model was reminded in its last turn, and made no call."""
+        """True if the model was reminded in the last turn of this request, and made no call in it."""
         self._memory = memory.reasoning
         self._learned = memory.get_learned(*whose, model, "thoughts")
-        self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
-        self._said = b""
-        """Digest of the conversation in this request."""
+        self._key_prefix = repr((*whose, model)).encode("utf-8", "surrogatepass")
+        self._conversation = b""
+        """Digest of the whole conversation in this request, which identifies the coming turn."""
 
     def restore(
         self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
@@ -179,48 +183,64 @@ class ReasoningStore:
         that the client sends back. A line for the report is appended to `lines`.
         """
         messages = request.messages
-        changed: dict[int, tuple[Message, ...]] = {}
-        given = 0
-        so_far = hashlib.blake2b(self._of, digest_size=32)
+        changed: dict[int, tuple[Message, ...]] = {}  # replacements, by the index of the message
+        restored_turns = 0
+        so_far = hashlib.blake2b(self._key_prefix, digest_size=32)
         for place, turn in _split_turns(messages):
+            # Step 1: restore the first reply of a turn that VTC reminded. `own` is the client's part of the turn.
             first, own = self._split_reminded(so_far.digest(), turn)
-            said = own[0].text if len(own) == 1 else None
+            only_text = own[0].text if len(own) == 1 else None
+            # Step 2: restore the reasoning of a turn that is stored, and its text tool calls as written.
             is_model = self._memory.size and own and turn[0].role == "assistant"
-            if is_model and (known := self._find_turn(so_far.digest(), own)):
+            known = self._find_turn(so_far.digest(), own) if is_model else None
+            if known:
                 is_lost = self._is_lost(request, own, known, seals)
-                given += is_lost
+                restored_turns += is_lost
                 # A client of another API may lack places for some of them, although it sends all back.
                 if is_lost or (known.sealed and seals):
                     own = self._restore_turn(request, own, known, field)
-                if self.as_text and known.wrote and said is not None and drop_whitespace(said) == known.said:
-                    own = [_as_written(own[0], known.wrote)]
+                if (
+                    self.as_text
+                    and known.written_text
+                    and only_text is not None
+                    and drop_whitespace(only_text) == known.bare_text
+                ):
+                    own = [_restore_written_text(own[0], known.written_text)]
             if first or own is not turn:
                 changed |= {place: (*first, *own), **dict.fromkeys(range(place + 1, place + len(turn)), ())}
+            # Step 3: add the client's form of the turn to the key of later turns.
             for message in turn:
                 for part in _serialize_content(message):
                     so_far.update(part)
-        self._said = so_far.digest()
-        if self.reminds and self._memory.get(_derive_retry_key(self._said)):
-            self._memory.store(_derive_retry_key(self._said), _AMBIGUOUS, 0)  # the coming reply replaces it
+        self._conversation = so_far.digest()
+        if self.reminds and self._memory.get(_derive_reminder_key(self._conversation)):
+            self._memory.store(_derive_reminder_key(self._conversation), _AMBIGUOUS, 0)  # the coming reply replaces it
         if not changed:
             return messages
-        if given:
-            lines.append(f"reasoning of {format_count(given, 'past turn')} restored")
+        if restored_turns:
+            lines.append(f"reasoning of {format_count(restored_turns, 'past turn')} restored")
         return [shown for place, message in enumerate(messages) for shown in changed.get(place, (message,))]
 
     def _split_reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
-        """Split a turn into the first reply with its reminder, and the client's part of the turn."""
+        """Return the first reply of a turn with its reminder, and the rest of the turn as the client sends it.
+
+        The first is empty, and the rest the same list, if VTC did not remind the model in this turn.
+        """
         if not self.reminds or turn[0].role != "assistant":
             return (), turn
-        known = self._memory.get(_derive_retry_key(so_far))
+        known = self._memory.get(_derive_reminder_key(so_far))
         rest = known.strip_first_reply(turn) if isinstance(known, RemindedTurn) else None
         self.reminded_last = rest is not None and not any(message.calls for message in turn)
-        return (known.messages, rest) if isinstance(known, RemindedTurn) and rest is not None else ((), turn)
+        if isinstance(known, RemindedTurn) and rest is not None:
+            return known.messages, rest
+        return (), turn
 
-    def store_reminder(self, said: str, messages: tuple[Message, ...]) -> None:
+    def store_reminder(self, first_text: str, messages: tuple[Message, ...]) -> None:
         """Store a reminder in the middle of a turn: the model's text before it, and the messages that were added."""
         self._memory.store(
-            _derive_retry_key(self._said), RemindedTurn(said, messages), 4 * sum(len(one.text) for one in messages)
+            _derive_reminder_key(self._conversation),
+            RemindedTurn(first_text, messages),
+            4 * sum(len(one.text) for one in messages),
         )
 
     def _find_turn(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
@@ -243,11 +263,11 @@ class ReasoningStore:
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
         """Return True if the client lost `known` reasoning; a seal is preferred to the client's copy of the text."""
-        brought = (value for message in turn for value in request.list_seals(message))
-        if any(seals is None or seals.unseal(value) for value in brought):
+        sent_seals = (value for message in turn for value in request.list_seals(message))
+        if any(seals is None or seals.unseal(value) for value in sent_seals):
             return False
-        is_told = any(message.reasoning for message in turn)
-        return bool(known.sealed) or (self.recalls and bool(known.thought) and not is_told)
+        has_reasoning = any(message.reasoning for message in turn)
+        return bool(known.sealed) or (self.recalls and bool(known.thought) and not has_reasoning)
 
     def store_turn(self, turn: Turn, field: str, calls: Sequence[ToolCall], text: bytes) -> None:
         """Store a reply to this request, with its calls as the client received them.
@@ -257,19 +277,19 @@ class ReasoningStore:
         self._learned.thoughts = field or self._learned.thoughts
         # Some clients send no ids back.
         without_ids = [ToolCall(call.name, call.arguments) for call in calls]
-        for some in (calls, without_ids) if calls else ((),):
-            key = _derive_turn_key(self._said, some, b"" if calls else text)
+        for keyed_calls in (calls, without_ids) if calls else ((),):
+            key = _derive_turn_key(self._conversation, keyed_calls, b"" if calls else text)
             known = self._memory.get(key)
-            kept = turn if known in (None, turn) else _AMBIGUOUS
-            self._memory.store(key, kept, 4 * turn.size)
+            stored = turn if known in (None, turn) else _AMBIGUOUS
+            self._memory.store(key, stored, 4 * turn.size)
 
 
 def place_reasoning(turn: Sequence[Message], thoughts: Sequence[PlacedReasoning]) -> list[Message]:
-    """Insert reasoning into a turn at its places."""
+    """Insert sealed reasoning into the messages of a turn: into the text, or before the calls that follow it."""
     before = deque(thought for thought in thoughts if not thought.is_at_call)
     rest = deque(thought for thought in thoughts if thought.is_at_call)
     out: list[Message] = []
-    said = called = 0
+    placed_size = placed_calls = 0
     for message in turn:
         content: list[str | Opaque] = []
         for part in message.content:
@@ -277,11 +297,13 @@ def place_reasoning(turn: Sequence[Message], thoughts: Sequence[PlacedReasoning]
                 content.append(part)
                 continue
             text = part
-            while before and before[0].said < said + len(drop_whitespace(text)):
-                head, text = _split(text, before[0].said - said)
-                said += len(drop_whitespace(head))
-                content += [*([head] if head else []), Opaque(thought=before.popleft().thought)]
-            said += len(drop_whitespace(text))
+            while before and before[0].text_size < placed_size + len(drop_whitespace(text)):
+                head, text = _split_after(text, before[0].text_size - placed_size)
+                placed_size += len(drop_whitespace(head))
+                if head:
+                    content.append(head)
+                content.append(Opaque(thought=before.popleft().thought))
+            placed_size += len(drop_whitespace(text))
             content.append(text)
         if message.calls or message is turn[-1]:
             content += [Opaque(thought=thought.thought) for thought in before]
@@ -289,15 +311,15 @@ def place_reasoning(turn: Sequence[Message], thoughts: Sequence[PlacedReasoning]
         calls: list[ToolCall] = []
         for call in message.calls:
             here: list[Opaque] = []
-            while rest and rest[0].calls <= called:
+            while rest and rest[0].calls <= placed_calls:
                 here.append(Opaque(thought=rest.popleft().thought))
             calls.append(replace(call, before=(*call.before, *here)) if here else call)
-            called += 1
+            placed_calls += 1
         out.append(replace(message, content=tuple(content), calls=tuple(calls)))
     return _append_reasoning(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
 
 
-def _split(text: str, count: int) -> tuple[str, str]:
+def _split_after(text: str, count: int) -> tuple[str, str]:
     """Split a text after a number of characters other than white space, and the white space after them."""
     end = 0
     for match in islice(_CHARACTER.finditer(text), count):
@@ -309,7 +331,7 @@ def _append_reasoning(turn: list[Message], thoughts: Sequence[Opaque]) -> list[M
     """Append reasoning to the end of a turn."""
     at = next((at for at in reversed(range(len(turn))) if turn[at].calls), -1)
     *calls, last = turn[at].calls or (None,)
-    if last is None:
+    if last is None:  # the turn has no call
         turn[at] = replace(turn[at], content=(*turn[at].content, *thoughts))
     else:
         turn[at] = replace(turn[at], calls=(*calls, replace(last, after=(*last.after, *thoughts))))
@@ -355,10 +377,10 @@ class DeliveredText:
 def digest_opening(messages: Iterable[Message]) -> bytes:
     """Return a digest of the user's first message, which identifies a conversation even if the rest changes.
 
-    Agents shorten results and omit turns in the middle.
+    The rest changes because agents shorten results and omit turns in the middle.
     """
-    said = (part for message in messages if message.role == "user" for part in _serialize_content(message)[1:])
-    return hashlib.blake2b(next(said, b""), digest_size=32).digest()
+    user_parts = (part for message in messages if message.role == "user" for part in _serialize_content(message)[1:])
+    return hashlib.blake2b(next(user_parts, b""), digest_size=32).digest()
 
 
 def drop_whitespace(text: str) -> str:
@@ -366,14 +388,17 @@ def drop_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
-def _as_written(message: Message, text: str) -> Message:
+def _restore_written_text(message: Message, text: str) -> Message:
     """Return a message with the model's original text in place of its calls."""
     others = tuple(part for part in message.sequence if isinstance(part, Opaque))
     return replace(message, content=(*others, text), calls=())
 
 
 def _split_turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
-    """Yield turns: consecutive messages of one role, with the index of the first; no system messages."""
+    """Yield the turns, each with the index of its first message.
+
+    A turn is the consecutive messages of the model, or one other message. System messages are skipped.
+    """
     turn: list[Message] = []
     for place, message in enumerate(messages):
         if message.role == "assistant":
@@ -393,7 +418,8 @@ def _serialize_content(message: Message) -> tuple[bytes, ...]:
     text = message.text
     if "<system-reminder>" in text:
         text = _REMINDER.sub(lambda match: "" if match["unclosed"] is None else match[0], text)
-    if not (text := text.strip()) and message.role == "user":
+    text = text.strip()
+    if not text and message.role == "user":
         return ()
     calls = [f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls]
     about = "\0".join((message.role, str(message.call_id), str(len(text)), *calls))
@@ -413,15 +439,15 @@ def _derive_turn_key(conversation: bytes, calls: Sequence[ToolCall], text: bytes
     return digest.digest()
 
 
-def _derive_retry_key(conversation: bytes) -> bytes:
+def _derive_reminder_key(conversation: bytes) -> bytes:
     return hashlib.blake2b(conversation, digest_size=32, person=b"asked again").digest()
 
 
 def _normalize_arguments(arguments: str) -> bytes:
-    """Serialize arguments canonically, because clients decode and re-encode them."""
+    """Serialize arguments with sorted keys, because clients decode and re-encode them."""
     written = arguments.encode("utf-8", "surrogatepass")
     try:
-        return _sorted(msgspec.json.decode(written))
+        return _encode_sorted(msgspec.json.decode(written))
     except (ValueError, RecursionError):
         return written
 
@@ -444,31 +470,31 @@ class ReceivedReasoning:
         if own:
             self._block.append(text)
 
-    def begin(self) -> None:
+    def begin_block(self) -> None:
         """Begin another block."""
         self._block.clear()
 
-    def seal(self, seal: Seal, said: int) -> int:
+    def add_seal(self, seal: Seal, text_size: int) -> int:
         """Record a seal after this many characters of text for the client; return its size."""
         own = self._seals.unseal(seal.value) if self._seals else None
         text = "".join(self._block) if seal.signature else ""
         thought = own or Thought(text, seal.signature, seal.encrypted, seal.on)
-        self.sealed.append(PlacedReasoning(thought, said, seal.calls))
+        self.sealed.append(PlacedReasoning(thought, text_size, seal.calls))
         self._block.clear()
         return self.sealed[-1].size
 
-    def text(self) -> str:
+    def get_text(self) -> str:
         """Return the whole text; empty if any part is signed, because a signature requires its own text."""
         is_signed = any(placed.thought.signature for placed in self.sealed)
         return "" if is_signed else "".join(self._texts)
 
 
 class ReasoningRecorder:
-    """Records the first choice of a reply; `keep` receives the result at the end, unless it is empty."""
+    """Records the first choice of a reply; `store_turn` receives the result at its end, unless it is empty."""
 
     def __init__(
         self,
-        keep: Callable[[Turn, str, Sequence[ToolCall], bytes], object],
+        store_turn: Callable[[Turn, str, Sequence[ToolCall], bytes], object],
         markup: Sequence[str] | None = None,
         closers: Sequence[str] = (),
         *,
@@ -477,25 +503,28 @@ class ReasoningRecorder:
         between: bool = False,
         seals: SealKey | None = None,
     ) -> None:
-        """Set up the recorder; `markup` surrounds calls in text and is removed from it; None records no text.
+        """Set up the recorder.
 
-        `closers` end reasoning in the text. Reasoning is recorded if it is `plain`, or `signed` by the server, which
-        may place seals `between` texts. `seals` decodes seals that VTC signed for a client of another API.
+        `markup` lists the texts around a section of text tool calls, which are removed from the bare text; None records
+        no text. `closers` end reasoning in the text. `plain` reasoning is restored as text. A server that has its
+        reasoning `signed` sends seals, and may place them `between` texts. `seals` decodes seals that VTC signed for a
+        client of another API.
         """
-        self._keep = keep
+        self._keep = store_turn
         self._markup = markup
         self._closers = closers
         self._plain = plain
         self._records_reasoning = plain or signed
         self._is_recording = True
-        self._wrote: list[str] = []
+        self._written: list[str] = []
         self._calls_in_text: list[str] | None = []
-        """None once a call is sent in other words than the model wrote."""
+        """Text tool calls as the model wrote them; None once one is sent in other words, or is native."""
         self._thoughts = ReceivedReasoning(seals)
         self._length = 0
-        self._said = DeliveredText() if between else None
-        """Text that the client received; None if it is not needed and no seal has preceded it."""
-        self._spoke = False
+        self._delivered = DeliveredText() if between else None
+        """Text that the client received, which places the seals. Without `between` it is measured only from the first
+        seal on, and None until then; it stays None if text precedes that seal."""
+        self._has_sent_text = False
         self._field = ""
         self._calls: list[CallDelta | Call] = []
 
@@ -508,16 +537,16 @@ class ReasoningRecorder:
         """Record text of the model before it is parsed."""
         if self._is_recording:
             self._length += len(text)
-            self._wrote.append(text)
+            self._written.append(text)
 
-    def unread_receiver(self, kind: type[Delta]) -> Callable[[Sequence[bytes], int], None] | None:
+    def make_unread_receiver(self, kind: type[Delta]) -> Callable[[Sequence[bytes], int], None] | None:
         """Return a receiver for the JSON texts of frames that are forwarded unread; None if they are not needed.
 
         Its second argument is how many of the texts, from the start, are recorded already.
         """
         if kind is ReasoningDelta and self._records_reasoning:
             return self._record_unread_reasoning
-        return self._record_unread_text if kind is TextDelta and (self.keeps_text or self._said) else None
+        return self._record_unread_text if kind is TextDelta and (self.keeps_text or self._delivered) else None
 
     def _record_unread_reasoning(self, texts: Sequence[bytes], written: int) -> None:
         try:
@@ -529,8 +558,8 @@ class ReasoningRecorder:
 
     def _record_unread_text(self, texts: Sequence[bytes], written: int) -> None:
         try:
-            if self._said:
-                self._said.add_encoded(texts)
+            if self._delivered:
+                self._delivered.add_encoded(texts)
             if self.keeps_text:
                 self.write(_decode_texts(texts[written:]))
         except ValueError:
@@ -550,16 +579,16 @@ class ReasoningRecorder:
                     else:
                         self._calls_in_text = None
                 case Text(raw=text) | Rewritten(text=text) | RefusalText(text=text):
-                    self._spoke = True
-                    if self._said:
-                        self._said.add(text)
+                    self._has_sent_text = True
+                    if self._delivered:
+                        self._delivered.add(text)
                 case Reasoning(text):
                     self._add_reasoning(text, own=False)
                 case ReasoningDelta(text):
                     self._field = event.own.kind.removeprefix("delta.") if event.own else ""
                     self._add_reasoning(text, own=True)
                 case BlockStart(kind="reasoning"):
-                    self._thoughts.begin()
+                    self._thoughts.begin_block()
                 case Seal():
                     self._seal(event)
                 case Finish():
@@ -567,8 +596,8 @@ class ReasoningRecorder:
 
     def _seal(self, seal: Seal) -> None:
         """Record a seal with its place."""
-        self._said = self._said or (None if self._spoke else DeliveredText())
-        self._length += self._thoughts.seal(seal, self._said.size if self._said else 0)
+        self._delivered = self._delivered or (None if self._has_sent_text else DeliveredText())
+        self._length += self._thoughts.add_seal(seal, self._delivered.size if self._delivered else 0)
         if self._length > MAX_REASONING_CHARACTERS:
             self.stop()
 
@@ -579,9 +608,9 @@ class ReasoningRecorder:
         try:
             calls = self._collect_calls()
             sealed = tuple(self._thoughts.sealed)
-            turn = Turn(self._thoughts.text() if self._plain else "", sealed, *self._get_written_text())
-            if turn != Turn() and (calls or (sealed and self._said)):
-                text = self._said.digest if self._said else b""
+            turn = Turn(self._thoughts.get_text() if self._plain else "", sealed, *self._get_written_text())
+            if turn != Turn() and (calls or (sealed and self._delivered)):
+                text = self._delivered.digest if self._delivered else b""
                 self._keep(turn, self._field if self._field in REASONING_FIELDS else "", calls, text)
         except Exception as error:  # the reply itself continues
             logger.error("vtc: the reasoning of this reply is not stored for later turns\n%s", format_exception(error))
@@ -595,18 +624,18 @@ class ReasoningRecorder:
 
     def stop(self) -> None:
         """Stop recording and discard the recorded parts."""
-        self._is_recording, self._calls_in_text, self._said = False, None, None
-        self._thoughts, self._wrote, self._calls = ReceivedReasoning(None), [], []
+        self._is_recording, self._calls_in_text, self._delivered = False, None, None
+        self._thoughts, self._written, self._calls = ReceivedReasoning(None), [], []
 
     def _get_written_text(self) -> tuple[str, str]:
         """Return the model's text, and the same without its calls; both empty if a call was changed."""
         if not self._calls_in_text or self._markup is None:
             return "", ""
-        wrote = "".join(self._wrote)
+        written = "".join(self._written)
         for closer in self._closers:
-            wrote = wrote.rpartition(closer)[2]
-        wrote = wrote.strip()
-        rest = wrote
+            written = written.rpartition(closer)[2]
+        written = written.strip()
+        rest = written
         for text in self._calls_in_text:
             head, is_there, tail = rest.partition(text)
             if not is_there:
@@ -614,7 +643,7 @@ class ReasoningRecorder:
             rest = head + tail
         for text in self._markup:
             rest = rest.replace(text, "")
-        return wrote, drop_whitespace(rest)
+        return written, drop_whitespace(rest)
 
     def _add_reasoning(self, text: str, *, own: bool) -> None:
         self._length += len(text)

@@ -261,7 +261,7 @@ class ReplyFactory:
             reader.finish()
         return True
 
-    def possible_call(self, received: bytes) -> tuple[hints.PossibleCall, Reply] | None:
+    def find_possible_call(self, received: bytes) -> tuple[hints.PossibleCall, Reply] | None:
         """Find text that resembles a call in the bytes of the server's reply; None if it contains native tool calls.
 
         Of a long stream only the end is read, because other streams wait meanwhile.

@@ -589,5 +589,5 @@ class FastPath:
             yield follow
         if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "record_reasoning", None)):
             yield note  # of a `ReasoningFollower`
-        if self._recorder and (hear := self._recorder.unread_receiver(type(delta))):
+        if self._recorder and (hear := self._recorder.make_unread_receiver(type(delta))):
             yield lambda _, texts: hear(texts, self._buffered_in_relay)
