@@ -80,7 +80,7 @@ FACTORS = {
     "vtc/demo": 1.0,
     "vtc/dialects": 1.0,
     "vtc/exchange": 1.0,
-    "vtc/guards": 9.9,
+    "vtc/guards": 1.0,
     "vtc/profiles": 1.3,
     "vtc/proxy": 1.0,
     "vtc/reporting": 1.0,

@@ -1,7 +1,7 @@
-"""Policies: canonical events in, canonical events out, whichever way the calls among them were written.
+"""Policies: guards that check canonical events, regardless of the dialect or API in which the calls were written.
 
-Guards                 what the policies and profiles of an exchange ask for; its parts are rows of their YAML
-build_chain(guards, …) the guards of one reply, in their order
+Guards                     the policies of a profile; its parts are keys of the YAML file
+build_chain(guards, …)     the guards of one reply, in their order
 """
 
 from vtc.guards.chain import GuardChain, Guards, build_chain

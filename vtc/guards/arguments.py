@@ -1,7 +1,8 @@
-"""Arguments against the tool's JSON Schema: what fits is untouched, what fits after lossless coercion is coerced.
+"""Check arguments against the tool's JSON Schema, and coerce arguments that fit after lossless coercion.
 
-Lossless is: text that is the JSON of a wanted type (`"3"` for 3, `"True"` for true), and the JSON of a value where
-text is wanted (an object as the content of a `.json` file). Nothing is invented, filled in or left out.
+Two coercions are lossless: text that is the JSON of an expected type (`"3"` for 3, `"True"` for true) becomes its
+value, and a value becomes its JSON if text is expected (an object as the content of a `.json` file). Nothing is
+invented, filled in or removed.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Too
 from vtc.guards.guard import Guard, always
 from vtc.guards.patterns import MOST_PATTERN, Budget, TakesTooLongError
 
-# `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
+# `jsonschema` is slow to import, and most profiles check no arguments, so functions import it when they need it.
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
-# JSON Schema within a budget: the keywords of `jsonschema`, counted, and own ones where theirs have no bound.
+# JSON Schema within a budget: the keywords of `jsonschema` are counted, and those without a bound are replaced.
 #
-# No library that was looked at bounds this. `jsonschema-rs` has linear expressions and lists, but collects errors of
-# `anyOf` and `$ref` without a bound, where nothing can stop it.
+# No examined library bounds the work. `jsonschema-rs` is linear in expressions and lists, but collects the errors of
+# `anyOf` and `$ref` without a bound, and cannot be interrupted.
 
 
 type Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
@@ -35,33 +36,33 @@ WALKING_KEYWORDS = {
     *("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems", "propertyNames", "dependencies"),
     *("patternProperties", "additionalProperties", "unevaluatedProperties"),
 }
-"""Keywords that look at each item of a value, whatever they ask of it."""
+"""Keywords that visit each item of a value."""
 LOOKUP_KEYWORDS = {"properties", "required", "dependentRequired", "dependentSchemas", "dependencies"}
-"""Keywords that look each of their entries up in the value, which is quick."""
+"""Keywords that look up each of their entries in the value, which is fast."""
 REFERENCE_KEYWORDS = {"$ref", "$dynamicRef", "$recursiveRef"}
-"""Keywords that lead to another place of the schema, which takes as long as some others together."""
+"""Keywords that refer to another place of the schema, which is slower than other keywords."""
 REFERENCE_STEPS = 5
-"""Steps of one."""
+"""Number of steps that a reference costs."""
 ENTRIES_PER_STEP = 16
-"""Entries that are looked up in a step."""
+"""Number of looked-up entries that cost one step."""
 CHARS_PER_STEP = 64
-"""Characters of a message that are written in a step: it may quote all arguments."""
+"""Number of characters of an error message that cost one step, because a message may quote all arguments."""
 
 
 def make_counting_validator(kind: type[Validator], budget: Budget) -> type[Validator]:
-    """Make a validator of a draft that spends of a budget; it raises TakesTooLongError."""
+    """Make a validator class of a draft that spends a budget; its methods raise TakesTooLongError."""
     import attrs
     from jsonschema.validators import extend
 
     own = CountedKeywords(kind, budget)
     validator_class: Any = extend(kind, own.build_keywords())  # type: ignore[no-untyped-call]
-    # Theirs takes a validator that does not count, if a part of the schema names a draft.
+    # The original `evolve` returns a validator that does not count if a part of the schema names a draft.
     validator_class.evolve = attrs.evolve
     return cast("type[Validator]", validator_class)
 
 
 class CountedKeywords:
-    """The keywords of a draft of JSON Schema, each of which spends of a budget; those that may be slow are our own."""
+    """The keywords of a draft of JSON Schema, which spend a budget; slow ones are replaced by bounded ones."""
 
     def __init__(self, kind: type[Validator], budget: Budget) -> None:
         from jsonschema.exceptions import ValidationError
@@ -72,7 +73,7 @@ class CountedKeywords:
         self._sets: dict[int, tuple[Any, set[str]]] = {}
 
     def build_keywords(self) -> dict[str, Keyword]:
-        """List the keywords by name."""
+        """Return the implementations of the keywords by name."""
         own: dict[str, Keyword] = {
             "uniqueItems": self._unique_items,
             "enum": self._enum,
@@ -89,7 +90,7 @@ class CountedKeywords:
             walked = _size(instance) if name in WALKING_KEYWORDS else 0
             self._budget.spend(looked + walked + (REFERENCE_STEPS if name in REFERENCE_KEYWORDS else 1))
             if name.startswith("unevaluated"):
-                # It goes through all that the schema refers to, uncounted: so be it counted once before.
+                # This keyword visits all references of the schema without counting, so count them once before.
                 rest = {key: entry for key, entry in schema.items() if not key.startswith("unevaluated")}
                 for _ in validator.evolve(schema=rest).iter_errors(instance):
                     pass
@@ -113,7 +114,7 @@ class CountedKeywords:
             yield self._error(f"{instance!r} has non-unique elements")
 
     def _enum(self, _: Any, options: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
-        if id(options) not in self._sets:  # with the options, so that no other object gets their id
+        if id(options) not in self._sets:  # stored with the options, so that no other object can get their id
             self._sets[id(options)] = options, {*map(self._make_key, options)}
         if self._make_key(instance) not in self._sets[id(options)][1]:
             yield self._error(f"{instance!r} is not one of {options!r}")
@@ -148,7 +149,7 @@ def _size(value: Any) -> int:
 
 
 def _normalize_numbers(value: Any, budget: Budget) -> Any:
-    """Write a value so that numbers that are equal are the same: 1.0 is 1, and true is neither."""
+    """Normalize numbers so that equal ones serialize identically: 1.0 becomes 1, and true stays distinct."""
     budget.spend()
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -160,60 +161,64 @@ def _normalize_numbers(value: Any, budget: Budget) -> Any:
 
 
 MAX_COERCION_PASSES = 8
+"""Maximum depth of texts that contain coercible values."""
 MAX_REPORTED_FAULTS = 3
+"""Maximum number of faults that are reported for a call."""
 MAX_FAULT_CHARS = 200
-"""Faults that are told, and characters of each."""
+"""Maximum length of the description of one fault."""
 
 _PYTHON_LITERALS = {"True": True, "False": False, "None": None}
 
 
 class Uncheckable(ValueError):
-    """The schema is none, or refers to what is not in it."""
+    """The schema is invalid, or has a reference that it does not define."""
 
 
 class Mismatch(NamedTuple):
-    """A value that does not fit: by the schema alone, and with what the model wrote there."""
+    """The faults of arguments; empty if they fit."""
 
     reason: str = ""
+    """The faults in terms of the schema alone."""
     detail: str = ""
+    """The faults with quotes of the model's values."""
 
 
 class Checker:
-    """A tool's parameters as a JSON Schema; nothing that it refers to is fetched."""
+    """A tool's parameters as a JSON Schema; external references are not fetched."""
 
     def __init__(self, tool: Tool, budget: Budget) -> None:
-        """Raise `Uncheckable`, or TakesTooLongError."""
+        """Raise `Uncheckable` or TakesTooLongError if the schema cannot be used."""
         from jsonschema import Draft202012Validator
         from jsonschema.validators import validator_for
         from referencing import Registry
 
         schema = dict(tool.parameters)
         draft = validator_for(schema, default=Draft202012Validator)
-        # Of a budget of its own, as it is checked but once, and the model has no say in it.
+        # The schema gets a separate budget, because it is checked only once and the model cannot influence it.
         for error in make_counting_validator(draft, Budget())(draft.META_SCHEMA).iter_errors(schema):
             raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MAX_FAULT_CHARS]}")
-        written = json.dumps(schema)
-        if '"unevaluated' in written and '"patternProperties"' in written:
-            raise Uncheckable("the tool's schema has unevaluated properties beside patterns of their names")
+        schema_text = json.dumps(schema)
+        if '"unevaluated' in schema_text and '"patternProperties"' in schema_text:
+            raise Uncheckable("the tool's schema combines unevaluated keywords with `patternProperties`")
         self._validator: Validator = make_counting_validator(draft, budget)(schema, registry=Registry())
 
     def find_mismatch(self, arguments: Any) -> Mismatch:
-        """Tell what does not fit, and where; empty if all does. Raises `Uncheckable`, or TakesTooLongError."""
+        """Describe the faults of arguments and their places. Raises `Uncheckable` or TakesTooLongError."""
         errors = list(islice(self._iterate_errors(arguments), MAX_REPORTED_FAULTS))
         return Mismatch("; ".join(map(_describe_error, errors)), "; ".join(map(_quote_error, errors)))
 
     def coerce(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """Return the arguments as the schema wants them and what was coerced, or None if they cannot be.
+        """Return the coerced arguments and descriptions of the coercions, or None if coercion does not make them fit.
 
-        Arguments that fit come back with nothing coerced. Raises as `fault` does.
+        Arguments that fit are returned without coercions. Raises the same errors as `find_mismatch`.
         """
         value = json.loads(json.dumps(arguments))
-        done: list[str] = []
-        for _ in range(MAX_COERCION_PASSES):  # what was text may hold what is to be coerced in its turn
+        coercions: list[str] = []
+        for _ in range(MAX_COERCION_PASSES):  # because a coerced text may contain values to coerce
             errors = list(self._iterate_errors(value))
             if not errors:
-                return value, done
-            if not all(_coerce_error(value, error, done) for error in errors):
+                return value, coercions
+            if not all(_coerce_error(value, error, coercions) for error in errors):
                 return None
         return None
 
@@ -223,11 +228,11 @@ class Checker:
         try:
             yield from self._validator.iter_errors(value)
         except Unresolvable as error:
-            raise Uncheckable(f"the tool's schema refers to what it does not hold: {error.ref}") from None
+            raise Uncheckable(f"the tool's schema has an undefined reference: {error.ref}") from None
 
 
 class Arguments(Guard):
-    """Checks each call; what becomes of a misfit is a setting, `None` being to pass it."""
+    """Checks the arguments of each call; `manner` is the replacement of a call that does not fit, None passes it."""
 
     def __init__(
         self,
@@ -267,7 +272,7 @@ class Arguments(Guard):
             return [Intervention("arguments", "unchecked", name, str(error)), event]
         except TakesTooLongError:
             return self._handle_misfit(event, Mismatch("checking its arguments takes too long"))
-        except Exception as error:  # nested too deeply to be looked through, a number that no arithmetic takes
+        except Exception as error:  # for example too deep nesting, or a number out of range
             if self.on_failure == "pass" and self._manner:
                 raise
             return self._handle_misfit(event, Mismatch("they cannot be checked", f"{type(error).__name__}: {error}"))
@@ -291,24 +296,24 @@ class Arguments(Guard):
 
 
 def _describe_error(error: ValidationError) -> str:
-    """Tell what does not fit, in words of the schema alone."""
-    where = error.json_path.removeprefix("$").removeprefix(".")
+    """Describe a fault in terms of the schema alone."""
+    path = error.json_path.removeprefix("$").removeprefix(".")
     wanted = repr(error.validator_value)
     if len(wanted) > MAX_FAULT_CHARS // 4 or error.validator in ("additionalProperties", "unevaluatedProperties"):
         wanted = ""
     message = error.message if error.validator == "required" else f"does not fit {error.validator} {wanted}".rstrip()
-    return f"{where}: {message}" if where else message
+    return f"{path}: {message}" if path else message
 
 
 def _quote_error(error: ValidationError) -> str:
-    """Tell what does not fit, and quote what stands there."""
-    where = error.json_path.removeprefix("$").removeprefix(".")
+    """Describe a fault with a quote of the value."""
+    path = error.json_path.removeprefix("$").removeprefix(".")
     message = error.message if len(error.message) <= MAX_FAULT_CHARS else f"{error.message[:MAX_FAULT_CHARS]}…"
-    return f"{where}: {message}" if where else message
+    return f"{path}: {message}" if path else message
 
 
 def _convert_to_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
-    """Read a value as one of the types; return it and the name of its type, None if something would be lost."""
+    """Convert a value to one of the types; return it and its type, or None if the conversion would not be lossless."""
     types = [wanted] if isinstance(wanted, str) else wanted
     if not isinstance(value, str):
         if "string" not in types or value is None:
@@ -328,14 +333,14 @@ def _convert_to_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | N
     return (value_read, kind) if kind else None
 
 
-def _coerce_error(value: Any, error: ValidationError, done: list[str]) -> bool:
-    """Mend one error inside of `value`, if it is one of type; notes what was done."""
+def _coerce_error(value: Any, error: ValidationError, coercions: list[str]) -> bool:
+    """Fix one type error inside `value` by coercion, and record it in `coercions`; return False if it is impossible."""
     for part in (error, *(error.context or ())):
         if part.validator == "type" and part.absolute_path:
             coerced = _convert_to_type(part.instance, part.validator_value)
             if coerced is not None:
                 _set_at_path(value, [*part.absolute_path], coerced[0])
-                done.append(f"{part.json_path.removeprefix('$.')} to {coerced[1]}")
+                coercions.append(f"{part.json_path.removeprefix('$.')} to {coerced[1]}")
                 return True
     return False
 

@@ -1,4 +1,4 @@
-"""The policies of one exchange, one after the other."""
+"""The policies of one exchange, applied in order."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from vtc.guards.reactors import MAX_ERROR_CHARS, Reactor, Reactors
 
 
 class Checking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How arguments are checked against the tool's JSON Schema."""
+    """The check of arguments against the tool's JSON Schema."""
 
     coerce: bool = True
-    """Arguments that fit after lossless coercion are coerced."""
+    """True if arguments that fit after lossless coercion are coerced."""
     misfit: Manner | None = None
-    """What stands in the place of a call whose arguments do not fit; null passes it, and the report says so."""
+    """Replacement of a call whose arguments do not fit; null passes the call and reports it."""
 
 
 class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Policies, on the calls of a model whichever way they are written, and on its text."""
+    """Policies on the calls of a model, in any dialect or API, and on its text."""
 
     allowed_tools: Patterns = ("*",)
-    """The tools that are offered and may be called: globs, or regular expressions between slashes. One in a namespace
-    goes by `fs.read` and `fs__read`, and by `read` if no other tool has that name."""
+    """The tools that are offered and may be called: globs, or regular expressions between slashes. A tool in a
+    namespace matches as `fs.read` and `fs__read`, and as `read` if no other tool has that name."""
     denied_tools: Patterns = ()
-    """The tools that are not offered and may not be called, in the same way; one in a namespace goes by any of these
-    names."""
+    """The tools that are not offered and may not be called, as globs or regular expressions; a tool in a namespace
+    matches by any of these names."""
     on_denied: Manner = "text"
-    """What stands in the place of a call that is not allowed. For a client that reads calls out of the text, where
-    `text` would carry it out, that is as `steer`."""
+    """Replacement of a call that is not allowed. For a client that parses calls from text, `text` acts as `steer`,
+    because the client would execute the call."""
     denied_message: str = ""
-    """What `steer` says."""
+    """The message of `steer`."""
     reactors: tuple[Reactor, ...] = ()
-    """Rules on single calls, in order; each sees what those before it made of the call."""
+    """Rules on single calls, in order; each sees the call as changed by the rules before it."""
     arguments: Checking | None = None
-    """A check of the arguments against the tool's JSON Schema; null: none."""
+    """A check of the arguments against the tool's JSON Schema; null for none."""
     content: tuple[Rule, ...] = ()
     """Filters on the visible text."""
     loop: Loop | None = None
-    """A limit on how long an agent may go round; null: none."""
+    """A limit on the repetitions of an agent; null for none."""
     on_failure: OnFailure = "refuse"
-    """What becomes of a call on which a policy that may refuse or change it fails, and of what cannot be read where
-    such a policy holds: it is refused, or passes as without the policy. A rule that only tags or steers is skipped."""
+    """Fate of a call if a policy that may deny or change it fails, and of unreadable content under such a policy:
+    `refuse` denies it, `pass` forwards it as without the policy. A rule that only tags or steers is skipped."""
 
     def __post_init__(self) -> None:
         check(self.allowed_tools, "allowed_tools")
@@ -57,51 +57,59 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def restricts_tools(self) -> bool:
+        """True if these policies limit the tools that may be called."""
         return bool(self.denied_tools) or self.allowed_tools not in ("*", ("*",))
 
     @property
     def checks_calls(self) -> bool:
-        """True if calls are looked at."""
+        """True if these policies check calls."""
         return any(True for _ in self.build_call_guards({}))
 
     @property
     def is_strict(self) -> bool:
-        """True if nothing may leave that these policies have not seen."""
+        """True if nothing may be forwarded that these policies have not checked."""
         return any(guard.on_failure == "refuse" for guard in self.build_call_guards({}))
 
     @property
     def literal_tool_names(self) -> list[str]:
-        """Names of tools that the policies spell out, and do not match by a pattern."""
+        """Names of tools that the policies contain literally, not as a pattern."""
         reactors = [name for reactor in self.reactors for name in each(reactor.when.tools)]
         return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
 
     def build_call_guards(
         self, tools: Mapping[str, Tool], budget: Budget | None = None, names: ToolNames | None = None
     ) -> Iterator[Guard]:
-        """Make the guards that look at calls. All that these policies may refuse is asked of them."""
-        how, names = self.on_failure, names or ToolNames(tools)
+        """Build the guards that check calls. They alone determine the calls that these policies can deny."""
+        on_failure, names = self.on_failure, names or ToolNames(tools)
         if self.reactors:
-            yield Reactors(self.reactors, tools, how, budget, names)
+            yield Reactors(self.reactors, tools, on_failure, budget, names)
         if self.restricts_tools:
             yield self.build_access(names)
         if self.arguments:
             coerce, misfit = self.arguments.coerce, self.arguments.misfit
-            yield Arguments(tools, coerce=coerce, manner=misfit, on_failure=how, budget=budget)
+            yield Arguments(tools, coerce=coerce, manner=misfit, on_failure=on_failure, budget=budget)
 
     def build_access(self, names: ToolNames) -> Access:
-        lists, how = (self.allowed_tools, self.denied_tools), (self.on_denied, self.denied_message)
-        return Access(*lists, *how, names=names, on_failure=self.on_failure)
+        """Build the guard on allowed and denied tools."""
+        return Access(
+            self.allowed_tools,
+            self.denied_tools,
+            self.on_denied,
+            self.denied_message,
+            names=names,
+            on_failure=self.on_failure,
+        )
 
 
 CALL_GUARD_ORDER = (Reactors, Access, Arguments)
-"""The order of guards on calls. Reactors come first, so that what they make of a call is what the others look at."""
+"""The order of guards on calls. Reactors are first, so that the others check the changed calls."""
 
 
 class GuardChain:
-    """Guards in their order.
+    """A sequence of guards.
 
-    One that raises is reported, and goes on with the next event; this one goes on as it was, but for a call that the
-    guard would not have let pass unseen.
+    If a guard raises, the failure is reported, and the guard continues with the next event. The current event passes
+    unchanged, except a call that the guard must check, which is denied.
     """
 
     def __init__(self, guards: Sequence[Guard]) -> None:
@@ -110,12 +118,14 @@ class GuardChain:
         """True if text must go through `feed`."""
 
     def feed(self, event: Event) -> list[Event]:
+        """Pass an event through all guards."""
         events = [event]
         for guard in self._guards:
             events = [out for event in events for out in self._feed(guard, event)]
         return events
 
     def finish(self) -> list[Event]:
+        """Return the buffered text of all guards, each passed through the guards after it."""
         events: list[Event] = []
         for guard in self._guards:
             events = [out for event in events for out in self._feed(guard, event)]
@@ -146,7 +156,7 @@ def _has_denial(events: Sequence[Event]) -> bool:
 
 
 def _handle_failure(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:
-    """Tell that a guard failed, and give back the text that it held."""
+    """Report the failure of a guard, and release its buffered text."""
     held, guard.held = guard.held, ""
     reason = f"it fails on this {'call' if tool else 'text'} and {'so refuses it' if refuses else 'is skipped'}"
     failure = Intervention(
@@ -167,8 +177,10 @@ def build_chain(
     is_text: bool = False,
     budget: Budget | None = None,
 ) -> GuardChain:
-    """Make the guards of several profiles; `is_text` if the client reads calls out of the text. All work on
-    calls is done within one `budget`, also where a reply has several choices. More tools than these may be `declared`.
+    """Build the guards of all profiles of an exchange.
+
+    `is_text` is True if the client parses calls from text. All choices of a reply share one `budget`. `declared` names
+    tools of the request that are not in `tools`.
     """
     budget = budget or Budget()
     names = ToolNames([*tools, *declared])
@@ -185,8 +197,8 @@ def build_chain(
 
 
 def list_refusable_tools(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
-    """Name the tools, of those `known` and those that policies spell out, whose calls may be refused."""
-    spelled = [name for guards in configured for name in guards.literal_tool_names]
+    """List the tools whose calls may be denied, among the `known` ones and those that the policies name."""
+    literal_names = [name for guards in configured for name in guards.literal_tool_names]
     on_calls = [guard for guards in configured for guard in guards.build_call_guards({}, names=ToolNames(known))]
-    names = dict.fromkeys([*known, *spelled])
+    names = dict.fromkeys([*known, *literal_names])
     return [name for name in names if any(guard.may_refuse(name) for guard in on_calls)]

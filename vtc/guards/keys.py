@@ -1,8 +1,8 @@
-"""Keys of arguments that only some clients take for another: `{"command": "ls", "Command": "rm -rf /"}`.
+"""Deny calls whose argument keys are ambiguous: `{"command": "ls", "Command": "rm -rf /"}`.
 
-Clients in Go and .NET do not tell upper from lower case in keys, and the last one wins. A rule sees the exact key. So a
-key that is another only in case than one that a rule or the tool's schema names is refused, where rules are about
-arguments. A key that the schema has just so is always fine, and so is one of which nothing is known (`env: {Path: …}`).
+Clients in Go and .NET ignore the case of keys and use the last value, but a rule sees only the exact key. If rules on
+arguments apply, a call is therefore denied if one of its keys differs only in case from a key of a rule or of the
+tool's schema. Keys that the schema declares in this spelling, and keys that nothing declares (`env: {Path: …}`), pass.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from vtc.guards.patterns import Budget
 from vtc.guards.reactors import Reactor
 
 KEYS_PER_STEP = 8
-"""Items, or declared keys, that are passed by in a step."""
+"""Number of items, or of declared keys, that cost one step of the budget."""
 MAX_SCHEMA_DEPTH = 16
-"""References and alternatives of a schema that are followed, one in the other."""
+"""Maximum depth of nested references and alternatives in a schema."""
 CHAIN_NODES = {"subexpression", "projection", "value_projection", "filter_projection", "pipe"}
-"""Parts of a path of which the first is about the arguments, and the others are about what it leads to."""
+"""JMESPath nodes whose first child applies to the current value, and the others to the result of the first."""
 
 
 class RuleKeys(NamedTuple):
-    """The keys that rules name: of the arguments themselves, and further inside."""
+    """The keys that rules name: at the top level of the arguments, and in nested values."""
 
     outer: Collection[str]
     inner: Collection[str]
 
 
 def collect_keys(reactors: Sequence[Reactor]) -> RuleKeys:
-    """Collect the keys that rules name, in their conditions and in what they do."""
+    """Collect the keys that rules name in their conditions and changes."""
     outer: set[str] = set()
     inner: set[str] = set()
     for reactor in reactors:
@@ -47,23 +47,23 @@ def collect_keys(reactors: Sequence[Reactor]) -> RuleKeys:
     return RuleKeys(outer, inner)
 
 
-def _collect_path_keys(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
-    """Collect the keys of a path of JMESPath."""
+def _collect_path_keys(node: Mapping[str, Any], outer: set[str], inner: set[str]) -> None:
+    """Collect the keys of a JMESPath: `outer` at the current level, `inner` below it."""
     if node["type"] == "field":
-        here.add(node["value"])
+        outer.add(node["value"])
     children = node["children"]
-    leads_on = node["type"] in CHAIN_NODES and children[0]["type"] != "current"
+    descends = node["type"] in CHAIN_NODES and children[0]["type"] != "current"
     for place, child in enumerate(children):
-        _collect_path_keys(child, inside if leads_on and place else here, inside)
+        _collect_path_keys(child, inner if descends and place else outer, inner)
 
 
 def _find_rules(reactors: Sequence[Reactor], name: str, names: ToolNames) -> list[Reactor]:
-    """Find the rules that a call of this tool must not get round."""
+    """Find the rules that a call of this tool must not evade."""
     return [reactor for reactor in reactors if reactor.then.is_enforcing and names.match(reactor.when.tools, name)]
 
 
 class Keys(Guard):
-    """Refuses calls with keys that may be taken for others, of the tools that rules on arguments are for."""
+    """Denies calls with ambiguous keys, of the tools to which rules on arguments apply."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Keys(Guard):
         checks_all: bool,
         budget: Budget | None = None,
     ) -> None:
-        # What tells of it holds no guard: a circle would be kept, with the tools, until the collector comes.
+        # The predicate must not reference `self`: the cycle would keep the tools alive until garbage collection.
         super().__init__(
             refuses=lambda name: checks_all or bool(_find_rules(reactors, name, names)), on_failure="refuse"
         )
@@ -89,7 +89,7 @@ class Keys(Guard):
         try:
             arguments = json_text.parse_twice(event.call.arguments)
         except ValueError:
-            return [event]  # those who look at them tell so
+            return [event]  # because the guards that check the arguments report it
         schema = self._tools[name].parameters if name in self._tools else {}
         rules = _find_rules(self._reactors, name, self._names)
         key = next(self._find_ambiguous_keys(arguments, [schema], schema, collect_keys(rules)), None)
@@ -103,7 +103,7 @@ class Keys(Guard):
     def _find_ambiguous_keys(
         self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: RuleKeys
     ) -> Iterator[str]:
-        """Find the keys for which others may be taken."""
+        """Find the known keys that another key of the call can be mistaken for."""
         if not isinstance(value, dict | list):
             return
         parts = [part for schema in schemas for part in self._iterate_subschemas(schema, root)]
@@ -113,25 +113,27 @@ class Keys(Guard):
             for item in value:
                 yield from self._find_ambiguous_keys(item, entries, root, names)
             return
+        # Step 1: Collect the keys that the schemas declare at this place.
         declared: dict[str, list[Any]] = {}
         for part in parts:
             if isinstance(properties := part.get("properties"), Mapping):
                 for key, entry in properties.items():
                     declared.setdefault(key, []).append(entry)
         self._budget.spend(len(value) + len(declared) // KEYS_PER_STEP)
+        # Step 2: Compare the keys of the value with them, and with those of the rules, without regard to case.
         known = {json_text.fold_key(key): key for key in (*names.outer, *declared)}
         seen: dict[str, str] = {}
         for key, inner in value.items():
-            meant = json_text.fold_key(key)
-            if meant in known:
-                again = meant in seen and not {key, seen[meant]} <= declared.keys()
-                if again or not (key in declared or key in names.outer):
-                    yield known[meant]
-                seen[meant] = key
+            folded = json_text.fold_key(key)
+            if folded in known:
+                is_duplicate = folded in seen and not {key, seen[folded]} <= declared.keys()
+                if is_duplicate or not (key in declared or key in names.outer):
+                    yield known[folded]
+                seen[folded] = key
             yield from self._find_ambiguous_keys(inner, declared.get(key, []), root, RuleKeys(names.inner, names.inner))
 
     def _iterate_subschemas(self, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-        """Go through all that a schema says about one value: itself, what it refers to, and its alternatives."""
+        """Iterate over the parts of a schema that apply to one value: itself, its references and alternatives."""
         self._budget.spend()
         if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
             return
@@ -139,6 +141,6 @@ class Keys(Guard):
         if "$ref" in schema:
             yield from self._iterate_subschemas(json_schema.resolve_reference(root, schema["$ref"]), root, depth + 1)
         for keyword in ("allOf", "anyOf", "oneOf"):
-            several = schema.get(keyword)
-            for part in several if isinstance(several, list) else ():
+            alternatives = schema.get(keyword)
+            for part in alternatives if isinstance(alternatives, list) else ():
                 yield from self._iterate_subschemas(part, root, depth + 1)

@@ -1,11 +1,11 @@
-"""The last look at the text that leaves, after all that made it: in it something may come together unseen.
+"""The final filter of the output text, which finds matches that other stages create by removing text between them.
 
-    secr|call|et        a text that a rule is about, where a call or another match went out of its middle
-    <ru|markup|n>       an opener of a call, for a client that reads calls out of the text by rules of its own
+    secr|call|et        a match of a content rule, after a call or another match was removed from its middle
+    <ru|markup|n>       an opener of a call, for a client that parses calls from text by its own rules
 
-Of the first the end is dropped, as its beginning has left. The second is parted: `< run>`. What VTC takes for text such
-a client may carry out: a call without its end, or one in a message of a policy. A call that it is meant to carry out
-(`CallText`) keeps its opener.
+Of the first, the end is dropped, because its beginning is already sent. The second is broken up: `< run>`. Such a
+client could execute text that VTC does not read as a call: a call without its end, or a call in the message of a
+policy. A call that the client is meant to execute (`CallText`) keeps its opener.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from vtc.guards.content import UNDECIDED, PatternSearch, Rule
 
 
 def get_output_text(event: Event) -> str:
-    """Return the text that leaves of an event."""
+    """Return the text of an event that is sent to the client."""
     return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten | CallText) else ""
 
 
 class OutputFilter:
-    """Parts openers of calls, and breaks matches of rules, where they come together in what leaves.
+    """Breaks up openers of calls, and drops the ends of rule matches, in the output text.
 
-    Each opener begins with `<`. They are looked for without an expression, as `regex` would keep the names of tools.
+    Each opener begins with `<`. They are searched for without a regular expression, because `regex` would cache the
+    names of tools.
     """
 
     def __init__(self, openers: Collection[str] = (), rules: Sequence[Rule] = ()) -> None:
@@ -35,17 +36,19 @@ class OutputFilter:
         self._rules = [(rule, PatternSearch(rule, raises=False)) for rule in rules]
         self._max_match_chars = max((rule.most for rule in rules), default=0)
         self._sent_text = ""
-        """The end of the text that no rule is about, as far as a match may begin in it."""
+        """The end of the text that was checked by the rules, as far as a match may begin in it."""
         self._has_gap = False
-        """True if something went between that and what comes next."""
+        """True if something was removed between that text and the next one."""
         self._undecided = ""
-        """Text after that, of which a rule may turn out to be about the beginning."""
+        """Buffered text after it, whose beginning may be the end of a match."""
         self._pending: list[Event] = []
+        """Buffered events."""
         self._pending_text = ""
-        """What leaves of those that wait: it may be the beginning of an opener."""
+        """Output text of the buffered events, which may be the beginning of an opener."""
 
     def feed(self, event: Event) -> list[Event]:
-        if isinstance(event, UnreadCall | Intervention):  # they stand for no characters
+        """Filter an event; return the events that can be sent."""
+        if isinstance(event, UnreadCall | Intervention):  # they denote no characters
             return [event]
         if isinstance(event, Text) and self._has_gap:
             return self._release_events(self._filter_text(self._undecided + event.raw, final=False))
@@ -57,16 +60,16 @@ class OutputFilter:
         return [*self._release_events(events, final=True), call] if call else self._release_events([*events, event])
 
     def finish(self) -> list[Event]:
-        """Return what waits."""
+        """Return the buffered events."""
         return self._release_events(self._filter_text(self._undecided, final=True), final=True)
 
     def _filter_text(self, text: str, *, final: bool) -> list[Event]:
-        """Take out of a text the ends of matches that begin before it; keep what is undecided."""
+        """Drop the ends of matches that begin before the text; buffer text that is undecided."""
         out: list[Event] = []
         self._undecided = ""
         while text:
             match = self._find_match(text, final=final)
-            if match is None:  # nothing can come of what follows either
+            if match is None:  # no match can continue in the rest of the text either
                 self._has_gap = False
                 self._record_sent(text)
                 return [*out, Text(text)]
@@ -82,25 +85,26 @@ class OutputFilter:
         self._sent_text = (self._sent_text + text)[-self._max_match_chars :] if self._max_match_chars else ""
 
     def _find_match(self, text: str, *, final: bool) -> tuple[Rule, int] | None:
-        """Find a match that begins before a text: its rule, and how much of the text it takes, 0 while undecided."""
-        passed = self._sent_text
-        whole = passed + text[: self._max_match_chars + 1]
+        """Find a match that begins before the text: its rule, and its length in the text, 0 if it is undecided."""
+        sent = self._sent_text
+        whole = sent + text[: self._max_match_chars + 1]
         for rule, search in self._rules:
-            for start in range(search.start(passed, max(0, len(passed) - rule.most)), len(passed)):
+            for start in range(search.start(sent, max(0, len(sent) - rule.most)), len(sent)):
                 match = search.match(whole, start, final=final)
                 if match == UNDECIDED:
                     return rule, 0
-                if match and match.end() > len(passed):
-                    return rule, match.end() - len(passed)
+                if match and match.end() > len(sent):
+                    return rule, match.end() - len(sent)
         return None
 
     def _release_events(self, events: Sequence[Event], *, final: bool = False) -> list[Event]:
-        """Release what is decided of some events and those that wait, parted where an opener begins."""
-        more = "".join(map(get_output_text, events))
+        """Release the buffered events and `events` as far as they are decided, with openers broken up."""
+        new_text = "".join(map(get_output_text, events))
         self._pending += events
-        self._pending_text += more
-        if self._pending_text and not (more or final):
+        self._pending_text += new_text
+        if self._pending_text and not (new_text or final):
             return []
+        # Step 1: Find the openers, and the end of the text that can no longer be the beginning of one.
         text = self._pending_text
         cuts: list[int] = []
         start = text.find("<") if self._openers else -1
@@ -111,31 +115,32 @@ class OutputFilter:
                 break
             start = text.find("<", start + 1)
         end = len(text) if start < 0 else start
-        waiting, self._pending, self._pending_text = self._pending, [], text[end:]
+        # Step 2: Release the events up to this end, and buffer the others.
+        events, self._pending, self._pending_text = self._pending, [], text[end:]
         out: list[Event] = []
-        begun = 0
-        for event in waiting:
+        offset = 0
+        for event in events:
             size = len(get_output_text(event))
-            if begun + size > end and begun < end:
-                event, rest = split_event(event, end - begun)
+            if offset + size > end and offset < end:
+                event, rest = split_event(event, end - offset)
                 self._pending.append(rest)
-            elif self._pending or begun + size > end:
+            elif self._pending or offset + size > end:
                 self._pending.append(event)
                 continue
-            out += _insert_spaces(event, [cut - begun for cut in cuts if begun <= cut < begun + size])
-            begun += size
+            out += _insert_spaces(event, [cut - offset for cut in cuts if offset <= cut < offset + size])
+            offset += size
         openers = (next(opener for opener in self._openers if text.startswith(opener, cut)) for cut in cuts)
         return [*out, *(Intervention("unread_calls", "replaced", "", opener) for opener in openers)]
 
     def _may_become_opener(self, text: str, start: int) -> bool:
-        """True if an opener may still come of the end of a text."""
+        """Return True if `text[start:]` may be the beginning of an opener."""
         return len(text) - start < self._max_opener_chars and any(
             opener.startswith(text[start:]) for opener in self._openers
         )
 
 
 def split_event(event: Event, at: int) -> tuple[Event, Event]:
-    """Part an event after so many characters of the text that leaves of it."""
+    """Split an event after `at` characters of its output text."""
     if isinstance(event, Text):
         return Text(event.raw[:at]), Text(event.raw[at:])
     assert isinstance(event, Rewritten)
@@ -143,7 +148,7 @@ def split_event(event: Event, at: int) -> tuple[Event, Event]:
 
 
 def _insert_spaces(event: Event, cuts: Sequence[int]) -> Iterator[Event]:
-    """Put a space after each `<` of an event that stands at one of the places given."""
+    """Insert a space after the `<` at each of the given positions of an event's output text."""
     if isinstance(event, Rewritten):
         pieces = [event.text[start:end] for start, end in zip((0, *cuts), (*cuts, None), strict=True)]
         yield Rewritten(event.raw, pieces[0] + "".join(f"< {piece[1:]}" for piece in pieces[1:]))

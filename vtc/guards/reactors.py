@@ -1,4 +1,4 @@
-"""Rules of a user's own: what a call must look like, and what is then done to it.
+"""Reactors: the user's rules on calls, each with conditions and actions.
 
     - name: no-recursive-delete
       when: {tools: [bash, run_*], arguments: {command: '\\brm\\s+-\\w*r'}}
@@ -28,24 +28,28 @@ from vtc.guards.guard import Guard, ToolNames
 from vtc.guards.patterns import Budget, Expression, Patterns, check, expression, naming
 
 MAX_ERROR_CHARS = 200
-"""Characters that are told of what a rule fails with."""
+"""Maximum length of a reported error message."""
 
 type NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 type ArgumentPath = Annotated[str, msgspec.Meta(extra_json_schema={"format": "JMESPath"})]
 
 
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one argument must be; all that is given must hold."""
+    """Conditions on one argument; all given ones must hold."""
 
     matches: Expression | None = None
-    """A regular expression for a part of it: of a text, of any text in a list, of the JSON of anything else."""
+    """A regular expression for a part of the argument: of a text, of any text in a list, or of the JSON of another
+    value."""
     equals: Any = msgspec.UNSET
-    """The value that it must equal."""
+    """The value that the argument must equal."""
     exists: bool | None = None
-    """Whether it must be there."""
+    """True if the argument must exist, False if it must not."""
 
     def holds(self, value: Any, budget: Budget) -> bool:
-        """For the value at a path; None stands for nothing there. Raises TakesTooLongError."""
+        """Return True if the value at the path, None if there is none, fulfills all conditions.
+
+        Raises TakesTooLongError.
+        """
         if self.exists is not None and self.exists != (value is not None):
             return False
         if self.equals is not msgspec.UNSET and value != self.equals:
@@ -54,15 +58,15 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which calls a reactor is for: all that is given must hold."""
+    """Conditions on a call; all given ones must hold."""
 
     tools: Patterns = ("*",)
-    """The tools whose calls it is for: globs, or regular expressions between slashes. One in a namespace goes by any of
-    `fs.read`, `fs__read` and `read`; under `unless` by the last only if no other tool has that name."""
+    """The tools whose calls match: globs, or regular expressions between slashes. A tool in a namespace matches as
+    `fs.read`, `fs__read` and `read`; under `unless`, as the last only if no other tool has that name."""
     arguments: dict[ArgumentPath, Expression | Test] = {}
-    """By JMESPath: a regular expression, or a test."""
+    """Regular expressions or tests by JMESPath."""
     fits: bool | None = None
-    """Whether the arguments must fit the tool's JSON Schema, or must not."""
+    """True if the arguments must fit the tool's JSON Schema, False if they must not."""
 
     def __post_init__(self) -> None:
         check(self.tools, "tools")
@@ -73,28 +77,28 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 expression(test if isinstance(test, str) else test.matches or "")
 
     def holds(self, arguments: Any, budget: Budget, checker: Callable[[], Checker | None]) -> bool:
-        """Tell if all but the tool is as it must be.
+        """Return True if all conditions except the one on the tool hold.
 
-        Raises TakesTooLongError, and `Uncheckable` where `fits` is asked of a tool whose schema is none.
+        Raises TakesTooLongError, and `Uncheckable` if `fits` is set and the tool's schema is invalid.
         """
         for path, given in self.arguments.items():
             test = Test(matches=given) if isinstance(given, str) else given
             budget.spend(_count_steps(arguments))
             if not test.holds(_find_value(path, arguments), budget):
                 return False
-        against = checker() if self.fits is not None else None
-        return against is None or self.fits == (not against.find_mismatch(arguments).reason)
+        schema_checker = checker() if self.fits is not None else None
+        return schema_checker is None or self.fits == (not schema_checker.find_mismatch(arguments).reason)
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A change inside of a text argument: `replacement` for each match, with `\\1` and `\\g<name>` for its groups."""
+    """A replacement of parts of a text argument, with `\\1` and `\\g<name>` for groups of the match."""
 
     argument: NonEmptyText
     """The argument's name."""
     pattern: Annotated[Expression, msgspec.Meta(min_length=1)]
     """A regular expression."""
     replacement: str = ""
-    """What stands in the place of each match."""
+    """Replacement of each match."""
 
     def __post_init__(self) -> None:
         with naming("pattern"):
@@ -106,84 +110,82 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is done to the call, in this order."""
+    """Actions on the call, in this order."""
 
     rename_tool: str = ""
     """The tool's new name."""
     rename_arguments: dict[str, str] = {}
-    """Old name: new name; an argument that is there already is not overwritten."""
+    """New names of arguments by their old names; an existing argument is not overwritten."""
     set_arguments: dict[str, Any] = {}
-    """Arguments and their values, in the place of those that are there."""
+    """Values of arguments to set; existing values are overwritten."""
     remove_arguments: tuple[str, ...] = ()
-    """Names of arguments."""
+    """Names of arguments to remove."""
     replace: tuple[Replacement, ...] = ()
-    """Changes inside of arguments that are text."""
+    """Replacements inside text arguments."""
     tag: str = ""
     """A word for the report."""
     steer: str = ""
     """A line of text that is added before the call."""
     refuse: str = ""
-    """A message that stands in the place of the call."""
+    """The message of the denial; empty if the call is not denied."""
     refuse_as: Literal["steer", "text", "drop"] = "steer"
-    """What stands in the place of a refused call: the message, the call's text, or nothing."""
+    """Replacement of a denied call: the message, the call's text, or nothing."""
 
     @property
     def is_enforcing(self) -> bool:
-        """True if a call must not leave as it is: it is refused or changed, and not just spoken of."""
+        """True if the call is denied or changed, and not only reported or commented on."""
         return self != Then(tag=self.tag, steer=self.steer, refuse_as=self.refuse_as)
 
 
 class Reactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One rule."""
+    """One rule on calls."""
 
     name: NonEmptyText
-    """What reports call it."""
+    """The name of the rule in reports."""
     when: When = When()
-    """The calls that it is for."""
+    """Conditions under which the rule applies to a call."""
     unless: When | None = None
-    """Calls that it is not for."""
+    """Exceptions from these conditions."""
     then: Then
-    """What is done to them."""
+    """Actions on the call."""
 
     def __post_init__(self) -> None:
         if self.then == Then():
-            raise ValueError(f"reactor {self.name!r}: `then` is empty; write what is to be done")
+            raise ValueError(f"reactor {self.name!r}: `then` is empty; add an action")
 
 
 def add_renamed_tools(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools as a model may call them: also by the names, and with the arguments, that reactors rename.
+    """Add the names of tools and arguments that reactors rename to the declared tools.
 
-    What nobody offers and nothing declares would not be read as a call, or as an argument of one.
+    Without them, the reader would not recognize a call or an argument under its old name.
     """
-    meant = {name: name for name in tools}
+    targets = {name: name for name in tools}
     for reactor in reactors:
         patterns = reactor.when.tools
         for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-            if reactor.then.rename_tool in tools and pattern not in meant and re.fullmatch(r"[\w.:-]+", pattern):
-                meant[pattern] = reactor.then.rename_tool
+            if reactor.then.rename_tool in tools and pattern not in targets and re.fullmatch(r"[\w.:-]+", pattern):
+                targets[pattern] = reactor.then.rename_tool
     names = ToolNames(tools)
-    return {written: _declare_renamed(tools[name], written, reactors, names) for written, name in meant.items()}
+    return {alias: _declare_renamed(tools[name], alias, reactors, names) for alias, name in targets.items()}
 
 
-def _declare_renamed(tool: Tool, written: str, reactors: Sequence[Reactor], names: ToolNames) -> Tool:
-    """A tool as it is called by the name `written`, with the arguments that reactors rename to its own."""
+def _declare_renamed(tool: Tool, alias: str, reactors: Sequence[Reactor], names: ToolNames) -> Tool:
+    """Declare a tool under the name `alias`, with the old names of the arguments that reactors rename."""
     declared = tool.parameters.get("properties")
     old: dict[str, Any] = {}
-    for reactor in reversed(reactors):  # one may rename what another makes of an argument
-        if isinstance(declared, Mapping) and any(
-            names.match(reactor.when.tools, name) for name in (written, tool.name)
-        ):
+    for reactor in reversed(reactors):  # because a rule may rename an argument that an earlier rule renamed
+        if isinstance(declared, Mapping) and any(names.match(reactor.when.tools, name) for name in (alias, tool.name)):
             known = {**old, **declared}
             renamed = reactor.then.rename_arguments.items()
             old |= {old_name: known[new] for old_name, new in renamed if new in known and old_name not in declared}
-    if written == tool.name and not old:
+    if alias == tool.name and not old:
         return tool
     parameters = {**tool.parameters, "properties": {**old, **declared}} if old and declared else tool.parameters
-    return replace(tool, name=written, parameters=parameters)
+    return replace(tool, name=alias, parameters=parameters)
 
 
 class Reactors(Guard):
-    """The rules in their order, each on what those before it made of a call."""
+    """Applies the rules in order, each to the call as changed by the rules before it."""
 
     def __init__(
         self,
@@ -223,7 +225,7 @@ class Reactors(Guard):
         return [*out, event]
 
     def _refuse_failed(self, reactor: Reactor, event: Call, error: Exception) -> tuple[list[Event], Call | Denied]:
-        """Refuse a call on which a rule fails, unless the rule would let it leave as it is."""
+        """Deny a call on which a rule fails, unless the rule does not enforce anything or `on_failure` is `pass`."""
         policy, name, then = f"reactors.{reactor.name}", event.call.name, reactor.then
         refuses = then.is_enforcing and self.on_failure == "refuse"
         reason = f"it fails on this call and {'so refuses it' if refuses else 'is skipped'}: {type(error).__name__}"
@@ -234,12 +236,15 @@ class Reactors(Guard):
         return [failure], Denied(event.raw, event.call, then.refuse_as, message)
 
     def _applies_to(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
-        """True if a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
+        """Return True if a rule applies to a call.
+
+        `fault` is the reason why the arguments cannot be parsed; an enforcing rule then applies, too.
+        """
         name, unless = call.name, reactor.unless
         if not self._names.match(reactor.when.tools, name):
             return False
         if fault:
-            # The input of a custom tool is text: there are no arguments to change.
+            # The input of a custom tool is text, so there are no arguments to change.
             changes = reactor.then.is_enforcing and self.on_failure == "refuse" and not call.is_custom
             return bool(reactor.then.refuse) or changes
         checker = partial(self._get_checker, name)
@@ -250,14 +255,14 @@ class Reactors(Guard):
         return not unless.holds(arguments, self._budget, checker)
 
     def _get_checker(self, name: str) -> Checker | None:
-        """Make what checks arguments against a tool's schema; None for a tool that is not known."""
+        """Return the checker of a tool's schema; None for an unknown tool."""
         if name in self._tools and name not in self._checkers:
             self._checkers[name] = Checker(self._tools[name], self._budget)
         return self._checkers.get(name)
 
 
 def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[list[Event], Call | Denied]:
-    """Apply a rule to a call that it is for; return what there is to tell, and the call. Raises what it fails with."""
+    """Apply a rule to a call; return the events to emit before the call, and the call. Raises the rule's errors."""
     then, policy, name = reactor.then, f"reactors.{reactor.name}", event.call.name
     out: list[Event] = []
     if fault and not then.refuse:
@@ -279,7 +284,7 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
 
 
 def _parse_arguments(text: str) -> tuple[Any, str]:
-    """Read arguments, also if they are encoded twice; return them, and why they cannot be read, empty if they can."""
+    """Parse arguments, even if they are encoded twice; return them and the parse error, empty if there is none."""
     try:
         value = json_text.parse_twice(text)
     except ValueError as error:
@@ -288,7 +293,7 @@ def _parse_arguments(text: str) -> tuple[Any, str]:
 
 
 def _apply_changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:
-    """Change the arguments; say what was done."""
+    """Apply the changes of a rule to the arguments; yield a description of each."""
     if then.rename_tool and then.rename_tool != name:
         yield f"renamed to {then.rename_tool}"
     for old, new in then.rename_arguments.items():
@@ -316,18 +321,18 @@ def _apply_changes(then: Then, name: str, arguments: dict[str, Any], budget: Bud
 
 
 def _find_value(path: str, arguments: Any) -> Any:
-    """Find the value at a JMESPath; None if nothing is there. Raises `JMESPathError` if a function cannot take it."""
+    """Find the value at a JMESPath; None if there is none. Raises `JMESPathError` if a function rejects its type."""
     try:
         return compile_path(path)(arguments)
     except JMESPathTypeError as error:
-        if error.actual_type == "null":  # an argument that is not given, as in a call of another tool
+        if error.actual_type == "null":  # a missing argument, for example in a call of another tool
             return None
         raise
 
 
 @lru_cache(maxsize=1024)
 def compile_path(text: str) -> Callable[[Any], Any]:
-    """Compile a JMESPath; raises ValueError."""
+    """Compile a JMESPath; raise ValueError if it is invalid."""
     try:
         return jmespath.compile(text).search
     except JMESPathError as error:
@@ -336,11 +341,11 @@ def compile_path(text: str) -> Callable[[Any], Any]:
 
 
 VALUES_PER_STEP = 4
-"""Values that an expression for a path looks at in a step."""
+"""Number of values visited by a JMESPath that cost one step."""
 
 
 def _count_steps(value: Any) -> int:
-    """Count the steps in which a path is looked for among arguments: it may lead to all values."""
+    """Count the steps that a JMESPath on the arguments costs, because it may visit all values."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return len(inner) // VALUES_PER_STEP + sum(map(_count_steps, inner))
 
