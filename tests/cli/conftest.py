@@ -1,4 +1,4 @@
-"""What the tests of the command line share with those that take exchanges through a whole proxy."""
+"""Fixtures of the tests of the command line, some of which the end-to-end tests define."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ type UsualPorts = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def usual_ports(monkeypatch: pytest.MonkeyPatch) -> UsualPorts:
-    """Say at which ports of this machine model servers are looked for; at none, unless a test says so."""
+    """Return a function that sets the usual ports of model servers; there are none unless a test sets them."""
     monkeypatch.setattr(local_servers, "USUAL_PORTS", ())
     return lambda *ports: monkeypatch.setattr(local_servers, "USUAL_PORTS", ports)

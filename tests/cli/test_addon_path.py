@@ -1,4 +1,4 @@
-"""`vtc addon-path`."""
+"""Tests of `vtc addon-path`."""
 
 from __future__ import annotations
 

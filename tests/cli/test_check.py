@@ -1,4 +1,4 @@
-"""`vtc check`: whether profiles are valid, told to people and to programs."""
+"""Tests of `vtc check`: the validation of profiles, with output for people and programs."""
 
 from __future__ import annotations
 
@@ -73,35 +73,35 @@ def test_check_for_programs(tmp_path: Path) -> None:
     assert "did you mean 'lenient'?" in problem["message"]
 
 
-def checked(tmp_path: Path, description: str, *options: str) -> Result:
+def check_dialect(tmp_path: Path, description: str, *options: str) -> Result:
     (tmp_path / "mine.yaml").write_text(f"kind: dialect\nname: mine\n{description}\n")
     return run("check", *options, str(tmp_path))
 
 
 def test_a_dialect_that_does_not_read_what_it_writes_is_a_mistake(tmp_path: Path) -> None:
-    result = checked(tmp_path, 'call: "@tool {name} {kwargs}@@"')
+    result = check_dialect(tmp_path, 'call: "@tool {name} {kwargs}@@"')
     assert result.exit_code == 1
     assert "mine.yaml:3: call: " in result.output
     assert "`@tool read_file path=" in result.output
     assert "`({kwargs})`" in result.output
-    assert checked(tmp_path, 'call: "@tool {name}({kwargs})@@"').output.startswith("ok: yours: 1 dialect")
-    (problem,) = json.loads(checked(tmp_path, 'call: "@tool {name} {kwargs}@@"', "--json").output)["problems"]
+    assert check_dialect(tmp_path, 'call: "@tool {name}({kwargs})@@"').output.startswith("ok: yours: 1 dialect")
+    (problem,) = json.loads(check_dialect(tmp_path, 'call: "@tool {name} {kwargs}@@"', "--json").output)["problems"]
     assert problem["key"] == "call"
 
 
 @pytest.mark.parametrize("param", ["<<{key}>> {value} <</{key}>>", "{key}: {value};"])
 def test_a_dialect_whose_calls_are_shown_as_json_is_warned_of(param: str, tmp_path: Path) -> None:
     description = f'call: "<<CALL {{name}}>>{{params}}<<END>>"\nparam: "{param}"'
-    result = checked(tmp_path, description)
+    result = check_dialect(tmp_path, description)
     assert result.exit_code == 0
     assert "mine.yaml:4: param: " in result.stderr
     assert "JSON object" in result.stderr
     assert result.stdout.startswith("ok: yours: 1 dialect")
-    (warning,) = json.loads(checked(tmp_path, description, "--json").stdout)["warnings"]
+    (warning,) = json.loads(check_dialect(tmp_path, description, "--json").stdout)["warnings"]
     assert (warning["line"], warning["key"]) == (4, "param")
-    assert checked(tmp_path, description.replace(" {value} ", "{value}").replace(";", "]]")).exit_code == 0
+    assert check_dialect(tmp_path, description.replace(" {value} ", "{value}").replace(";", "]]")).exit_code == 0
 
 
 def test_the_second_dialect_of_a_file_is_told_by_its_own_line(tmp_path: Path) -> None:
     good = 'call: "<<CALL {name}>>{args}<<END>>"\n---\nkind: dialect\nname: other\ncall: "@tool {name} {kwargs}@@"'
-    assert "mine.yaml:7: call: " in checked(tmp_path, good).output
+    assert "mine.yaml:7: call: " in check_dialect(tmp_path, good).output

@@ -1,4 +1,4 @@
-"""What the shell completes."""
+"""Tests of shell completion, and of the time that commands take to load."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_completion_knows_profiles_of_ones_own_and_survives_bad_ones(tmp_path: P
 
 
 def test_no_command_takes_a_second_to_load() -> None:
-    """mitmproxy is loaded where a command has read its words, and needs it; so are the tables of a probe."""
+    """Commands import mitmproxy and the tables of a probe only after they parsed their arguments."""
     load = "import sys, importlib; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"
     modules = [f"vtc.cli.{name}" for name in MODULES.values()]
     done = subprocess.run([sys.executable, "-c", load, *modules], capture_output=True, text=True, check=True)

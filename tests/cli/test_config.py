@@ -1,4 +1,4 @@
-"""`vtc.yaml`, as `vtc run` takes it."""
+"""Tests of `vtc.yaml` by way of `vtc run`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vtc.cli.config import Config
 from vtc.cli.schema import read_descriptions
 from vtc.profiles import ProfileError
 
-WHOLE = """
+FULL_CONFIG = """
 upstream: http://127.0.0.1:8000
 port: 9000
 host: 0.0.0.0
@@ -31,7 +31,7 @@ mitmproxy: [-n]
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with no settings of the user's own."""
+    """Return the current folder, without settings of the user."""
     monkeypatch.setattr(click, "get_app_dir", lambda _: str(tmp_path / "home"))
     folder = tmp_path / "here"
     (folder / "mine").mkdir(parents=True)
@@ -43,15 +43,15 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["run", "--dry-run", *arguments])
 
 
-def started(*arguments: str) -> list[str]:
+def build_command(*arguments: str) -> list[str]:
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     return shlex.split(result.output)
 
 
 def test_all_of_it_goes_to_mitmproxy(here: Path) -> None:
-    (here / "vtc.yaml").write_text(WHOLE)
-    found = started()
+    (here / "vtc.yaml").write_text(FULL_CONFIG)
+    found = build_command()
     assert found[found.index("--listen-host") + 1 :][:3] == ["0.0.0.0", "--listen-port", "9000"]
     assert "reverse:http://127.0.0.1:8000" in found
     assert {
@@ -70,12 +70,12 @@ def test_all_of_it_goes_to_mitmproxy(here: Path) -> None:
 
 def test_on_and_off_need_no_quotes(here: Path) -> None:
     (here / "vtc.yaml").write_text("options: {vtc_lenient: off, vtc_cache: on, ssl_insecure: true}\n")
-    assert {"vtc_lenient=off", "vtc_cache=on", "ssl_insecure=true"} <= {*started()}
+    assert {"vtc_lenient=off", "vtc_cache=on", "ssl_insecure=true"} <= {*build_command()}
 
 
 def test_the_command_line_wins(here: Path) -> None:
-    (here / "vtc.yaml").write_text(WHOLE)
-    found = started("localhost:1", "--port", "0", "--tools", "native", "--", "--set", "vtc_lenient=on")
+    (here / "vtc.yaml").write_text(FULL_CONFIG)
+    found = build_command("localhost:1", "--port", "0", "--tools", "native", "--", "--set", "vtc_lenient=on")
     assert "reverse:http://localhost:1" in found
     assert found[found.index("--listen-port") + 1] == "0"
     assert "vtc_tools=native" in found
@@ -86,13 +86,13 @@ def test_the_command_line_wins(here: Path) -> None:
 def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Path) -> None:
     (tmp_path / "home" / "own").mkdir(parents=True)
     (tmp_path / "home" / "vtc.yaml").write_text("upstream: 127.0.0.1:1\nprofiles: [own]\n")
-    found = started()
+    found = build_command()
     assert "reverse:http://127.0.0.1:1" in found
     assert f"vtc_profiles={tmp_path / 'home' / 'own'}" in found
     (here / "vtc.yaml").write_text("upstream: 127.0.0.1:2\n")
-    assert "reverse:http://127.0.0.1:2" in started()
+    assert "reverse:http://127.0.0.1:2" in build_command()
     (here / "other.yaml").write_text("")
-    assert "--mode" not in started("--config", "other.yaml")
+    assert "--mode" not in build_command("--config", "other.yaml")
 
 
 @pytest.mark.parametrize(

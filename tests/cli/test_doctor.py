@@ -1,4 +1,4 @@
-"""`vtc doctor`, with a model server and a running proxy, and without."""
+"""Tests of `vtc doctor`, with and without a model server and a running proxy."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def doctor(*arguments: str) -> Result:
+async def run_doctor(*arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, ["doctor", *arguments])
 
 
-def answering(text: str) -> object:
+def build_server_script(text: str) -> object:
     def answer(seen: Seen) -> Reply:
         if seen.path.endswith("/models"):
             return Reply([json.dumps(MODELS).encode()], JSON, framing="length")
@@ -72,8 +72,8 @@ async def test_a_server_of_https_is_asked_with_the_trust_that_is_given(
     settings = settings.format(confdir=confdir)
     name, _, value = settings.partition("=")
     (here / "vtc.yaml").write_text("{port: 1}" if is_typed else f"{{port: 1, options: {{{name}: {value}}}}}")
-    async with serving(answering(CALL), server_tls) as upstream:  # type: ignore[arg-type]
-        done = await doctor(upstream.url, *(["--set", settings] if is_typed else []))
+    async with serving(build_server_script(CALL), server_tls) as upstream:  # type: ignore[arg-type]
+        done = await run_doctor(upstream.url, *(["--set", settings] if is_typed else []))
     assert said in done.output
     assert "Traceback" not in done.output
     assert done.exit_code == (" is vLLM" not in said)
@@ -81,10 +81,10 @@ async def test_a_server_of_https_is_asked_with_the_trust_that_is_given(
 
 @pytest.mark.parametrize(("text", "code"), [(CALL, 0), ("I cannot do that.", 1)])
 async def test_a_call_is_tried_through_a_running_proxy(text: str, code: int, start: Start) -> None:
-    async with serving(answering(text)) as upstream:  # type: ignore[arg-type]
+    async with serving(build_server_script(text)) as upstream:  # type: ignore[arg-type]
         lab = await start([], mode=[f"reverse:{upstream.url}"])
         port = lab.proxy.url.rpartition(":")[2]
-        done = await doctor(upstream.url, "--port", port)
+        done = await run_doctor(upstream.url, "--port", port)
     assert done.exit_code == code, done.output
     assert f"{upstream.url} is vLLM" in done.output
     assert "it speaks openai-chat" in done.output
@@ -95,7 +95,7 @@ async def test_a_call_is_tried_through_a_running_proxy(text: str, code: int, sta
 
 @pytest.mark.parametrize("odd", [["vllm"], {"a": ["b"]}, None, 5, "x"], ids=str)
 async def test_odd_lists_of_models_and_replies_end_nothing(odd: object, start: Start) -> None:
-    """In the place of each value: of an owner, an id, an entry, the list; of a message, a call, its function."""
+    """The value replaces an owner, an id, an entry or the list of models; or a message, a call or its function."""
     listed = [{"data": [{"id": "m", "owned_by": odd}, {"id": odd, "name": odd}, odd]}, {"data": odd}, odd]
     replied = [{"message": odd}, {"message": {"tool_calls": odd}}, {"message": {"tool_calls": [{"function": odd}]}}]
     turn = 0
@@ -107,7 +107,7 @@ async def test_odd_lists_of_models_and_replies_end_nothing(odd: object, start: S
     async with serving(answer) as upstream:
         lab = await start([], mode=[f"reverse:{upstream.url}"])
         for turn in range(3):  # noqa: B007 - `answer` reads it
-            done = await doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
+            done = await run_doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
             assert not done.exception or isinstance(done.exception, SystemExit), done.exception
 
 
@@ -123,20 +123,18 @@ async def test_what_a_server_says_is_printed_in_one_line_and_does_nothing_to_a_t
 
     async with serving(answer) as upstream:
         lab = await start([], mode=[f"reverse:{upstream.url}"])
-        done = await doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
+        done = await run_doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
     assert "all is well" in done.output
     assert not any(line.startswith("ok  all is well") for line in done.output.splitlines())
     assert not set(done.output) & set(f"\x1b\x07{text}".replace("[2J", "").replace("1m", ""))
 
 
 async def test_another_program_where_vtc_should_listen_is_told() -> None:
-    """One that answers anything, and one that is no server of HTTP."""
-
     def page(_: Seen) -> Reply:
         return Reply([b"<html>"], {"content-type": "text/html"}, framing="length")
 
-    async with serving(answering(CALL)) as upstream, serving(page) as stranger:  # type: ignore[arg-type]
-        done = await doctor(upstream.url, "--port", stranger.url.rpartition(":")[2])
+    async with serving(build_server_script(CALL)) as upstream, serving(page) as stranger:  # type: ignore[arg-type]
+        done = await run_doctor(upstream.url, "--port", stranger.url.rpartition(":")[2])
         assert [seen.path for seen in stranger.seen] == ["/.vtc"]
     assert done.exit_code == 1
     listener = stranger.url.removeprefix("http://")
@@ -148,17 +146,17 @@ async def test_another_program_where_vtc_should_listen_is_told() -> None:
 
 async def test_an_ordinary_proxy_where_vtc_should_stand_before_a_server_is_told(start: Start) -> None:
     lab = await start([], mode=["regular"])
-    done = await doctor("--port", lab.proxy.url.rpartition(":")[2])
+    done = await run_doctor("--port", lab.proxy.url.rpartition(":")[2])
     assert done.exit_code == 1
     assert "a mitmproxy without a model server listens at" in done.output
 
 
 async def test_vtc_before_another_server_than_the_one_that_is_named_is_told(start: Start) -> None:
-    async with serving(answering(CALL)) as upstream, serving(answering(CALL)) as named:  # type: ignore[arg-type]
+    async with serving(build_server_script(CALL)) as upstream, serving(build_server_script(CALL)) as named:  # type: ignore[arg-type]
         lab = await start([], mode=[f"reverse:{upstream.url}"])
         port = lab.proxy.url.rpartition(":")[2]
-        done = await doctor(named.url, "--port", port)
-        same = await doctor(upstream.url.replace("127.0.0.1", "localhost"), "--port", port, "--no-call")
+        done = await run_doctor(named.url, "--port", port)
+        same = await run_doctor(upstream.url.replace("127.0.0.1", "localhost"), "--port", port, "--no-call")
         assert not [seen for seen in upstream.seen if seen.method == "POST" and seen.body != b"{}"]
     assert done.exit_code == 1
     assert f"it runs before another server than {named.url}; for that one: vtc run {named.url}" in done.output
@@ -166,15 +164,15 @@ async def test_vtc_before_another_server_than_the_one_that_is_named_is_told(star
 
 
 async def test_where_vtc_observes_no_call_is_tried(start: Start) -> None:
-    async with serving(answering(CALL)) as upstream:  # type: ignore[arg-type]
+    async with serving(build_server_script(CALL)) as upstream:  # type: ignore[arg-type]
         lab = await start([], mode=[f"reverse:{upstream.url}"], vtc_mode="observe")
-        done = await doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
+        done = await run_doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
     assert done.exit_code == 0, done.output
     assert "mode observe changes nothing, so no call was tried" in done.output
 
 
 async def test_nothing_runs_and_nothing_is_sent() -> None:
-    done = await doctor("--port", "9")
+    done = await run_doctor("--port", "9")
     assert done.exit_code == 0
     assert "nothing listens at 127.0.0.1:9" in done.output
     assert "profiles: " in done.output
@@ -183,7 +181,7 @@ async def test_nothing_runs_and_nothing_is_sent() -> None:
 @pytest.mark.parametrize("upstream", ["http://[::1", "[[", "::", "a b", "ftp://x", "http://x:99999"])
 async def test_what_is_no_upstream_is_told(upstream: str, here: Path) -> None:
     (here / "vtc.yaml").write_text(f"upstream: {json.dumps(upstream)}\n")
-    done = await doctor("--port", "9")
+    done = await run_doctor("--port", "9")
     assert done.exit_code == 1
     assert re.search(rf"!!  {re.escape(upstream)}: (not a URL|the port must)", done.output)
 
@@ -191,35 +189,33 @@ async def test_what_is_no_upstream_is_told(upstream: str, here: Path) -> None:
 async def test_what_is_wrong_is_told_and_ends_with_1(here: Path) -> None:
     (here / "vtc.yaml").write_text("upstream: http://127.0.0.1:9\nprofiles: [mine.yaml]\n")
     (here / "mine.yaml").write_text("kind: model\nname: x\nmatch: {}\ntols: native\n")
-    done = await doctor("--port", "9")
+    done = await run_doctor("--port", "9")
     assert done.exit_code == 1
     assert "http://127.0.0.1:9 cannot be reached (" in done.output
     assert "did you mean 'tools'?" in done.output
     (here / "vtc.yaml").write_text("upstrem: x\n")
-    assert "did you mean 'upstream'?" in (await doctor("--port", "9")).output
+    assert "did you mean 'upstream'?" in (await run_doctor("--port", "9")).output
 
 
 async def test_nothing_secret_is_printed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(here))
     (here / "vtc.yaml").write_text("api_key: sk-proj-abcdefghijklmnopqrstuvwxyz0123456789\n")
-    done = await doctor("--port", "9")
+    done = await run_doctor("--port", "9")
     assert "abcdefghijklmnop" not in done.output
     assert str(here) not in done.output
 
 
-# Whose VTC listens
-
-STRANGER = "it does not prove that it is yours"
+NOT_PROVEN = "it does not prove that it is yours"
 
 
 async def test_a_vtc_proves_to_programs_of_its_user_whose_it_is(start: Start, confdir: Path, here: Path) -> None:
     lab = await start(chat.streamed("Hi"), vtc_log=str(here / "vtc.jsonl"))
     port = lab.proxy.url.rpartition(":")[2]
-    shutil.copy(confdir / "mitmproxy-ca-cert.pem", here / "mitmproxy-ca.pem")  # which anyone may read
+    shutil.copy(confdir / "mitmproxy-ca-cert.pem", here / "mitmproxy-ca.pem")  # which other users can read
     for folder, is_own in ((confdir, True), (here, False), (here / "none", False)):
         (here / "vtc.yaml").write_text(f"options: {{confdir: '{folder}'}}")
-        done = await doctor("--port", port)
-        assert (f"VTC {__version__} listens at" in done.output, STRANGER in done.output) == (True, not is_own)
+        done = await run_doctor("--port", port)
+        assert (f"VTC {__version__} listens at" in done.output, NOT_PROVEN in done.output) == (True, not is_own)
 
 
 async def test_another_listener_cannot_pass_the_question_on_or_repeat_an_answer(
@@ -237,5 +233,5 @@ async def test_another_listener_cannot_pass_the_question_on_or_repeat_an_answer(
     async with serving(lambda seen: Reply(relayed(seen), JSON)) as impostor:
         port = impostor.url.rpartition(":")[2]
         for _ in range(2):
-            assert STRANGER in (await doctor("--port", port)).output
+            assert NOT_PROVEN in (await run_doctor("--port", port)).output
     assert all(b'"proof"' in answer for answer in answers)

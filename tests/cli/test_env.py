@@ -1,4 +1,4 @@
-"""`vtc env`: the lines that start an agent, carried out by the shells that they are for."""
+"""Tests of `vtc env`: the shells run the printed commands, which start an agent."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vtc.cli import main
 
 __all__ = ["start"]
 
-ODD = """a "model" of $HOME's `x` \\n {key} é%s"""
-"""A name that no quotes of a shell may change."""
+ODD_MODEL_NAME = """a "model" of $HOME's `x` \\n {key} é%s"""
+"""A name that a shell changes unless it is quoted correctly."""
 AGENT = {
     "kind": "agent",
     "name": "lab",
@@ -36,7 +36,7 @@ AGENT = {
     "arguments": ["--model", "{model}", "--empty", "", "--config", "{folder}/lab.toml"],
     "files": {"deep/lab.json": {"model": "{model}", "key": "{key}"}, "lab.toml": 'model = "{model}"\n# it\'s\n'},
 }
-WITNESS = """\
+WITNESS_PROGRAM = """\
 import json, os, sys
 from pathlib import Path
 files = [Path(os.environ["LAB_FILE"]), Path(sys.argv[6])]
@@ -55,15 +55,15 @@ def profiles(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def witness(tmp_path: Path) -> Path:
-    """A folder with a program of the agent's name, which tells what it was started with."""
+    """Return a folder with a program of the agent's name that prints its arguments, environment and files."""
     program = tmp_path / "bin" / "lab-agent"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n{WITNESS}")
+    program.write_text(f"#!{sys.executable}\n{WITNESS_PROGRAM}")
     program.chmod(0o755)
     return program.parent
 
 
-def env(*arguments: str) -> Result:
+def run_env(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["env", *arguments])
 
 
@@ -76,7 +76,7 @@ def test_a_shell_starts_the_agent_as_the_lines_say(
     if not program:
         pytest.skip(f"{shell} is not installed")
     named = [] if key == "any" else ["--key-env", "MY_KEY"]
-    result = env("lab", "--profiles", str(profiles), "--model", ODD, "--shell", shell, *named)
+    result = run_env("lab", "--profiles", str(profiles), "--model", ODD_MODEL_NAME, "--shell", shell, *named)
     assert result.exit_code == 0, result.output
     assert key == "any" or key not in result.output
     variables = {"PATH": f"{witness}:/usr/bin:/bin", "LAB_OWN": "x", "HOME": str(tmp_path), "MY_KEY": key}
@@ -84,20 +84,22 @@ def test_a_shell_starts_the_agent_as_the_lines_say(
     done = subprocess.run([program, "-c", result.output], env=variables, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     arguments, seen, (written, toml) = json.loads(done.stdout)
-    assert arguments == ["--model", ODD, "--empty", "", "--config"]
+    assert arguments == ["--model", ODD_MODEL_NAME, "--empty", "", "--config"]
     assert "LAB_OWN" not in seen
     assert (seen["LAB_URL"], seen["LAB_KEY"]) == ("http://127.0.0.1:8088/v1", key)
     if key == "any":
-        assert json.loads(seen["LAB_JSON"]) == {"models": {ODD: {"key": key}}}
-        assert json.loads(written) == {"model": ODD, "key": key}
+        assert json.loads(seen["LAB_JSON"]) == {"models": {ODD_MODEL_NAME: {"key": key}}}
+        assert json.loads(written) == {"model": ODD_MODEL_NAME, "key": key}
     else:
         assert key in seen["LAB_JSON"]
         assert key in written
-    assert toml == f"model = {json.dumps(ODD)}\n# it's\n"
+    assert toml == f"model = {json.dumps(ODD_MODEL_NAME)}\n# it's\n"
 
 
 def test_powershell_gets_its_own_form(profiles: Path) -> None:
-    result = env("lab", "--profiles", str(profiles), "--model", "it's", "--shell", "powershell", "--key-env", "MY_KEY")
+    result = run_env(
+        "lab", "--profiles", str(profiles), "--model", "it's", "--shell", "powershell", "--key-env", "MY_KEY"
+    )
     lines = result.output.splitlines()
     assert lines[0].startswith("$env:VTC_AGENT = Join-Path ")
     assert "$env:LAB_URL = 'http://127.0.0.1:8088/v1'" in lines
@@ -108,18 +110,20 @@ def test_powershell_gets_its_own_form(profiles: Path) -> None:
 
 
 def test_an_agent_is_known_by_its_name_and_by_that_of_its_program(profiles: Path) -> None:
-    outputs = {env(name, "--profiles", str(profiles), "--shell", "sh").output for name in ("lab", "LAB", "other-agent")}
+    outputs = {
+        run_env(name, "--profiles", str(profiles), "--shell", "sh").output for name in ("lab", "LAB", "other-agent")
+    }
     assert len(outputs) == 1
-    assert env("cn", "--shell", "sh").output == env("continue", "--shell", "sh").output
+    assert run_env("cn", "--shell", "sh").output == run_env("continue", "--shell", "sh").output
 
 
 def test_the_address_is_that_of_the_settings_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "vtc.yaml").write_text("port: 9000\n")
-    assert "OPENAI_BASE_URL=http://127.0.0.1:9000/v1\n" in env("qwen", "--shell", "sh").output
+    assert "OPENAI_BASE_URL=http://127.0.0.1:9000/v1\n" in run_env("qwen", "--shell", "sh").output
     assert (
         "OPENAI_BASE_URL='http://[::1]:9001/v1'\n"
-        in env("qwen", "--shell", "sh", "--host", "::1", "--port", "9001").output
+        in run_env("qwen", "--shell", "sh", "--host", "::1", "--port", "9001").output
     )
 
 
@@ -132,7 +136,7 @@ async def test_a_path_of_the_server_goes_to_the_agent_and_a_vtc_that_runs_is_ask
         (lab.proxy.url, lab.proxy.url),
         (f"{lab.proxy.url}/api/v1/", f"{lab.proxy.url}/api"),
     ):
-        result = await asyncio.to_thread(env, "qwen", url, "--shell", "sh")
+        result = await asyncio.to_thread(run_env, "qwen", url, "--shell", "sh")
         assert f"OPENAI_BASE_URL={base}/v1\n" in result.output
 
 
@@ -147,8 +151,8 @@ async def test_a_path_of_the_server_goes_to_the_agent_and_a_vtc_that_runs_is_ask
         ([], "Missing argument 'AGENT'"),
     ],
 )
-def test_mistakes_are_told(arguments: list[str], problem: str) -> None:
-    result = env(*arguments)
+def test_mistakes_are_reported(arguments: list[str], problem: str) -> None:
+    result = run_env(*arguments)
     assert (result.exit_code, problem in result.output) == (2, True), result.output
     assert "sk-secret" not in result.output
 
@@ -171,5 +175,5 @@ def test_a_faulty_profile_is_told_with_its_line_and_key(
 ) -> None:
     fields = {"kind": "agent", "name": "lab", "api": "openai-chat", "commands": ["lab"], **change}
     (profiles / "lab.yaml").write_text(yaml.safe_dump(fields))
-    result = env("claude", "--profiles", str(profiles))
+    result = run_env("claude", "--profiles", str(profiles))
     assert (result.exit_code, problem in result.output) == (1, True), result.output

@@ -1,6 +1,6 @@
-"""`vtc launch`: a real VTC before a scripted server, and agents that are small programs on PATH.
+"""Tests of `vtc launch`: a real VTC before a scripted server, and small programs on PATH as agents.
 
-They do real requests, and tell by a file what they were started with.
+An agent sends real requests, and writes its arguments and environment to a file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tests.agents.model_server import MODEL, ScriptedModel, serve
 from tests.cli.conftest import UsualPorts
 from vtc.cli import main
 
-PATIENCE = 60
-HOSTS = ("127.0.0.1", "localhost")
-AGENT = """\
+TIMEOUT_SECONDS = 60
+LOCAL_HOSTS = ("127.0.0.1", "localhost")
+AGENT_PROGRAM = """\
 import json, os, signal, sys, urllib.request
 from pathlib import Path
 
@@ -65,7 +65,7 @@ if "killed" in sys.argv:
     os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(int(sys.argv[sys.argv.index("exit") + 1]) if "exit" in sys.argv else 0)
 """
-PROFILE = """\
+AGENT_PROFILE = """\
 kind: agent
 name: lab
 description: Lab
@@ -80,7 +80,7 @@ files: {lab.json: {model: "{model}"}}
 
 
 class Machine:
-    """A user's home with settings in it, the fake agent on PATH, and a profile of it."""
+    """A user's home with settings, the fake agent on PATH, and its profile."""
 
     def __init__(self, path: Path, confdir: Path) -> None:
         self.home, self.temporary, self.report = path / "home", path / "tmp", path / "report.json"
@@ -92,12 +92,12 @@ class Machine:
             file.parent.mkdir(parents=True)
             file.write_text("of the user's")
         (self.home / ".mitmproxy").symlink_to(confdir)
-        (self.profiles / "lab.yaml").write_text(PROFILE)
+        (self.profiles / "lab.yaml").write_text(AGENT_PROFILE)
         program = self.bin / "lab-agent"
-        program.write_text(f"#!{sys.executable}\n{AGENT}")
+        program.write_text(f"#!{sys.executable}\n{AGENT_PROGRAM}")
         program.chmod(0o755)
 
-    def variables(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         return {
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "HOME": str(self.home),
@@ -107,37 +107,37 @@ class Machine:
             "MY_KEY": "sk-mine",
         }
 
-    def command(self, *arguments: str) -> list[str]:
+    def build_command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "vtc", "launch", *arguments]
 
     def launch(self, url: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Launch the agent to its end."""
+        """Launch the agent and wait for its end."""
         return subprocess.run(
-            self.command("lab", url, "--profiles", str(self.profiles), *arguments),
-            env=self.variables() | variables,
+            self.build_command("lab", url, "--profiles", str(self.profiles), *arguments),
+            env=self.build_environment() | variables,
             cwd=self.work,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
 
     @property
-    def seen(self) -> Mapping[str, Any]:
+    def witnessed(self) -> Mapping[str, Any]:
         seen: Mapping[str, Any] = json.loads(self.report.read_text())
         return seen
 
-    def files(self) -> dict[str, str]:
-        """What lies in the home, but for mitmproxy's own folder."""
+    def read_home(self) -> dict[str, str]:
+        """Read the files in the home, except mitmproxy's folder."""
         files = {str(path.relative_to(self.home)): path for path in self.home.rglob("*") if path.is_file()}
         return {name: path.read_text() for name, path in files.items() if not name.startswith(".mitmproxy/")}
 
     def is_over(self) -> bool:
-        """True if nothing of the launch is left: neither a VTC that listens nor a folder."""
-        port = int(self.seen["url"].rpartition(":")[2].partition("/")[0])
+        """Return True if the launch is cleaned up: VTC does not listen any more, and the folder is removed."""
+        port = int(self.witnessed["url"].rpartition(":")[2].partition("/")[0])
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return False
-        return not Path(self.seen["folder"]).parent.exists()
+        return not Path(self.witnessed["folder"]).parent.exists()
 
 
 @pytest.fixture
@@ -159,10 +159,10 @@ def server(model: ScriptedModel) -> Iterator[str]:
 def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
     machine: Machine, server: str, model: ScriptedModel
 ) -> None:
-    before = machine.files()
+    before = machine.read_home()
     done = machine.launch(server, "--", "hello", "--flag", "--", "x", "exit", "3")
     assert done.returncode == 3, done
-    seen = machine.seen
+    seen = machine.witnessed
     assert seen["arguments"] == ["--model", MODEL, "hello", "--flag", "--", "x", "exit", "3"]
     assert '"tool_calls"' in seen["reply"]  # its model writes them as text
     assert "<tool_call>" not in seen["reply"]
@@ -171,7 +171,7 @@ def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
     assert (seen["files"], seen["settings"]) == (["lab.json"], {"model": MODEL})
     assert [request["model"] for request in model.requests] == [MODEL]
     assert machine.is_over()
-    assert machine.files() == before
+    assert machine.read_home() == before
     assert "the agent ended with 3; the log of VTC is in " in done.stderr
     log = Path(done.stderr.split()[-1])
     assert server in log.read_text()
@@ -187,7 +187,7 @@ def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert [*machine.temporary.iterdir()] == []
-    seen = machine.seen
+    seen = machine.witnessed
     assert (seen["vtc"]["mode"], seen["key"], seen["model"]) == ("observe", "sk-mine", "other")
     assert seen["proxies"] == "127.0.0.1"
 
@@ -202,15 +202,20 @@ def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(api: Api, ma
     with serve(model) as server:
         done = machine.launch(f"{server}/openai/v1", "--model", MODEL)
     assert (done.returncode, done.stderr) == (0, "")
-    assert '"tool_calls"' in machine.seen["reply"]
+    assert '"tool_calls"' in machine.witnessed["reply"]
     assert len(model.requests) == 1
 
 
 def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
-    """Ctrl-C reaches agent and launch alike; a signal to launch alone is passed on, and VTC ends with the agent."""
-    command = machine.command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
+    """Ctrl-C reaches both agent and launch; a signal to launch is forwarded, and VTC ends with the agent."""
+    command = machine.build_command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
     with subprocess.Popen(
-        command, env=machine.variables(), cwd=machine.work, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=machine.build_environment(),
+        cwd=machine.work,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout
         try:
@@ -220,30 +225,35 @@ def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
             assert process.poll() is None
             assert not machine.is_over()
             process.terminate()
-            assert process.wait(PATIENCE) == 7
+            assert process.wait(TIMEOUT_SECONDS) == 7
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert machine.seen["signals"] == [signal.SIGINT, signal.SIGTERM]
+    assert machine.witnessed["signals"] == [signal.SIGINT, signal.SIGTERM]
     assert machine.is_over()
 
 
 def test_vtc_ends_with_a_launch_that_is_killed_and_leaves_no_key(machine: Machine, server: str) -> None:
-    command = machine.command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
+    command = machine.build_command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
     with subprocess.Popen(
-        command, env=machine.variables(), cwd=machine.work, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=machine.build_environment(),
+        cwd=machine.work,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout
         try:
             assert process.stdout.readline() == "ready\n"
-            port = int(machine.seen["url"].rpartition(":")[2].partition("/")[0])
-            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            port = int(machine.witnessed["url"].rpartition(":")[2].partition("/")[0])
+            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as connection:
                 process.kill()
                 assert connection.recv(1) == b""  # VTC closes it when it ends
-                assert not Path(machine.seen["folder"]).parent.exists()
+                assert not Path(machine.witnessed["folder"]).parent.exists()
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the agent, whom no one asked to end
+                os.killpg(process.pid, signal.SIGKILL)  # the agent, which nothing else ends
 
 
 @pytest.mark.rest
@@ -256,7 +266,7 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
     arguments = [sys.executable, "-P", "-m", "vtc", "run", server]
     with subprocess.Popen(
         arguments,
-        env=machine.variables(),
+        env=machine.build_environment(),
         cwd=machine.work,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -266,17 +276,17 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
         try:
             assert any("listening" in line for line in running.stdout)
             done = subprocess.run(
-                machine.command("lab", server, "--key-env", "MY_KEY", "--", "killed"),
-                env=machine.variables(),
+                machine.build_command("lab", server, "--key-env", "MY_KEY", "--", "killed"),
+                env=machine.build_environment(),
                 cwd=machine.work,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE,
+                timeout=TIMEOUT_SECONDS,
             )
             assert done.returncode == 128 + signal.SIGKILL, done
             assert done.stderr == f"vtc: using the VTC at http://127.0.0.1:{port}\n"
-            assert (machine.seen["url"], machine.seen["key"]) == (f"http://127.0.0.1:{port}/v1", "sk-mine")
+            assert (machine.witnessed["url"], machine.witnessed["key"]) == (f"http://127.0.0.1:{port}/v1", "sk-mine")
             assert running.poll() is None
         finally:
             running.terminate()
@@ -285,33 +295,33 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
 
 @pytest.mark.parametrize(
     ("host", "named"),
-    [("127.0.0.1", ["--key-env", "MY_KEY"]), *(pytest.param(host, [], marks=pytest.mark.rest) for host in HOSTS)],
+    [("127.0.0.1", ["--key-env", "MY_KEY"]), *(pytest.param(host, [], marks=pytest.mark.rest) for host in LOCAL_HOSTS)],
 )
 def test_another_program_that_says_it_is_vtc_gets_neither_key_nor_traffic(
     host: str, named: list[str], machine: Machine, server: str
 ) -> None:
     server = server.replace("127.0.0.1", host)
-    with impostor(server) as seen:
+    with serve_impostor(server) as seen:
         (machine.work / "vtc.yaml").write_text(f"port: {seen.server_address[1]}\nprofiles: ['{machine.profiles}']\n")
         done = subprocess.run(
-            machine.command("lab", server, *named),
-            env=machine.variables(),
+            machine.build_command("lab", server, *named),
+            env=machine.build_environment(),
             cwd=machine.work,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
         assert seen.asked == ["GET /.vtc"]
     address = f"http://127.0.0.1:{seen.server_address[1]}"
     why = "it does not prove that it is yours (by the key in ~/.mitmproxy)"
     assert (done.returncode, done.stderr) == (0, f"vtc: the VTC at {address} is not used: {why}\n")
-    assert machine.seen["url"] != f"{address}/v1"
-    assert machine.seen["key"] == ("sk-mine" if named else "any")
+    assert machine.witnessed["url"] != f"{address}/v1"
+    assert machine.witnessed["key"] == ("sk-mine" if named else "any")
 
 
 class Impostor(ThreadingHTTPServer):
-    """Answers as the VTC would that a launch looks for, and records what it is asked."""
+    """Server that answers like the VTC that a launch searches for, and records its requests."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(("127.0.0.1", 0), _Impostor)
@@ -338,7 +348,7 @@ class _Impostor(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def impostor(upstream: str) -> Iterator[Impostor]:
+def serve_impostor(upstream: str) -> Iterator[Impostor]:
     with Impostor(upstream) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
@@ -347,12 +357,9 @@ def impostor(upstream: str) -> Iterator[Impostor]:
             server.shutdown()
 
 
-# Mistakes, before anything is started
-
-
-def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+def invoke_launch(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
     monkeypatch.chdir(machine.work)
-    result = CliRunner().invoke(main, ["launch", *arguments], env=machine.variables(), prog_name="vtc")
+    result = CliRunner().invoke(main, ["launch", *arguments], env=machine.build_environment(), prog_name="vtc")
     return result.exit_code, result.output
 
 
@@ -382,7 +389,7 @@ def test_mistakes_are_told_before_anything_starts(
 ) -> None:
     usual_ports(9)
     (machine.work / "vtc.yaml").write_text(f"profiles: ['{machine.profiles}']\n")
-    exit_code, output = called(machine, *arguments, monkeypatch=monkeypatch)
+    exit_code, output = invoke_launch(machine, *arguments, monkeypatch=monkeypatch)
     assert (exit_code, problem in output) == (code, True), output
     assert not machine.report.exists()
 
@@ -393,7 +400,7 @@ def test_several_servers_are_named_where_nobody_can_be_asked(
     (machine.work / "vtc.yaml").write_text(f"profiles: ['{machine.profiles}']\n")
     with serve(model) as url:
         usual_ports(*(int(each.rpartition(":")[2]) for each in (server, url)))
-        exit_code, output = called(machine, "lab", monkeypatch=monkeypatch)
+        exit_code, output = invoke_launch(machine, "lab", monkeypatch=monkeypatch)
     assert (exit_code, f"multiple model servers answer: {server}, {url}; name one: vtc launch lab" in output) == (
         2,
         True,

@@ -1,4 +1,4 @@
-"""`vtc profiles`: what there is."""
+"""Tests of `vtc profiles`."""
 
 from __future__ import annotations
 

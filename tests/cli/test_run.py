@@ -1,4 +1,4 @@
-"""`vtc run`: the proxy it starts, and what is wrong with an upstream."""
+"""Tests of `vtc run`: the proxy that it starts, and errors about its arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["run", "--dry-run", *arguments])
 
 
-def command(*arguments: str) -> list[str]:
+def build_command(*arguments: str) -> list[str]:
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     return shlex.split(result.output)
@@ -61,13 +61,13 @@ def command(*arguments: str) -> list[str]:
         (["--", "-q"], ["-q"]),
     ],
 )
-def test_what_is_started(arguments: list[str], part: list[str]) -> None:
-    found = command(*arguments)
+def test_arguments_of_mitmproxy(arguments: list[str], part: list[str]) -> None:
+    found = build_command(*arguments)
     assert any(found[at : at + len(part)] == part for at in range(len(found)))
 
 
 def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run() -> None:
-    """mitmproxy tells of its own, `--mode …@PORT`."""
+    """The error does not name mitmproxy's options (`--mode …@PORT`)."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         called = [sys.executable, "-m", "vtc", "run", "--port", str(port)]
@@ -102,18 +102,18 @@ def test_a_second_upstream_is_refused_and_a_filter_is_not() -> None:
     result = CliRunner().invoke(main, ["run", "--dry-run", "localhost:1", "localhost:2"])
     assert result.exit_code == 2
     assert "unexpected localhost:2" in result.output
-    assert command("localhost:1", "--", "~d x")[-1] == "~d x"
+    assert build_command("localhost:1", "--", "~d x")[-1] == "~d x"
 
 
 @pytest.mark.parametrize("more", [["-v"], ["-v", "--web"]])
 def test_mitmproxys_own_lines_can_be_had(more: list[str]) -> None:
-    assert "flow_detail=0" not in command("localhost:1", *more)
+    assert "flow_detail=0" not in build_command("localhost:1", *more)
 
 
 def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path)
-    found = command("--profiles", "a", "--profiles", str(tmp_path))
+    found = build_command("--profiles", "a", "--profiles", str(tmp_path))
     assert [part for part in found if part.startswith("vtc_profiles=")] == [
         f"vtc_profiles={tmp_path / 'a'}",
         f"vtc_profiles={tmp_path}",
@@ -128,7 +128,7 @@ def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (["--profiles", "bad.yaml"], 1, "bad.yaml:1: kind: "),
     ],
 )
-def test_mistakes_are_told_before_anything_is_started(
+def test_mistakes_are_reported_before_anything_is_started(
     arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,7 +138,7 @@ def test_mistakes_are_told_before_anything_is_started(
     assert said in result.output
 
 
-def test_an_api_that_there_is_not_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_api_is_reported_with_the_known_ones() -> None:
     result = run("--api", "openai-chats")
     assert result.exit_code == 2
     assert "there is no API 'openai-chats'" in result.output
@@ -146,12 +146,12 @@ def test_an_api_that_there_is_not_is_told_with_those_that_there_are() -> None:
 
 
 def test_without_an_upstream_it_is_an_ordinary_proxy() -> None:
-    assert "--mode" not in command("--", "-q")
+    assert "--mode" not in build_command("--", "-q")
 
 
 def test_what_goes_to_mitmproxy_has_the_last_word(tmp_path: Path) -> None:
     (tmp_path / "vtc.yaml").write_text("options: {vtc_tools: auto, vtc_models: [a=b]}\n")
-    found = command(
+    found = build_command(
         "--config",
         str(tmp_path / "vtc.yaml"),
         *("--tools", "prompt", "--"),
@@ -171,9 +171,9 @@ def test_what_goes_to_mitmproxy_has_the_last_word(tmp_path: Path) -> None:
     ],
 )
 def test_mitmproxy_is_given_no_second_value_for_its_own_options(arguments: list[str], name: str) -> None:
-    """It ends at that."""
+    """mitmproxy exits if an option has two values."""
     *own, spec = arguments
-    found = launch.list_settings(command("localhost:1", *own, "--", "--set", spec))
+    found = launch.list_settings(build_command("localhost:1", *own, "--", "--set", spec))
     assert [one for one in found if one.startswith(name)] == [spec]
 
 
@@ -211,7 +211,7 @@ def test_an_option_that_the_addon_would_refuse_is_refused_before_anything_is_sta
         ("http://me:open-sesame@127.0.0.1:8000", "leave out user and password"),
     ],
 )
-def test_what_is_no_upstream(upstream: str, said: str) -> None:
+def test_an_invalid_upstream_is_rejected(upstream: str, said: str) -> None:
     result = run(upstream)
     assert result.exit_code == 2
     assert said in result.output
@@ -219,8 +219,8 @@ def test_what_is_no_upstream(upstream: str, said: str) -> None:
 
 
 @asynccontextmanager
-async def running(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
-    """Start it; give the process and the address that clients connect to."""
+async def start_vtc(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
+    """Start VTC; yield the process and the address for clients."""
     heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
     command = [sys.executable, "-m", "vtc", "run", "--port", "0", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, preexec_fn=heeds)
@@ -238,7 +238,7 @@ async def running(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "127.0.0.1:8000/v1/", "http://127.0.0.1:8000/"])
 def test_v1_at_the_end_of_an_upstream_is_left_out(url: str) -> None:
-    assert "reverse:http://127.0.0.1:8000" in command(url)
+    assert "reverse:http://127.0.0.1:8000" in build_command(url)
 
 
 async def test_a_dry_run_tells_what_the_server_shows() -> None:
@@ -261,7 +261,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
     async with serving(lambda request: unread if b"again" in request.body else reply) as upstream:
         arguments = [upstream.url, "--log", str(log), "--", "--set", f"confdir={confdir}"]
-        async with running(*arguments) as (process, address):
+        async with start_vtc(*arguments) as (process, address):
             async with httpx.AsyncClient(base_url=address, trust_env=False, verify=False, timeout=PATIENCE) as client:
                 response = await client.post(PATH, json=chat.request(stream=True))
                 await client.post(PATH, json=chat.request(stream=True, user="again"))
@@ -277,7 +277,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.rest
 async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_under_way(confdir: Path) -> None:
-    """Python 3.12.1 prints a trace for each task of theirs that is cancelled."""
+    """Python 3.12.1 prints a traceback for each cancelled task of a connection."""
 
     async def without_end() -> AsyncIterator[bytes]:
         for piece in chat.streamed("I look"):
@@ -287,7 +287,7 @@ async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_un
 
     async with (
         serving(lambda _: Reply(without_end())) as upstream,
-        running(upstream.url, "--", "--set", f"confdir={confdir}") as (process, address),
+        start_vtc(upstream.url, "--", "--set", f"confdir={confdir}") as (process, address),
         httpx.AsyncClient(base_url=address, trust_env=False, verify=False, timeout=PATIENCE) as client,
     ):
         url = urlsplit(address)
@@ -421,7 +421,7 @@ def test_a_variable_that_is_none_is_told_and_a_key_in_its_place_is_not_shown(nam
 def test_a_key_that_the_environment_lacks_is_told_before_anything_is_started(
     upstream: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for a server that is not used."""
+    """A server that is not used does not matter."""
     monkeypatch.delenv("LAB_KEY", raising=False)
     (tmp_path / "keyed.yaml").write_text(KEYED)
     result = run("--profiles", str(tmp_path / "keyed.yaml"), *([upstream] if upstream else []))
@@ -432,8 +432,8 @@ def test_a_key_that_the_environment_lacks_is_told_before_anything_is_started(
 def test_without_an_upstream_the_one_that_answers_on_a_usual_port_is_taken(usual_ports: UsualPorts) -> None:
     with serve(ScriptedModel("native", Call("read_file", "path", ""))) as url:
         usual_ports(9, int(url.rpartition(":")[2]))
-        assert f"reverse:{url}" in command()
-        assert "--mode" not in command("--proxy")
-        assert "reverse:" not in " ".join(command("--", "--mode", "socks5"))
+        assert f"reverse:{url}" in build_command()
+        assert "--mode" not in build_command("--proxy")
+        assert "reverse:" not in " ".join(build_command("--", "--mode", "socks5"))
         assert "name the server of the key" in run("--key-env", "PATH").output
-    assert "--mode" not in command()  # now no one answers
+    assert "--mode" not in build_command()  # now no one answers

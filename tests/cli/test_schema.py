@@ -1,4 +1,4 @@
-"""`vtc schema`: what editors check profiles with."""
+"""Tests of `vtc schema`, by which editors check profiles."""
 
 from __future__ import annotations
 
@@ -72,25 +72,22 @@ def test_all_are_written_to_a_directory(tmp_path: Path) -> None:
     assert sorted(path.stem for path in (tmp_path / "schema").iterdir()) == sorted(KINDS)
 
 
-# Every key of a profile says what it is for, in the JSON Schema and in the tables.
-
-
-def properties(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """All properties anywhere in a schema, by their paths."""
+def iter_properties(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all properties of a schema with their paths."""
     if isinstance(value, dict):
         if "if" not in value and isinstance(value.get("properties"), dict):
             yield from ((f"{path}.{key}", one) for key, one in value["properties"].items())
         for key, one in value.items():
             if key != "if":
-                yield from properties(one, f"{path}.{key}")
+                yield from iter_properties(one, f"{path}.{key}")
     elif isinstance(value, list):
         for one in value:
-            yield from properties(one, path)
+            yield from iter_properties(one, path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_property_has_a_description(kind: str) -> None:
-    found = dict(properties(build_schema(kind)))
+    found = dict(iter_properties(build_schema(kind)))
     assert len(found) > 5
     assert [path for path, one in found.items() if not one.get("description", "").strip()] == []
 

@@ -1,4 +1,4 @@
-"""`vtc stats`: the figures of a log, for people and programs."""
+"""Tests of `vtc stats`: figures about a log, for people and programs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ENTRY: dict[str, Any] = {
     "sizes": {"request_came": 1000, "request_went": 2000},
     "seconds": 0.25,
 }
-LEFT = {"outcome": "left alone", "request": ["left alone: x"]}
+LEFT_ALONE_ENTRY = {"outcome": "left alone", "request": ["left alone: x"]}
 
 
 def run(text: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["stats", *arguments, "-"], input=text, env={"COLUMNS": "200"})
 
 
-def lines(*entries: Any) -> str:
+def format_log(*entries: Any) -> str:
     return "".join(json.dumps(entry) + "\n" for entry in entries)
 
 
 def test_for_a_person() -> None:
-    result = run(lines(ENTRY, LEFT, {**ENTRY, "model": "other", "unread": True}))
+    result = run(format_log(ENTRY, LEFT_ALONE_ENTRY, {**ENTRY, "model": "other", "unread": True}))
     assert result.exit_code == 0
     rows = [re.split(r"  +", line) for line in result.output.splitlines()]
     assert ["cline", "2", "2", "2", "2", "1", "0", "2.0", "500"] in rows
@@ -44,19 +44,19 @@ def test_for_a_person() -> None:
 
 def test_piped_it_is_plain_and_nothing_is_cut() -> None:
     name = "a-model-with-a-name-that-is-far-too-long-for-eighty-columns-and-for-most-terminals"
-    result = CliRunner().invoke(main, ["stats", "-"], input=lines({**ENTRY, "model": name}), env={"COLUMNS": "40"})
+    result = CliRunner().invoke(main, ["stats", "-"], input=format_log({**ENTRY, "model": name}), env={"COLUMNS": "40"})
     assert name in result.output
     assert result.output.isascii()
 
 
 def test_for_programs() -> None:
-    found = json.loads(run(lines(ENTRY), "--json").output)
+    found = json.loads(run(format_log(ENTRY), "--json").output)
     assert (found["total"]["exchanges"], found["clients"]["cline"]["calls"]) == (1, 1)
 
 
 def test_several_logs_are_one(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        (tmp_path / name).write_text(lines(ENTRY))
+        (tmp_path / name).write_text(format_log(ENTRY))
     result = CliRunner().invoke(main, ["stats", "--json", str(tmp_path / "a"), str(tmp_path / "b")])
     assert json.loads(result.output)["total"]["exchanges"] == 2
 
@@ -64,8 +64,8 @@ def test_several_logs_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["x", '{"tools": []}', "[1]", "5", '{"client": "c"}', '{"client": "c", "model": "m", "calls": [1]}']
 )
-def test_what_is_no_log(line: str) -> None:
-    result = run(lines(ENTRY) + line)
+def test_an_invalid_line_is_reported(line: str) -> None:
+    result = run(format_log(ENTRY) + line)
     assert result.exit_code == 1
     assert "-:2: not a line of a log that `vtc_log` wrote\n" in result.output.replace("<stdin>", "-")
 

@@ -1,4 +1,4 @@
-"""`vtc tail`: exchanges as they end, in a terminal of 80 x 24, from a log that a real proxy writes."""
+"""Tests of `vtc tail` in a terminal of 80 x 24, with a log from a real proxy."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ REFUSED = "I look. " + HERMES("sh.rm", {"filePath": "/my/file"})
 UNREAD = "I look. @@read(filePath=/my/file)@@"
 
 
-async def exchanged(start: Start, log: Path, *texts: str) -> None:
-    """Have a real proxy write a log of replies with these texts."""
+async def write_log_by_proxy(start: Start, log: Path, *texts: str) -> None:
+    """Write a log of replies with these texts by a real proxy."""
     replies = iter(texts)
     lab = await start(lambda _: Reply(chat.streamed(next(replies))), vtc_log=str(log), vtc_tools="prompt")
     for _ in texts:
@@ -49,40 +49,40 @@ ENTRY: dict[str, Any] = {
 }
 
 
-def written(*models: str) -> str:
+def format_entries(*models: str) -> str:
     return "".join(json.dumps({**ENTRY, "asked": model}) + "\n" for model in models)
 
 
 @asynccontextmanager
-async def showing(log: Path, draft: Any = None) -> AsyncIterator[Pilot[None]]:
+async def run_page(log: Path, draft: Any = None) -> AsyncIterator[Pilot[None]]:
     page = TerminalPage(LogTail(log), draft)
     async with page.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         yield pilot
 
 
-def lines(pilot: Pilot[None]) -> list[str]:
-    """Return what is on the screen, line by line."""
+def read_screen(pilot: Pilot[None]) -> list[str]:
+    """Return the lines of the screen."""
     strips = pilot.app.screen._compositor.render_strips()
     return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
 
 
-def chosen(pilot: Pilot[None]) -> int | None:
+def get_selected_index(pilot: Pilot[None]) -> int | None:
     return pilot.app.screen.query_one(OptionList).highlighted
 
 
-async def settled(pilot: Pilot[None]) -> list[str]:
-    """Return the screen once what is new in the log is on it."""
+async def update_screen(pilot: Pilot[None]) -> list[str]:
+    """Read the new lines of the log, and return the lines of the screen."""
     pilot.app.poll_log()  # type: ignore[attr-defined]
     await pilot.pause()
-    return lines(pilot)
+    return read_screen(pilot)
 
 
 async def test_exchanges_are_listed_and_opened_in_80_by_24(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
-    await exchanged(start, log, CALLED, CUT, REFUSED, UNREAD)
-    async with showing(log) as pilot:
-        total, heads, *rows = lines(pilot)
+    await write_log_by_proxy(start, log, CALLED, CUT, REFUSED, UNREAD)
+    async with run_page(log) as pilot:
+        total, heads, *rows = read_screen(pilot)
         assert total.split(", ") == [" 4 exchanges", "2 calls (1 repaired)", "1 left as text", "1 unread"]
         assert heads.split() == ["time", "outcome", "model", "what", "happened"]
         for row, words in zip(
@@ -97,9 +97,9 @@ async def test_exchanges_are_listed_and_opened_in_80_by_24(start: Start, tmp_pat
         ):
             assert words in row
         assert rows[21] == " ⏎ open  q quit  ? help"
-        assert chosen(pilot) == 3
+        assert get_selected_index(pilot) == 3
         await pilot.press("k", "k", "j", "enter")
-        text = "\n".join(await settled(pilot))
+        text = "\n".join(await update_screen(pilot))
         assert text.startswith(" △ left as text  1 left as text (no tool 'sh.rm' is offered")
         for words in (
             "lab-model · httpx · 127.0.0.1/v1/chat/completions · 200",
@@ -108,61 +108,61 @@ async def test_exchanges_are_listed_and_opened_in_80_by_24(start: Start, tmp_pat
         ):
             assert words in text
         await pilot.press("q", "G", "enter")
-        assert "What VTC did\n   a possible call was not read\n" in "\n".join(await settled(pilot))
+        assert "What VTC did\n   a possible call was not read\n" in "\n".join(await update_screen(pilot))
         await pilot.press("?", "?")
-        assert lines(pilot)[0].startswith(" j k  arrows")
+        assert read_screen(pilot)[0].startswith(" j k  arrows")
         await pilot.press("escape", "escape", "g")
-        assert chosen(pilot) == 0
+        assert get_selected_index(pilot) == 0
         await pilot.press("q")
     assert not pilot.app.is_running
 
 
 async def test_it_follows_a_log_that_grows_and_is_moved_away_and_stays_where_one_reads(tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
-    log.write_text(written("a", "b"))
-    async with showing(log) as pilot:
+    log.write_text(format_entries("a", "b"))
+    async with run_page(log) as pilot:
         with log.open("a") as file:
-            file.write(written("c") + written("d")[:20])
-        assert "3 exchanges" in (await settled(pilot))[0]
-        assert chosen(pilot) == 2
+            file.write(format_entries("c") + format_entries("d")[:20])
+        assert "3 exchanges" in (await update_screen(pilot))[0]
+        assert get_selected_index(pilot) == 2
         await pilot.press("k")
         with log.open("a") as file:
-            file.write(written("d")[20:])
-        assert "4 exchanges" in (await settled(pilot))[0]
-        assert chosen(pilot) == 1
+            file.write(format_entries("d")[20:])
+        assert "4 exchanges" in (await update_screen(pilot))[0]
+        assert get_selected_index(pilot) == 1
         log.rename(tmp_path / "old")
-        assert "4 exchanges" in (await settled(pilot))[0]
-        log.write_text(written("e"))
-        assert "5 exchanges" in (await settled(pilot))[0]
+        assert "4 exchanges" in (await update_screen(pilot))[0]
+        log.write_text(format_entries("e"))
+        assert "5 exchanges" in (await update_screen(pilot))[0]
         log.write_text("")
-        await settled(pilot)
-        log.write_text(written("f"))
-        assert "6 exchanges" in (await settled(pilot))[0]
-        assert [row.split()[3] for row in lines(pilot)[2:8]] == [*"abcdef"]
+        await update_screen(pilot)
+        log.write_text(format_entries("f"))
+        assert "6 exchanges" in (await update_screen(pilot))[0]
+        assert [row.split()[3] for row in read_screen(pilot)[2:8]] == [*"abcdef"]
 
 
 async def test_the_last_thousand_are_listed_and_one_that_is_read_stays_chosen(tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
-    log.write_text(written(*map(str, range(1005))))
-    async with showing(log) as pilot:
+    log.write_text(format_entries(*map(str, range(1005))))
+    async with run_page(log) as pilot:
         await pilot.press("g")
-        assert "1005 exchanges" in lines(pilot)[0]
-        assert lines(pilot)[2].split()[3] == "5"
+        assert "1005 exchanges" in read_screen(pilot)[0]
+        assert read_screen(pilot)[2].split()[3] == "5"
         await pilot.press("j", "j", "j")
         with log.open("a") as file:
-            file.write(written("new"))
-        await settled(pilot)
-        assert chosen(pilot) == 2
+            file.write(format_entries("new"))
+        await update_screen(pilot)
+        assert get_selected_index(pilot) == 2
         await pilot.press("enter")
-        assert " · 8 · " in "".join(await settled(pilot))
+        assert " · 8 · " in "".join(await update_screen(pilot))
 
 
 async def test_a_log_of_months_is_read_from_its_end(tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
-    log.write_text(written("old") + written("m" * 1000) * 5000 + written("new"))
-    async with showing(log) as pilot:
+    log.write_text(format_entries("old") + format_entries("m" * 1000) * 5000 + format_entries("new"))
+    async with run_page(log) as pilot:
         await pilot.press("G")
-        text = await settled(pilot)
+        text = await update_screen(pilot)
         assert "invalid" not in text[0]
         assert text[-2].split()[3] == "new"
 
@@ -170,13 +170,13 @@ async def test_a_log_of_months_is_read_from_its_end(tmp_path: Path) -> None:
 async def test_what_is_no_line_of_a_log_is_counted_and_nothing_in_it_is_obeyed(tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
     faulty = ["[1]", "x", '{"time": 1, "outcome": ""}', json.dumps({**ENTRY, "calls": [1]}), "[" * 10_000]
-    log.write_text("\n".join(faulty) + "\n" + written("\x1b]0;[bold]x"))
-    async with showing(log) as pilot:
-        assert lines(pilot)[0].startswith(" 5 invalid lines, 1 exchange, ")
-        assert "\\x1b]0;[bold]x" in lines(pilot)[2]
+    log.write_text("\n".join(faulty) + "\n" + format_entries("\x1b]0;[bold]x"))
+    async with run_page(log) as pilot:
+        assert read_screen(pilot)[0].startswith(" 5 invalid lines, 1 exchange, ")
+        assert "\\x1b]0;[bold]x" in read_screen(pilot)[2]
         log.unlink()
         log.mkdir()
-        assert (await settled(pilot))[0].startswith(" Is a directory: ")
+        assert (await update_screen(pilot))[0].startswith(" Is a directory: ")
 
 
 def run(*arguments: str) -> Result:
@@ -206,7 +206,7 @@ def test_what_cannot_be_watched_is_said_in_one_line(tmp_path: Path, monkeypatch:
 async def test_a_vtc_that_runs_says_where_its_log_is(
     start: Start, confdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If it is one of this user's, as the key in his folder of certificates shows."""
+    """Only a VTC that proves by the key in the folder of certificates that it is this user's."""
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "vtc.jsonl"
     lab = await start(chat.streamed("Hi"), vtc_log=str(log))
@@ -225,7 +225,9 @@ async def test_a_vtc_that_runs_says_where_its_log_is(
 async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(tmp_path: Path) -> None:
     log, file = tmp_path / "vtc.jsonl", tmp_path / "lab-model.yaml"
     log.write_text(
-        json.dumps({**ENTRY, "id": "5f0c1ab2-9d3e", "port": 9000, "calls": [], "unread": True}) + "\n" + written("m")
+        json.dumps({**ENTRY, "id": "5f0c1ab2-9d3e", "port": 9000, "calls": [], "unread": True})
+        + "\n"
+        + format_entries("m")
     )
     text, tools = 'I look.\x1b\n@@read\n{"filePath": "note.txt"}\n@@end', {"read": {"type": "object"}}
     case = Case(name="lab-model 5f0c1ab2", text=text, tools=tools)
@@ -235,21 +237,21 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(
         asked.append(f"{id_} at {port}")
         return DraftFile.of(case, [tmp_path], ())
 
-    async with showing(log, draft) as pilot:
+    async with run_page(log, draft) as pilot:
         await pilot.press("enter", "d", "q", "k", "enter")
         assert asked == []
-        assert "make a dialect of this" in (await settled(pilot))[-1]
+        assert "make a dialect of this" in (await update_screen(pilot))[-1]
         await pilot.press("d")
         await pilot.pause()
         assert asked == ["5f0c1ab2-9d3e at 9000"]
-        assert lines(pilot)[0] == ' the draft reads read {"filePath":"note.txt"}'
+        assert read_screen(pilot)[0] == ' the draft reads read {"filePath":"note.txt"}'
         assert not file.exists()
         file.write_text("mine")
         await pilot.press("w")
-        assert (await settled(pilot))[0].startswith(" nothing was written: File exists")
+        assert (await update_screen(pilot))[0].startswith(" nothing was written: File exists")
         assert file.read_text() == "mine"
         await pilot.press("q", "d")
         await pilot.pause()
         await pilot.press("w")
-        assert (await settled(pilot))[0].startswith(" written:")
+        assert (await update_screen(pilot))[0].startswith(" written:")
         assert yaml.safe_load((tmp_path / "lab-model-2.yaml").read_text("utf-8"))["call"] == "@@{name}\n{args}\n@@end"

@@ -1,4 +1,4 @@
-"""`vtc run --ui`: a VTC and the page of its exchanges in one terminal, of 80 x 24."""
+"""Tests of `vtc run --ui`: a VTC and the page of its exchanges in a terminal of 80 x 24."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from tests.agents.model_server import MODEL, ScriptedModel, serve
 from tests.apis import chat
 from vtc.cli import main
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
 
 class Terminal:
-    """A terminal with `vtc run --ui` in it."""
+    """A terminal in which `vtc run --ui` runs."""
 
     def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
         self.process = process
         self._end = end
-        self.shown = b""
+        self.output = b""
 
-    def shows(self, text: bytes) -> bool:
-        """Read what is shown until a text is, or the program has ended."""
+    def wait_for(self, text: bytes) -> bool:
+        """Read the output until it contains a text, or the program has ended; return True if it contains the text."""
         begun = time.monotonic()
-        while text not in self.shown and time.monotonic() - begun < PATIENCE:
+        while text not in self.output and time.monotonic() - begun < TIMEOUT_SECONDS:
             if select.select([self._end], [], [], 1)[0]:
                 try:
-                    self.shown += os.read(self._end, 1 << 16)
-                except OSError:  # Linux: nobody has the other end any more
+                    self.output += os.read(self._end, 1 << 16)
+                except OSError:  # Linux: the other end is closed
                     break
-        return text in self.shown
+        return text in self.output
 
-    def types(self, keys: bytes) -> None:
+    def press(self, keys: bytes) -> None:
         os.write(self._end, keys)
 
 
 @contextmanager
-def terminal(tmp_path: Path, confdir: Path, *arguments: str) -> Iterator[Terminal]:
+def run_in_terminal(tmp_path: Path, confdir: Path, *arguments: str) -> Iterator[Terminal]:
     home = tmp_path / "home"
     home.mkdir()
     (home / ".mitmproxy").symlink_to(confdir)
@@ -72,39 +72,41 @@ def terminal(tmp_path: Path, confdir: Path, *arguments: str) -> Iterator[Termina
             os.close(ours)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
 
-def ask(port: int) -> None:
-    """Ask for a reply as soon as VTC listens."""
+def request_call(port: int) -> None:
+    """Send a request as soon as VTC listens."""
     tools = [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}]
     body = chat.encoded(chat.request(stream=True, model=MODEL, tools=tools))
     begun = time.monotonic()
     with httpx.Client(trust_env=False, verify=False) as client:
         while True:
             try:
-                sent = client.post(f"http://127.0.0.1:{port}/v1/chat/completions", content=body, timeout=PATIENCE)
+                sent = client.post(
+                    f"http://127.0.0.1:{port}/v1/chat/completions", content=body, timeout=TIMEOUT_SECONDS
+                )
             except httpx.ConnectError:
-                assert time.monotonic() - begun < PATIENCE
-                time.sleep(0.05)  # what is waited for needs the processor, too
+                assert time.monotonic() - begun < TIMEOUT_SECONDS
+                time.sleep(0.05)  # because VTC needs the processor to start
                 continue
             assert sent.status_code == 200
             return
 
 
 def test_exchanges_are_shown_and_vtc_ends_with_the_page(tmp_path: Path, confdir: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     with (
         serve(ScriptedModel("hermes", Call("read_file", "path", "hello.txt"))) as server,
-        terminal(tmp_path, confdir, server, "--port", str(port)) as shown,
+        run_in_terminal(tmp_path, confdir, server, "--port", str(port)) as shown,
     ):
-        ask(port)
-        assert shown.shows(b"read_file"), shown.shown
-        shown.types(b"q")
-        shown.shows(b"nothing of the kind: read to the end")
-        assert shown.process.wait(PATIENCE) == 0
+        request_call(port)
+        assert shown.wait_for(b"read_file"), shown.output
+        shown.press(b"q")
+        shown.wait_for(b"a text that never appears: read to the end")
+        assert shown.process.wait(TIMEOUT_SECONDS) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     assert not [*tmp_path.glob("vtc-ui-*")]
@@ -112,22 +114,22 @@ def test_exchanges_are_shown_and_vtc_ends_with_the_page(tmp_path: Path, confdir:
 
 @pytest.mark.rest
 def test_vtc_ends_with_a_page_that_is_killed(tmp_path: Path, confdir: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     with (
         serve(ScriptedModel("hermes", Call("read_file", "path", "hello.txt"))) as server,
-        terminal(tmp_path, confdir, server, "--port", str(port)) as shown,
+        run_in_terminal(tmp_path, confdir, server, "--port", str(port)) as shown,
     ):
-        ask(port)
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        request_call(port)
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as connection:
             shown.process.kill()
             assert connection.recv(1) == b""  # VTC closes it when it ends
 
 
 def test_the_page_ends_where_vtc_cannot_start_and_its_lines_say_why(tmp_path: Path, confdir: Path) -> None:
-    arguments = ["http://127.0.0.1:1", "--port", str(free_port()), "--", "--no-such-argument"]
-    with terminal(tmp_path, confdir, *arguments) as shown:
-        assert shown.shows(b"unrecognized arguments: --no-such-argument"), shown.shown
-        assert shown.process.wait(PATIENCE)
+    arguments = ["http://127.0.0.1:1", "--port", str(find_free_port()), "--", "--no-such-argument"]
+    with run_in_terminal(tmp_path, confdir, *arguments) as shown:
+        assert shown.wait_for(b"unrecognized arguments: --no-such-argument"), shown.output
+        assert shown.process.wait(TIMEOUT_SECONDS)
 
 
 def test_without_a_terminal_it_is_said() -> None:
