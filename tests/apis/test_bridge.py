@@ -128,7 +128,7 @@ def test_a_result_that_is_an_error_says_so(server: str) -> None:
             messages.assistant(messages.call("read", "c1")),
             messages.user([{**messages.result(text, "c1"), "is_error": True}]),
         ]
-        body = BY_NAME[server].ask(bridged("anthropic-messages", messages.request(messages=history)))
+        body = BY_NAME[server].build_request(bridged("anthropic-messages", messages.request(messages=history)))
         assert BY_NAME[server].request(chat.encoded(body)).messages[-1].text == expected
 
 
@@ -141,7 +141,7 @@ def test_images_in_results_stand_behind_all_results_of_a_chat_server(follows: bo
         messages.assistant(messages.call("read", "c1"), messages.call("read", "c2")),
         messages.user([*results, *([messages.text("Go on.")] if follows else [])]),
     ]
-    body: Any = BY_NAME["openai-chat"].ask(bridged("anthropic-messages", messages.request(messages=history)))
+    body: Any = BY_NAME["openai-chat"].build_request(bridged("anthropic-messages", messages.request(messages=history)))
     pairs.check_request("openai-chat", body)
     assert [one["role"] for one in body["messages"][-3:]] == ["tool", "tool", "user"]
     kinds = [part["type"] for part in body["messages"][-1]["content"]]
@@ -155,7 +155,7 @@ def test_parts_of_a_result_stay_apart() -> None:
         messages.user([{**messages.result("", "c1"), "content": [messages.text("a"), messages.text("b")]}]),
     ]
     found = bridged("anthropic-messages", messages.request(messages=history))
-    body: Any = BY_NAME["openai-responses"].ask(found)
+    body: Any = BY_NAME["openai-responses"].build_request(found)
     assert body["input"][-1]["output"] == "a\nb"
 
 
@@ -175,7 +175,7 @@ def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
 )
 def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, place: str, word: Any) -> None:
     found = bridged("anthropic-messages", messages.request(output_config={"effort": "max"}))
-    assert BY_NAME[server].ask(found)[place] == word
+    assert BY_NAME[server].build_request(found)[place] == word
 
 
 # Ten turns
@@ -187,7 +187,9 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
     from tests.apis.shapes import SHAPES
 
     key = conversations.key(server)
-    bodies = [BY_NAME[server].ask(bridged(client, SHAPES[client].request(**fields))) for fields in turns(client)]
+    bodies = [
+        BY_NAME[server].build_request(bridged(client, SHAPES[client].request(**fields))) for fields in turns(client)
+    ]
     for before, after in pairwise(bodies):
         kept = before[key][:-1]
         assert json.dumps(after[key][: len(kept)]) == json.dumps(kept)
@@ -249,9 +251,9 @@ def test_that_the_server_is_to_cut_the_conversation_is_named() -> None:
 def test_how_closely_to_look_at_an_image_is_told_where_both_have_a_word_for_it(url: str) -> None:
     part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
     found = bridged("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
-    body: Any = BY_NAME["openai-responses"].ask(found)
+    body: Any = BY_NAME["openai-responses"].build_request(found)
     (told,) = body["input"][0]["content"]
     assert told == {"type": "input_image", "image_url": url, "detail": "low"}
     back = bridged("openai-responses", responses.request(input=body["input"]))
-    body = BY_NAME["openai-chat"].ask(back)
+    body = BY_NAME["openai-chat"].build_request(back)
     assert body["messages"][0]["content"] == [part]

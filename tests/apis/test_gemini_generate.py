@@ -62,7 +62,7 @@ def test_both_spellings_are_read_alike() -> None:
     assert [call.arguments for call in called.calls] == ['{"some_path": "/a"}']
     assert (request.offer.choice, request.generation.effort, request.generation.thinks) == ("read", "none", False)
     assert [tool.parameters for tool in request.offer.tools] == [{"type": "object", "properties": {}}]
-    (image,) = (request.meaning(part.part) for part in user.content if not isinstance(part, str))
+    (image,) = (request.interpret_part(part.part) for part in user.content if not isinstance(part, str))
     assert (image.kind, image.media_type, image.data) == ("image", "image/png", "AA")  # type: ignore[union-attr]
 
 

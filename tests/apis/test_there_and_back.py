@@ -89,7 +89,7 @@ def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
 def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalRequest) -> None:
     if not BY_NAME[server].layout.choice:
         asked, _ = apply_steps(asked, {"choice": True}, given_request())
-    body = chat.encoded(BY_NAME[server].ask(asked))
+    body = chat.encoded(BY_NAME[server].build_request(asked))
     pairs.check_request(server, json.loads(body))
     found = bridged(
         server, json.loads(body), path=BY_NAME[server].place.build_path("", asked.model, streams=asked.stream)

@@ -1,7 +1,7 @@
 """Bridges: requests for a server of another API, in the form that every API can express, and names that are mapped both
 ways.
 
-    client's Request -> to_canonical -> CanonicalRequest -> Api.ask (server's) -> body
+    client's Request -> to_canonical -> CanonicalRequest -> Api.build_request (server's) -> body
 
 Further corrections for a server are the steps of `exchange/asking/steps`.
 """
@@ -112,14 +112,14 @@ def _convert_message(
         if isinstance(part, Opaque) and part.thought:
             content.append(part)
             continue
-        meaning = part if isinstance(part, str) else request.meaning(part.part)
+        meaning = part if isinstance(part, str) else request.interpret_part(part.part)
         if isinstance(meaning, Media):
             content.append(Opaque(media=meaning))
         elif isinstance(meaning, Seal):
             content += _select_thoughts(sealed, [meaning.value])
         elif meaning:
             content.append(meaning)
-        elif meaning is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
+        elif meaning is None and isinstance(part, Opaque) and (kind := request.name_part(part.part)):
             file_id = get_file_name(part.part)
             unknown[f"{kind} by file_id" if file_id else kind] = None
             content += [describe_omitted_part(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
@@ -159,7 +159,7 @@ def _convert_call(request: Request, call: ToolCall, on_call: Sequence[Opaque], s
     """Convert a call with the reasoning next to it and on it."""
 
     def thoughts_in(parts: Iterable[Opaque]) -> list[Opaque]:
-        seals = [seal for part in parts if part.part and isinstance(seal := request.meaning(part.part), Seal)]
+        seals = [seal for part in parts if part.part and isinstance(seal := request.interpret_part(part.part), Seal)]
         brought = _select_thoughts(sealed, (seal.value for seal in seals))
         return [*(part for part in parts if part.thought), *brought]
 

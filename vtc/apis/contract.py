@@ -1,7 +1,7 @@
 """The contract of an API: with `request.py`, its half for requests, all that an author of an API implements.
 
     request body -> Api.request -> Request           the request in canonical form
-    CanonicalRequest -> Api.ask -> request body      a request for a server of this API, from any client
+    CanonicalRequest -> Api.build_request -> request body      a request for a server of this API, from any client
     frame -> Decoder.decode -> deltas and metadata
     deltas, events -> Encoder.write -> JSON values   the frames for the client
     whole body -> Api.unfold -> JSON values -> Api.fold -> whole body
@@ -255,9 +255,9 @@ class Api:
     """
     fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
     """Combines the events of a stream into a whole reply."""
-    ask: Callable[[CanonicalRequest], Mapping[str, Any]]
+    build_request: Callable[[CanonicalRequest], Mapping[str, Any]]
     """Renders a request of this API."""
-    error: Callable[[Failure, int], Mapping[str, Any]]
+    build_error: Callable[[Failure, int], Mapping[str, Any]]
     """Renders the body of an error with this HTTP status."""
     constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
     """Renders the fields that set the grammar of a reply, from its form and its value; none if the API has none."""

@@ -139,13 +139,13 @@ class Request(ABC):
     # Messages of one API in the terms of all
 
     @abstractmethod
-    def meaning(self, part: Any) -> str | Media | Seal | None:
+    def interpret_part(self, part: Any) -> str | Media | Seal | None:
         """Interpret an opaque part of a message for other APIs; None if they have no equivalent.
 
         Past reasoning is interpreted as its seal.
         """
 
-    def kind(self, part: Any) -> str:
+    def name_part(self, part: Any) -> str:
         """Name a part without equivalent, for the report; empty if it need not be reported."""
         return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
 
@@ -183,7 +183,7 @@ class Request(ABC):
             if isinstance(part, ToolCall):
                 yield from self.get_call_seals(part)
             elif isinstance(part, Opaque) and part.part is not None:
-                seal = self.meaning(part.part)
+                seal = self.interpret_part(part.part)
                 if isinstance(seal, Seal) and seal.value:
                     yield seal.value
 

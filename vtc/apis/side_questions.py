@@ -88,7 +88,7 @@ def render_tokenize_request(aside: SideQuestion, body: bytes, model: Callable[[s
     vLLM accepts messages and tools, llama.cpp text. `model` maps the client's name of a model to the server's.
     """
     canonical = _read_conversation(aside, body, path)
-    fields = openai_chat.API.ask(replace(canonical, model=model(canonical.model) or canonical.model))
+    fields = openai_chat.API.build_request(replace(canonical, model=model(canonical.model) or canonical.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
     return encode({**kept, "content": _collect_text(canonical), "add_special": True})
 

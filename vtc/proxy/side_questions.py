@@ -54,7 +54,7 @@ def find_error_api(flow: http.HTTPFlow) -> Api | None:
 
 def make_error_answer(api: Api, message: str) -> http.Response:
     """Make a response with an error of the API."""
-    body = encode(api.error(Failure(f"VTC: {message}"), 502))
+    body = encode(api.build_error(Failure(f"VTC: {message}"), 502))
     return http.Response.make(502, body, {"content-type": "application/json"})
 
 
@@ -177,4 +177,4 @@ def _render_answer(question: ModelQuestion, response: http.Response, time: int) 
 
 
 def _render_error(aside: SideQuestion, why: str, status: int) -> tuple[int, bytes]:
-    return status, encode(aside.api.error(Failure(f"VTC: {why}"), status))
+    return status, encode(aside.api.build_error(Failure(f"VTC: {why}"), status))

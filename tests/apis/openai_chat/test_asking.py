@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.openai_chat.request import ask, error, meaning
+from vtc.apis.openai_chat.request import build_error, build_request, interpret_part
 from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque, Tool, ToolCall
 
 USER = Message("user", ("hi",))
@@ -15,7 +15,7 @@ URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 
 
 def asked(*messages: Message, **fields: Any) -> Any:
-    return ask(CanonicalRequest(model="m", messages=messages or (USER,), **fields))
+    return build_request(CanonicalRequest(model="m", messages=messages or (USER,), **fields))
 
 
 def test_a_plain_request() -> None:
@@ -97,11 +97,11 @@ def test_what_else_is_asked(fields: Any, written: Any) -> None:
     ],
 )
 def test_what_a_part_means(part: Any, found: Any) -> None:
-    assert meaning(part) == found
+    assert interpret_part(part) == found
 
 
 def test_an_error() -> None:
-    assert error(Failure("no"), 404)["error"] == {
+    assert build_error(Failure("no"), 404)["error"] == {
         "message": "no",
         "type": "invalid_request_error",
         "param": None,

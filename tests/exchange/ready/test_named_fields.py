@@ -354,7 +354,7 @@ def said_in(name: str, body: bytes) -> Any:
     messages = [
         (
             message.role,
-            [part if isinstance(part, str) else request.meaning(part.part) for part in message.content],
+            [part if isinstance(part, str) else request.interpret_part(part.part) for part in message.content],
             [(call.name, call.arguments) for call in message.calls],
             message.call_id,
         )

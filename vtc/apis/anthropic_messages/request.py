@@ -222,7 +222,7 @@ _ERROR_TYPE_OF_STATUS = {
 }
 
 
-def ask(canonical: CanonicalRequest) -> Json:
+def build_request(canonical: CanonicalRequest) -> Json:
     """Render a canonical request for this API.
 
     Reasoning is omitted unless this same server produced it, because the server may check the signature that it made.
@@ -302,7 +302,7 @@ def _render_media(media: Media) -> Json:
     return {"type": media.kind, "source": source}
 
 
-def meaning(part: Any) -> str | Media | Seal | None:
+def interpret_part(part: Any) -> str | Media | Seal | None:
     """Return the canonical meaning of a block: text, media or a seal; None if it has none."""
     match part:
         case str():
@@ -345,11 +345,11 @@ def find_lost_fields(part: Any) -> Iterator[str]:
     if isinstance(part, dict) and part.get("type") in ("document", "search_result"):
         if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
             yield "citations"
-        if part.get("context") and not isinstance(meaning(part), str):
+        if part.get("context") and not isinstance(interpret_part(part), str):
             yield "context of documents"
 
 
-def error(failure: Failure, status: int) -> Json:
+def build_error(failure: Failure, status: int) -> Json:
     """Render an error for an HTTP status."""
     words = re.match(r"(\w+)_error$", failure.kind)
     known = _ERROR_TYPE_OF_STATUS.get(status, "invalid_request_error" if status < 500 else "api_error")
@@ -436,11 +436,11 @@ class Request(request.Request):
             Shape("metadata", shapes.object_for_list, "an empty list in metadata converted to an object"),
         ),
     )
-    meaning = staticmethod(meaning)
+    interpret_part = staticmethod(interpret_part)
 
-    def kind(self, part: Any) -> str:
+    def name_part(self, part: Any) -> str:
         """Name a block that other APIs cannot express; empty for thinking blocks, which are omitted silently."""
-        kind = super().kind(part)
+        kind = super().name_part(part)
         return "" if kind in THINKING_TYPES else kind
 
     def _decode(self, path: str) -> None:

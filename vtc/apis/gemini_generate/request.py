@@ -93,7 +93,7 @@ _ERROR_STATUSES = {
 }
 
 
-def ask(canonical: CanonicalRequest) -> Json:
+def build_request(canonical: CanonicalRequest) -> Json:
     """Render a canonical request for this API; the model is in the path."""
     prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {"contents": media.group_turns(messages, _render_parts, model="model", key="parts")}
@@ -174,7 +174,7 @@ def _render_part(part: str | Opaque) -> Iterator[dict[str, Any]]:
         yield {"fileData": {"mimeType": part.media.media_type, "fileUri": part.media.url}}
 
 
-def meaning(part: Any) -> str | Media | Seal | None:
+def interpret_part(part: Any) -> str | Media | Seal | None:
     """Return the canonical meaning of a part: text, media or a seal; None if it has none."""
     match part:
         case str():
@@ -197,7 +197,7 @@ def _media_kind_of(media_type: str) -> str:
     return "image" if media_type.startswith("image/") else "document" if media_type == "application/pdf" else ""
 
 
-def kind(part: Any) -> str:
+def name_part(part: Any) -> str:
     """Name a part that other APIs cannot express; empty for reasoning, which is omitted silently."""
     if not isinstance(part, Mapping) or part.get("thought") or "thoughtSignature" in part:
         return ""
@@ -223,7 +223,7 @@ def read_answer(config: Mapping[str, Any], schema: Any) -> Answer | None:
     return Answer(schema if isinstance(schema, Mapping) else None)
 
 
-def error(failure: Failure, status: int) -> Json:
+def build_error(failure: Failure, status: int) -> Json:
     """Render an error for an HTTP status."""
     known = _ERROR_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
     code = 400 if failure.kind == CONTEXT_LENGTH_EXCEEDED else 500 if status == 200 else status
@@ -322,8 +322,8 @@ class Request(request.Request):
             Shape(_CONFIG, shapes.object_for_list, "an empty list in generationConfig converted to an object"),
         ),
     )
-    meaning = staticmethod(meaning)
-    kind = staticmethod(kind)
+    interpret_part = staticmethod(interpret_part)
+    name_part = staticmethod(name_part)
 
     @staticmethod
     def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:

@@ -2,7 +2,7 @@
 
 from vtc.apis.contract import TEXT_COMPLETIONS_UNREAD, Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, fold_lines, unfold_reply
-from vtc.apis.ollama_chat.request import NAME, QUESTIONS, SHOW_PATH, Request, ask, constrain, error
+from vtc.apis.ollama_chat.request import NAME, QUESTIONS, SHOW_PATH, Request, build_error, build_request, constrain
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
@@ -15,8 +15,8 @@ API = Api(
     lambda form, drop: Encoder(bool(form), drop),
     unfold_reply,
     fold_lines,
-    ask,
-    error,
+    build_request,
+    build_error,
     constrain,
     in_pieces=False,
     questions=QUESTIONS,

@@ -57,7 +57,7 @@ def _split_images(message: Any) -> Any:
 
 def _interpret_part(part: Any) -> str | Media:
     """Interpret a part; one without equivalent in this API becomes a note in the text."""
-    meaning = shapes.read_foreign_part(part, _FOREIGN) or openai_chat.meaning(part)
+    meaning = shapes.read_foreign_part(part, _FOREIGN) or openai_chat.interpret_part(part)
     kind = str(part.get("type") or "part") if isinstance(part, dict) else "part"
     return describe_omitted_part(kind) if meaning is None else meaning
 
@@ -144,7 +144,7 @@ def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
     return {"id": call.id, "function": function} if ids else {"function": function}
 
 
-def ask(canonical: CanonicalRequest) -> Json:
+def build_request(canonical: CanonicalRequest) -> Json:
     """Render a request. Only effort levels are sent: a bare switch is an error for many models."""
     fields: dict[str, Any] = {
         "model": canonical.model,
@@ -182,7 +182,7 @@ def _render_message(message: Message) -> Json:
     return entry
 
 
-def error(failure: Failure, _status: int) -> Json:
+def build_error(failure: Failure, _status: int) -> Json:
     """Render an error."""
     return {"error": failure.message}
 

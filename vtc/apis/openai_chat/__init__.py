@@ -18,8 +18,8 @@ API = Api(
     lambda form, drop: Encoder(form or ChatForm(), drop),
     unfold_reply,
     fold_chunks,
-    request.ask,
-    request.error,
+    request.build_request,
+    request.build_error,
     request.constrain,
     questions=QUESTIONS,
     unread={

@@ -126,7 +126,7 @@ class Encoder(msgspec.Struct):
                     self.used = event
                 case Failure(message=message, kind=kind):
                     self.used = None
-                    out.append({"error": words.error(message, kind)})
+                    out.append({"error": words.build_error(message, kind)})
         return [*out]
 
     def end(self) -> list[Json]:

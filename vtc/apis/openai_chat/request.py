@@ -48,7 +48,7 @@ EFFORT_ALIASES = {"max": "xhigh"}
 """Effort levels that only other APIs have."""
 
 
-def ask(canonical: CanonicalRequest) -> Json:
+def build_request(canonical: CanonicalRequest) -> Json:
     """Render a request; it always asks for usage, because other APIs send it."""
     fields: dict[str, Any] = {
         "model": canonical.model,
@@ -157,7 +157,7 @@ def _render_media(media: Media) -> Mapping[str, Any]:
     return {"type": "text", "text": content.describe_omitted_media(media)}
 
 
-def meaning(part: Any) -> str | Media | None:
+def interpret_part(part: Any) -> str | Media | None:
     """Interpret a part of a message."""
     match part:
         case str():
@@ -173,9 +173,9 @@ def meaning(part: Any) -> str | Media | None:
     return None
 
 
-def error(failure: Failure, status: int) -> Json:
+def build_error(failure: Failure, status: int) -> Json:
     """Render an error."""
-    return {"error": words.error(failure.message, failure.kind, status)}
+    return {"error": words.build_error(failure.message, failure.kind, status)}
 
 
 ROLE_ALIASES = {"developer": "system"}
@@ -247,7 +247,7 @@ class Request(request.Request):
     )
     TRANSLATED_FIELDS: ClassVar[Collection[str]] = ("refusal", *words.SEALED_FIELDS, "cache_control")
     """Further fields of a message that are translated for other APIs, or mean nothing to them."""
-    meaning = staticmethod(meaning)
+    interpret_part = staticmethod(interpret_part)
 
     def _decode(self, path: str) -> None:
         calls = (call for entry in self._conversation for call in entry.get("tool_calls") or ())

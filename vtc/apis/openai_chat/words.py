@@ -52,7 +52,7 @@ REASONS: dict[str, Reason] = {
 REASON_OF = ReasonTable(REASONS)
 
 
-def error(message: str, kind: str, status: int = 500) -> Json:
+def build_error(message: str, kind: str, status: int = 500) -> Json:
     """Render an error; `kind` is the server's word for it."""
     if kind == CONTEXT_LENGTH_EXCEEDED:
         return {

@@ -18,8 +18,8 @@ API = Api(
     lambda form, drop: Encoder(form or ResponseForm(), drop),
     unfold_reply,
     fold_events,
-    request.ask,
-    request.error,
+    request.build_request,
+    request.build_error,
     seals="amid",
     questions=QUESTIONS,
     unread={

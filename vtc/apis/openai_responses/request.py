@@ -65,7 +65,7 @@ LAYOUT = BodyLayout(
 )
 
 
-def ask(canonical: CanonicalRequest) -> Json:
+def build_request(canonical: CanonicalRequest) -> Json:
     """Render a canonical request for this API, with `store` off.
 
     Reasoning is omitted unless this same server produced it, because the server may require the content that it
@@ -173,7 +173,7 @@ def _render_media(media: Media) -> Json:
     }
 
 
-def meaning(part: Any) -> str | Media | Seal | None:
+def interpret_part(part: Any) -> str | Media | Seal | None:
     """Return the canonical meaning of a part or an item: text, media or a seal; None if it has none."""
     match part:
         case str():
@@ -188,7 +188,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": str(kind), "content": str(text)} if kind != "reasoning":
             return text
         case {"type": str(kind), "content": list(parts)} if kind != "reasoning":
-            return "\n".join(inner for part in parts if isinstance(inner := meaning(part), str)) or None
+            return "\n".join(inner for part in parts if isinstance(inner := interpret_part(part), str)) or None
         case {"type": "reasoning", "encrypted_content": str(value)}:
             return Seal(encrypted=value)
         case {"type": str(kind), "output": str(text)} if kind.endswith("_output"):
@@ -196,9 +196,9 @@ def meaning(part: Any) -> str | Media | Seal | None:
     return None
 
 
-def error(failure: Failure, status: int) -> Json:
+def build_error(failure: Failure, status: int) -> Json:
     """Render an error, in the form of chat completions."""
-    return openai_chat.error(failure, status)
+    return openai_chat.build_error(failure, status)
 
 
 OUTPUT_KINDS = {f"{kind}_output": kind for kind in CALL_KINDS}
@@ -261,11 +261,11 @@ class Request(request.Request):
             Shape("metadata", shapes.object_for_list, "an empty list in metadata converted to an object"),
         ),
     )
-    meaning = staticmethod(meaning)
+    interpret_part = staticmethod(interpret_part)
 
-    def kind(self, part: Any) -> str:
+    def name_part(self, part: Any) -> str:
         """Name an item that other APIs cannot express; empty for reasoning and tool declarations, which are handled."""
-        kind = super().kind(part)
+        kind = super().name_part(part)
         return "" if kind in ("reasoning", "additional_tools") else kind
 
     @property

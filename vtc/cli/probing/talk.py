@@ -327,7 +327,7 @@ class Talk:
         )
         place = self.api.place
         path = place.build_path(place.version, self.server.model, streams=scenario.stream)
-        body = encode(self.api.ask(asked))
+        body = encode(self.api.build_request(asked))
         headers = {**place.headers, **HEADERS.get(self.api.name, {})}
         facts = replace(self.server.facts, path=path, headers=headers)
         exchange = Session.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)

@@ -223,7 +223,7 @@ def environment() -> dict[str, str]:
 
 def _fields(messages: Sequence[Message], *, tools: Sequence[Tool] = (), prompt: bool = True) -> Mapping[str, Any]:
     """Write a conversation as templates are given it."""
-    asked = CHAT.ask(CanonicalRequest(model="", messages=tuple(messages), tools=tuple(tools)))
+    asked = CHAT.build_request(CanonicalRequest(model="", messages=tuple(messages), tools=tuple(tools)))
     written = _as_templates_want(asked["messages"])
     return {"messages": written, "tools": asked.get("tools"), "add_generation_prompt": prompt}
 

@@ -80,7 +80,7 @@ def _write_loaded_tools(
             seen.add(name)
             declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
             return f"The tool {name} can be called now{declared}\n"
-        meant = request.meaning(part.part)
+        meant = request.interpret_part(part.part)
         return "" if isinstance(meant, str) and is_billing(meant) and not plan.stack.server.skips_billing else part
 
     seen: set[str] = set()

@@ -174,7 +174,7 @@ class RequestEncoder:
         canonical = self._read_canonical(tuple(given))
         ready, took = apply_steps(canonical, self._steps, context)
         lines += [*request.body.lines, *took.values()]
-        fields = self._server.ask(ready) if self._is_bridged else request.fields
+        fields = self._server.build_request(ready) if self._is_bridged else request.fields
         drop = [path for path in changes.drop if has_path(fields, path.split("."))]
         lines += [f"{path} left out by a profile" for path in drop]
         if self._is_bridged:

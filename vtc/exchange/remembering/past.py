@@ -293,7 +293,9 @@ class History:
 
     def record_prompt(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Store the outgoing prompt; return the part of the last one that it preserves (`Report.prefix`)."""
-        return self._prompts.record(build_prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
+        return self._prompts.record(
+            build_prompt(messages, tools, request.interpret_part, skips_billing=self._skips_billing)
+        )
 
 
 def _digest_conversation(whose: Sequence[str], request: Request) -> bytes:

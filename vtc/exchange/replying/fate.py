@@ -83,7 +83,7 @@ class OwnReplies:
             status = 400
             if self.api.layout.full.streamed and self.request.stream:
                 return LocalReply(self.api.framing.media_type, make_error_stream(self.api, self.request, failure))
-        return LocalReply(JSON_MEDIA_TYPE, encode(self.api.error(failure, status)), status)
+        return LocalReply(JSON_MEDIA_TYPE, encode(self.api.build_error(failure, status)), status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,7 +310,7 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
         nonlocal count
         if isinstance(part, str):
             return part
-        media = part.media or (request.meaning(part.part) if part.part is not None else None)
+        media = part.media or (request.interpret_part(part.part) if part.part is not None else None)
         count += isinstance(media, Media)
         return describe_omitted_media(media) if isinstance(media, Media) else part
 
@@ -333,7 +333,13 @@ def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tup
     """Drop the billing line of Claude Code's prompt, which differs per request and only its server needs."""
 
     def drop_billing_line(part: str | Opaque) -> str | Opaque | None:
-        text = part if isinstance(part, str) else context.request.meaning(part.part) if part.part is not None else None
+        text = (
+            part
+            if isinstance(part, str)
+            else context.request.interpret_part(part.part)
+            if part.part is not None
+            else None
+        )
         if not isinstance(text, str) or not text.startswith(BILLING_PREFIX):
             return part
         return without_billing(text) or None
