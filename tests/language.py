@@ -81,7 +81,7 @@ FACTORS = {
     "vtc/dialects": 1.0,
     "vtc/exchange": 1.0,
     "vtc/guards": 1.0,
-    "vtc/profiles": 1.3,
+    "vtc/profiles": 1.0,
     "vtc/proxy": 1.0,
     "vtc/reporting": 1.0,
     "vtc/wire": 1.0,

@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     pattern: FilterPattern
     """A regular expression for the text to replace."""
     replacement: str = ""
-    """With `\\1` and `\\g<name>` for groups; empty drops the match."""
+    """Replacement of a match, with `\\1` and `\\g<name>` for groups; empty drops the match."""
     most: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 200
     """Maximum number of characters of a match."""
 

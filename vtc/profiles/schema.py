@@ -171,10 +171,10 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     path: Globs = ()
     """The path of the URL, without the query."""
     header: dict[str, Globs] = {}
-    """By name of a request header. A header that the request lacks fails the test."""
+    """Globs for request headers, by header name. The match fails if the request lacks the header."""
     body: dict[str, Globs] = {}
-    """By dotted path into the request's JSON; a number is an index and `*` any key or index, as in `messages.0.content`
-    or `tools.*.function.name`. If the value is a list or an object, any text inside counts."""
+    """Globs for values of the request's JSON, by dotted path; a number is an index and `*` any key or index, as in
+    `messages.0.content` or `tools.*.function.name`. If the value is a list or an object, any text inside counts."""
 
     def __post_init__(self) -> None:
         for globs in (self.user_agent, self.model, self.path, *self.header.values(), *self.body.values()):
@@ -211,7 +211,7 @@ class AnswerMarkers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Marks in a reply that identify the model, whatever name it is served under."""
+    """Marks in a reply that identify the model under any name."""
 
     dialects: tuple[str, ...] = ()
     """Dialects that only this model writes."""
@@ -367,7 +367,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The field for restored reasoning, if its clients speak another API or lost the reasoning. Null: the field of its
     replies."""
     recalls: bool = True
-    """Whether the text of past reasoning is restored for models without a profile (`recalls` of a model)."""
+    """True if the text of past reasoning is restored for models without a profile (`recalls` of a model)."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     remark: str = ""
@@ -375,17 +375,17 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients request: `{"claude-*": qwen3-coder}`."""
     ready: Ready | Literal["as-is"] = Ready()
-    """Steps that prepare requests for it. `as-is`: requests are sent unchanged, whatever the model's profile says."""
+    """Steps that prepare requests for it. `as-is`: requests are sent unchanged, regardless of the model's profile."""
     templates: bool = True
-    """Whether requests reach the chat templates of its models unchanged, so that the steps of the models' profiles
+    """True if requests reach the chat templates of its models unchanged, so that the steps of the models' profiles
     apply, too."""
     why: dict[str, ProfileText] = {}
     """Reasons and sources, by the names of steps (`ready`), fields (`request.drop`, `request.rename`), flags, or keys
     of this profile; `vtc explain` shows them."""
     parts_reasoning: bool = False
-    """It separates the reasoning from the text itself, so that a reply does not begin inside the reasoning."""
+    """True if the server separates the reasoning from the text, so that a reply does not begin inside the reasoning."""
     skips_billing: bool = False
-    """It removes the line that Claude Code puts before its prompt, which differs in each request."""
+    """True if the server removes the line that Claude Code puts before its prompt, which differs in each request."""
     errors: tuple[ErrorReply, ...] = ()
     """Errors that contain a reply. An error inside a stream is passed on."""
     special_tokens: dict[str, Any] = {}
@@ -475,7 +475,7 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     extra_calls: Literal["note", "drop"] = "note"
     """Handling of further calls: a sentence that names them, which the model will see, or nothing."""
     deliver: Literal["complete", "incremental"] = "complete"
-    """How a text tool call in a stream reaches the client. `complete`: when the call has ended. `incremental`: in
+    """Delivery of a text tool call in a stream to the client. `complete`: when the call has ended. `incremental`: in
     pieces as they arrive, unless a policy applies; if the reply breaks off inside a call, the client has half of it. A
     client that reads calls out of the text receives those of its own `dialect` this way."""
     final_call: FinalCall | None = None
@@ -499,7 +499,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The API, or a list of them, in which the server is asked for this model; null means the server's
     choice."""
     tools: Literal["native", "prompt"] = "native"
-    """How tools reach the model: in the API's own field, if the server accepts it, or in the prompt."""
+    """Delivery of tools to the model: in the API's own field, if the server accepts it, or in the prompt."""
     dialect: str = "tag"
     """Dialect of its calls in the prompt and the history (`tools: prompt`)."""
     accept: tuple[str, ...] | Literal["auto"] = "auto"
@@ -510,15 +510,15 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     ends the reply, and contains name and arguments of an offered tool and nothing else (the dialect `json-block`). A
     block that is the whole reply is always a call, in the dialects that use code blocks."""
     lenient: bool | None = None
-    """Whether malformed calls are repaired; null defers to the option and the protocol."""
+    """True if malformed calls are repaired; null defers to the option and the protocol."""
     reasoning: ReasoningTags | None = None
     """The tags of its reasoning; null if it does not reason."""
     recalls: bool = False
-    """Whether it should see the text of its reasoning before past calls: if a client loses that text, VTC stores it for
-    as long as the conversation lasts and restores it. A model without a profile receives it if its replies show
+    """True if the model should see the text of its reasoning before past calls: if a client loses that text, VTC stores
+    it for as long as the conversation lasts and restores it. A model without a profile receives it if its replies show
     reasoning. Signed or encrypted reasoning is restored for every model, regardless of this key."""
     special_tokens: bool = False
-    """Whether its calls use special tokens, which servers may strip (see `kind: server`)."""
+    """True if its calls use special tokens, which servers may strip (see `kind: server`)."""
     ready: Ready = Ready()
     """Steps that prepare requests for its chat template, unless the server's profile overrides them."""
     markers: tuple[str, ...] = ()
@@ -530,7 +530,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Marks of its replies. A model without a profile is read as this one (`accept`, `reasoning`, `markers`, `answer`)
     once a call or a reply of the conversation has one of these marks."""
     promote: bool = False
-    """For clients that declare tools in the prompt: send the tools to this model as the API's `tools`."""
+    """True if tools that clients declare in the prompt are sent to this model as the API's `tools`."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Maximum number of calls per reply; null is no limit."""
     guards: Guards = Guards()

@@ -149,14 +149,14 @@ _LEADS = re.compile(r"""(?:(?P<sentence>[.!?…。！？．])|[:\uff1a])[\s"'”
 
 
 class Lead(Enum):
-    """How the words before a call on its line end."""
+    """The end of the words before a call on its line."""
 
     NONE = auto()
     """There are no words: only punctuation, tags, the number of an item, or an accepted call."""
     CLAUSE_OPEN = auto()
     """Inside a sentence or a clause."""
     COLON = auto()
-    """With a colon."""
+    """A colon."""
     SENTENCE = auto()
 
 
@@ -415,9 +415,9 @@ class Verdict(Enum):
     CLOSERS = auto()
     """The parameters are complete, and the call's closers follow."""
     UNREAD = auto()
-    """It is not a call; its text is returned as text."""
+    """The text is not a call, and is returned as text."""
     SPILLED = auto()
-    """It is not a call, and its text continues."""
+    """The text is not a call, and continues."""
     DAMAGED = auto()
     """The strict parse failed; the end of the call is still to be found."""
     WHOLE = auto()
@@ -487,9 +487,9 @@ class ReplyBeginning:
 
     def __init__(self, begins: Begins) -> None:
         self.begins = begins
-        """How the next text begins if nothing was parsed yet; otherwise `text`."""
+        """The state in which the next text begins if nothing was parsed yet; otherwise `text`."""
         self.began_inside: bool | None = None
-        """Whether the reply began inside the reasoning; None while unknown."""
+        """True if the reply began inside the reasoning; None while unknown."""
         self.is_certain = True
         """False if the only evidence is a tag within a line, which may be a mention."""
         self.undecided = begins == "either"

@@ -114,11 +114,11 @@ class OpenParam(NamedTuple):
     pattern: int
     """The number of its pattern among the dialect's patterns for parameters."""
     key: str
-    """Its name, where its closing tag holds that; else empty."""
+    """The parameter's name if its closing tag contains it; else empty."""
     guess: bool
-    """It may be none: a dialect of bare tags, and no declared parameter was read yet."""
+    """True if it may not be a parameter, because the dialect uses bare tags and no declared one was read yet."""
     only: str | None
-    """The tool's one parameter, which it is if no other follows; None if it may be another."""
+    """The tool's only parameter, which this one is if no other follows; None if it may be another."""
 
 
 def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedParam:
