@@ -169,21 +169,25 @@ def stream(data: bytes) -> None:
     other = opened(choice, text_client=text_client)
     assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
     if not exchange.report.calls and _keeps_all(exchange):
-        came, went, mended = _said(body), _said(out), exchange.plan.reading.lenient
-        if came.keys() != went.keys():  # the only choice is sent as choice 0, whatever number the server gave it
-            came, went = ({"": [text for texts in said.values() for text in texts if text]} for said in (came, went))
-        for index in came | went:
-            said = is_said(came.get(index, []), "".join(went.get(index, [])), mended=mended)
-            assert said, "nothing was read, and the text differs"
+        received, sent = _read_texts(body), _read_texts(out)
+        if received.keys() != sent.keys():  # the only choice is sent as choice 0, whatever number the server gave it
+            received, sent = _read_texts(body, merged=True), _read_texts(out, merged=True)
+        for index in received | sent:
+            text = "".join(sent.get(index, []))
+            kept = is_said(received.get(index, []), text, mended=exchange.plan.reading.lenient)
+            assert kept, "nothing was read, and the text differs"
 
 
-def _said(body: bytes) -> dict[str, list[str]]:
-    """Return the texts of each choice, as a client reads them that takes what it can; each finish reason ends one."""
+def _read_texts(body: bytes, *, merged: bool = False) -> dict[str, list[str]]:
+    """Return the texts of each choice, as a lenient client reads them; each finish reason ends a text.
+
+    `merged`: all choices are one, in the order in which their text arrives.
+    """
     said: dict[str, list[str]] = {}
     for frame in EventReader().feed(body + b"\n\n"):
         with suppress(ValueError, AttributeError, TypeError):
             for choice in json.loads((frame.data or b"").decode("utf-8", "replace")).get("choices") or ():
-                texts = said.setdefault(str(choice.get("index") or 0), [""])
+                texts = said.setdefault("" if merged else str(choice.get("index") or 0), [""])
                 if content := choice.get("delta", {}).get("content"):
                     texts[-1] += str(content)
                 if choice.get("finish_reason"):
