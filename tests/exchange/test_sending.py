@@ -176,7 +176,7 @@ def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
     assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
     assert "applied at once from now on: schemas" in str(exchange.report.notes)
     now[0] = EXPIRES - 1
-    assert "done since the server refused a request: schemas" in opened(memory, **fields).plan.why
+    assert "changed since the server rejected a request: schemas" in opened(memory, **fields).plan.why
     now[0] = EXPIRES + 1
     assert opened(memory, **fields).request() == asked("openai-chat", **fields)
 

@@ -356,7 +356,7 @@ class Planner:
     ) -> Plan:
         """Decide about a request that came with these facts.
 
-        `memory` knows what upstreams did before; `taught` are the steps that this one taught by refusing it.
+        `memory` knows what upstreams did before; `taught` are the steps learned from rejections of this request.
         """
         server_model, stand_in = self._model(facts, memory, taught or {})
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
@@ -403,9 +403,9 @@ class Planner:
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
         if steps.get("corrections") is False:
-            why.append("fields that a refusal names are not corrected, as a profile says (ready.corrections: false)")
+            why.append("fields that a rejection names are not corrected, by a profile (ready.corrections: false)")
         if needed := [name for name in learned if name not in ("constrain", "strict", MODEL, API)]:
-            why.append(f"done since the server refused a request: {', '.join(needed)}")
+            why.append(f"changed since the server rejected a request: {', '.join(needed)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return replace(plan, steps=steps, why=tuple(why))
@@ -496,7 +496,7 @@ class Planner:
     def _model(self, facts: Facts, memory: Memory | None, taught: Mapping[str, Any]) -> tuple[str, StandIn]:
         """Find the model that the server is asked for, empty for the one of the request, and what may stand for that.
 
-        That is the only model of a server, once this refused the name.
+        That is the only model of a server, once this rejected the name.
         """
         names = memory.get_quirks(*facts.whose, facts.model) if memory else Quirks()
         only = [*self._listed.values()] if len(self._listed) == 1 else []
@@ -505,8 +505,8 @@ class Planner:
             model = stand_in
         return model, StandIn("" if model else stand_in, names)
 
-    def refuses(self, facts: Facts) -> bool:
-        """True if a policy that refuses calls holds for a request of which only these facts are known."""
+    def has_strict_policy(self, facts: Facts) -> bool:
+        """True if a policy that denies calls applies to a request of which only these facts are known."""
         return any(guards.is_strict for guards in self._stack(facts)[0].guards)
 
     def _stack(self, facts: Facts, *, prompted: bool = False, api: str = SAME) -> tuple[ProfileStack, list[str]]:
@@ -531,7 +531,7 @@ class Planner:
             prompted=prompted,
             learned_api="" if api == SAME else api,
         )
-        return stack, [*why, *[f"asked by {api}: the server refused this model by another API"] * (api != SAME)]
+        return stack, [*why, *[f"sent by {api}: the server rejected this model by another API"] * (api != SAME)]
 
     def choices(self, facts: Facts) -> dict[str, ProfileChoice[Any]]:
         """Choose the profiles of client, model and server."""
@@ -565,7 +565,7 @@ def _steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[M
         steps["strict"] = True
     if not form:
         refused = learned.get("constrain") is False or learned.get("strict") is False
-        return steps, ["no grammar: the server refused one before"] * (refused and wish != "off")
+        return steps, ["no grammar: the server rejected one before"] * (refused and wish != "off")
     grammar, why = constraining(form, plan, has_form=has_form)
     if grammar:
         steps["constrain"] = grammar

@@ -41,7 +41,7 @@ from vtc.proxy.parent import Parent
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derive_secret
 from vtc.proxy.server_keys import ServerKeys
-from vtc.proxy.server_request import NO_WEBSOCKET, build_request, decline_websocket, refuse
+from vtc.proxy.server_request import NO_WEBSOCKET, build_request, decline_websocket, deny_unreadable
 from vtc.proxy.side_questions import SideQuestions
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
@@ -243,8 +243,12 @@ class VirtualToolCalling:
 
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
         """Answer a request with an error if a policy restricts calls, because its reply could not be read."""
-        if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.read_facts(flow)):
-            refuse(flow, why)
+        if (
+            ctx.options.vtc_mode == "rewrite"
+            and self.planner
+            and self.planner.has_strict_policy(flows.read_facts(flow))
+        ):
+            deny_unreadable(flow, why)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response

@@ -170,7 +170,7 @@ class Boundary:
         try:
             unread = flows.find_unread(flow)
             may_call = flows.find_client_api(flow) or flows.find_websocket_api(flow) or (unread and unread.may_call)
-            is_open = not (rewrites and may_call and planner and planner.refuses(flows.read_facts(flow)))
+            is_open = not (rewrites and may_call and planner and planner.has_strict_policy(flows.read_facts(flow)))
         except Exception:  # the decision failed as well
             is_open = not rewrites
         becomes = "passes unchanged" if is_open else "is blocked"

@@ -13,7 +13,7 @@ from vtc.proxy import bodies, flows
 from vtc.proxy.originals import KEY_HEADERS, OriginalRequest
 
 
-def refuse(flow: http.HTTPFlow, reason: str) -> None:
+def deny_unreadable(flow: http.HTTPFlow, reason: str) -> None:
     """Answer a request with an error because no policy would see its reply."""
     answer_with_error(flow, f"a policy restricts calls here, and this request cannot be parsed: {reason}", 400)
 

@@ -178,7 +178,7 @@ def test_lessons_of_two_refusals_are_all_kept() -> None:
     later = opened("openai-chat", "openai-chat", fields, memory)
     sent = json.loads(later.request())
     assert ("seed" in sent, "max_tokens" in sent, sent["max_completion_tokens"], sent["top_k"]) == (False, False, 5, 1)
-    assert "done since the server refused a request: seed left out, max_tokens sent as max_completion_tokens" in (
+    assert "changed since the server rejected a request: seed left out, max_tokens sent as max_completion_tokens" in (
         later.plan.why
     )
 

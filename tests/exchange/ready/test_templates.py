@@ -108,6 +108,8 @@ def test_a_request_planned_anew_is_told_once() -> None:
     told = exchange.report.request
     assert len(told) == len(set(told))
     assert "1 tool -> tag prompt" in told
-    assert any("done since the server refused a request: " in line and "prompt" in line for line in exchange.plan.why)
+    assert any(
+        "changed since the server rejected a request: " in line and "prompt" in line for line in exchange.plan.why
+    )
     assert exchange.report.why == [*exchange.plan.why]
     assert exchange.report.prefix == {}

@@ -32,7 +32,7 @@ from vtc.wire.framing import FrameTooLong
 logger = logging.getLogger(__name__)
 
 JSON_MEDIA_TYPE = "application/json"
-WITHHELD = "The reply was withheld: it could not be read, and a policy holds here that refuses calls."
+WITHHELD = "The reply was withheld: it could not be read, and a policy that denies calls applies here."
 """Replaces a whole reply for the client."""
 UNREADABLE = "the reply could not be read"
 

@@ -333,13 +333,9 @@ def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tup
     """Drop the billing line of Claude Code's prompt, which differs per request and only its server needs."""
 
     def drop_billing_line(part: str | Opaque) -> str | Opaque | None:
-        text = (
-            part
-            if isinstance(part, str)
-            else context.request.interpret_part(part.part)
-            if part.part is not None
-            else None
-        )
+        text: object = part
+        if isinstance(part, Opaque):
+            text = None if part.part is None else context.request.interpret_part(part.part)
         if not isinstance(text, str) or not text.startswith(BILLING_PREFIX):
             return part
         return without_billing(text) or None
