@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
-from vtc.guards import GuardChain, Guards, build_chain
+from vtc.guards import GuardChain, Guards, build_chain, build_content_chain
 
 TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -28,6 +28,7 @@ def test_no_guards_change_nothing() -> None:
     events = [Text("a"), READ, Markup("b"), Reasoning("c")]
     assert fed(build_chain([], TOOLS), *events) == events
     assert fed(build_chain([Guards()], TOOLS), *events) == events
+    assert fed(build_content_chain([]), *events) == events
 
 
 def test_reactors_come_before_access_whichever_profile_they_are_of() -> None:
@@ -124,7 +125,9 @@ EVENTS = st.one_of(
 @given(st.lists(st.sampled_from(range(len(CONFIGURED))), unique=True), st.lists(EVENTS, max_size=12))
 def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event]) -> None:
     """Guards never reorder: the characters that events stand for are the same, in the same order."""
-    out = fed(build_chain([CONFIGURED[index] for index in configured], TOOLS), *events)
+    policies = [CONFIGURED[index] for index in configured]
+    rules = [rule for policy in policies for rule in policy.content]
+    out = fed(build_content_chain(rules), *fed(build_chain(policies, TOOLS), *events))
     assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
 
 

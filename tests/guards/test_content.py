@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Rewritten, Text, ToolCall, UnreadCall
-from vtc.guards import GuardChain, Guards, Rule, build_chain
+from vtc.guards import GuardChain, Rule, build_content_chain
 
 RULES = [
     ("<\\|im_end\\|>", ""),
@@ -40,7 +40,7 @@ def told(events: list[Event]) -> str:
 
 
 def guard(rule: Rule) -> GuardChain:
-    return build_chain([Guards(content=(rule,))], {})
+    return build_content_chain([rule])
 
 
 def run(rule: Rule, *pieces: str) -> list[Event]:

@@ -177,14 +177,14 @@ def build_chain(
     is_text: bool = False,
     budget: Budget | None = None,
 ) -> GuardChain:
-    """Build the guards of all profiles of an exchange.
+    """Build the guards on calls of all profiles of an exchange.
 
     `is_text` is True if the client parses calls from text. All choices of a reply share one `budget`. `declared` names
     tools of the request that are not in `tools`.
     """
     budget = budget or Budget()
     names = ToolNames([*tools, *declared])
-    chained: list[Guard] = [ContentGuard(rule) for guards in configured for rule in guards.content]
+    chained: list[Guard] = []
     on_calls = [guard for guards in configured for guard in guards.build_call_guards(tools, budget, names)]
     if is_text or on_calls:
         chained.append(NameGuard(tools))
@@ -194,6 +194,11 @@ def build_chain(
     if rules or checks_all:
         chained.append(Keys(rules, tools, names, checks_all=checks_all, budget=budget))
     return GuardChain([*chained, *sorted(on_calls, key=lambda guard: CALL_GUARD_ORDER.index(type(guard)))])
+
+
+def build_content_chain(rules: Sequence[Rule]) -> GuardChain:
+    """Build the guards on visible text."""
+    return GuardChain([ContentGuard(rule) for rule in rules])
 
 
 def list_refusable_tools(configured: Sequence[Guards], known: Collection[str]) -> list[str]:

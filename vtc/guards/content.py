@@ -133,12 +133,13 @@ class ContentGuard(Guard):
             return self._read(event.raw, final=False)
         if isinstance(event, UnreadCall | Intervention):  # they have no characters, so the text continues
             return [event]
-        out = [*self._read("", final=True), event]
-        self._before = ""
-        return out
+        return [*self.finish(), event]
 
     def finish(self) -> list[Event]:
-        return self._read("", final=True)
+        """Return the buffered text, and start a new text."""
+        out = self._read("", final=True)
+        self._before = ""
+        return out
 
     def _read(self, new: str, *, final: bool) -> list[Event]:
         out: list[Event] = []

@@ -6,12 +6,13 @@ native tool calls (`upstream_calls.py`) ----/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
+from vtc.exchange.replying.content_rules import ContentRules
 from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
 from vtc.exchange.replying.stages import (
     MAX_GAP_NEWLINES,
@@ -31,7 +32,7 @@ from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.exchange.replying.upstream_calls import NativeCalls
 from vtc.guards.chain import GuardChain, list_refusable_tools
 from vtc.guards.output_filter import OutputFilter
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
 
@@ -74,21 +75,18 @@ class ReplyPipeline:
         """Faults that may justify a retry."""
         taken: set[str] = set()
         reads = client.dialect if client and plan.checks_calls else None
-        openers = []
-        if client:
-            openers = conversation.list_openers(
-                client.dialect, list_refusable_tools(plan.stack.guards, [*tools, *client.profile.known_tools])
-            )
+        openers = _list_refusable_openers(plan, client, tools) if client else []
         rules = [rule for policies in plan.stack.guards for rule in policies.content]
         strict = plan.is_strict or bool(openers)
-        # The order of the stages. Policies are the first that may change an event, so that denied calls do not count
-        # toward the limit.
+        # The order of the stages. Policies on calls are the first that may change an event, so that denied calls do not
+        # count toward the limit. Content rules follow all stages that turn calls into text.
         self._stages: list[Stage] = [
             *([ClientTerms(client_name, reads)] if client_name or reads else []),
             *([guards] if guards else []),
             limit,
             Identify(ids, taken, structured=structured),
             self._record_calls,
+            *([ContentRules(rules, structured=structured, crosses=crosses)] if rules else []),
             ForTextClient(end, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(end),
             *([OutputFilter(openers, rules)] if client or rules else []),
             self._record_faults,
@@ -207,3 +205,9 @@ class ReplyPipeline:
             if ends:
                 staged += stage.finish()
         return self.text.without_repeated(staged) if self.text.repeated else staged
+
+
+def _list_refusable_openers(plan: Plan, client: TextClient, tools: Collection[str]) -> list[str]:
+    """List the texts with which a text client begins to parse a call that a policy may deny."""
+    names = list_refusable_tools(plan.stack.guards, [*tools, *client.profile.known_tools])
+    return conversation.list_openers(client.dialect, names)

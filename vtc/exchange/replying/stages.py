@@ -346,6 +346,11 @@ class TextEnd(deque[str]):
         return "\n" * (wanted - there) if self else ""
 
 
+def format_denied_call(call: ToolCall) -> str:
+    """Format a native call for a client that is sent it as text."""
+    return json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+
+
 class ForStructuredClient(Stage):
     """Renders denied calls as text for a client of structured calls; other calls stay."""
 
@@ -368,14 +373,10 @@ class ForStructuredClient(Stage):
     def _render_denied(self, event: Denied) -> Event:
         if event.manner == "drop":
             return Markup(event.raw)
-        if event.manner == "text":
-            written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
-            return (
-                Text(event.raw)
-                if event.raw
-                else Rewritten("", self._text_end.line_breaks(MESSAGE_GAP_NEWLINES) + written)
-            )
-        return Rewritten(event.raw, self._text_end.line_breaks(MESSAGE_GAP_NEWLINES) + event.message)
+        if event.manner == "text" and event.raw:
+            return Text(event.raw)
+        message = format_denied_call(event.call) if event.manner == "text" else event.message
+        return Rewritten(event.raw, self._text_end.line_breaks(MESSAGE_GAP_NEWLINES) + message)
 
 
 def as_called(call: ToolCall) -> Mapping[str, Tool]:
