@@ -1,7 +1,7 @@
-"""Model servers for probes: each answers as one kind of real server does, with a model that follows simple orders.
+"""Model servers for probes: each imitates one kind of real server, with a model that follows simple orders.
 
-Nothing here uses VTC. The model sees the conversation and, if its server shows them, the tools; it writes calls as text
-in a dialect of its own, and its server parses them or not.
+Nothing here uses VTC. The model receives the conversation and, if its server passes them on, the tools. It writes calls
+as text in its dialect, and its server may parse them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDERS: Mapping[str, list[Call]] = {
     "record_answer": [("record_answer", {"answer": "9.9"})],
     "Book a table": [("book_table", {"name": "Ana"})],
 }
-"""What the model calls, by words of the last message."""
+"""Calls of the model, by a part of the last message."""
 
 
 def error(message: str, status: int = 400) -> Reply:
@@ -50,35 +50,35 @@ def whole(value: Any) -> Reply:
 
 @dataclass(kw_only=True)
 class Server:
-    """A server with a model; its fields are what differs."""
+    """A server with a model; the fields are the differences between servers."""
 
     owner: str = "vllm"
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What it answers at paths of its own."""
+    """Answers at additional paths."""
     paths: tuple[str, ...] = ("/v1/chat/completions",)
     model: str = "Qwen/Qwen2.5-7B-Instruct"
     writes: Callable[[str, Mapping[str, Any]], str] | None = chat.DIALECTS["hermes"]  # type: ignore[assignment]
-    """How the model writes a call; None: it never calls."""
+    """The function that renders a call as the model writes it; None if the model never calls."""
     parses: bool = False
-    """The server makes `tool_calls` of them."""
+    """True if the server parses calls into `tool_calls`."""
     shows_tools: bool = True
-    """The chat template tells the model of `tools`."""
-    refuses: str = ""
+    """True if the chat template passes `tools` to the model."""
+    rejects_tools: str = ""
     """The error for a request with `tools`."""
-    refuses_schemas: str = ""
-    strict: bool = False
-    """It decodes calls of strict tools by their schemas."""
+    rejects_schemas: str = ""
     """The error for a schema with a pattern."""
+    strict: bool = False
+    """True if it decodes calls of strict tools by their schemas."""
     drops: tuple[str, ...] = ()
-    """Special tokens that it leaves out of the text, unless it is told not to."""
+    """Special tokens that it removes from the text, unless the request disables that."""
     thinks: str = ""
-    """What stands before each reply in the text."""
+    """Text before each reply."""
     parted: str = ""
-    """The field of reasoning that the server parts off."""
+    """The field in which the server sends separated reasoning; empty if it sends none."""
     remembers: int = 1 << 20
-    """Characters of the conversation that the model sees, from its end."""
+    """Maximum characters of the conversation, counted from its end, that the model receives."""
     counts: bool = True
-    """It tells how many tokens a whole reply took."""
+    """True if a whole reply reports its tokens."""
     key: str = ""
     models: tuple[str, ...] = ()
 
@@ -97,16 +97,16 @@ class Server:
         body = seen.json
         if not body.get("messages"):
             return error("messages: field required")
-        if self.refuses and body.get("tools"):
-            return error(self.refuses)
-        if self.refuses_schemas and "pattern" in json.dumps(body.get("tools")):
-            return error(self.refuses_schemas)
+        if self.rejects_tools and body.get("tools"):
+            return error(self.rejects_tools)
+        if self.rejects_schemas and "pattern" in json.dumps(body.get("tools")):
+            return error(self.rejects_schemas)
         return {"/v1/chat/completions": self._chat, "/v1/messages": self._messages, "/api/chat": self._ollama}[
             seen.path
         ](body)
 
     def _chat(self, body: Any) -> Reply:
-        text, calls = self._said(body)
+        text, calls = self._generate_reply(body)
         names = [
             {"id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for at, (name, arguments) in enumerate(calls)
@@ -114,15 +114,15 @@ class Server:
         reason = "tool_calls" if calls else "stop"
         thought = {self.parted: "Let me see."} if self.parted else {}
         if not body.get("stream"):
-            said = {**thought, **({"tool_calls": names} if names else {})}
-            usage = {"prompt_tokens": self._counted(body), "completion_tokens": 9} if self.counts else None
-            return whole(chat.completion(text, reason, message=said, usage=usage))
+            message = {**thought, **({"tool_calls": names} if names else {})}
+            usage = {"prompt_tokens": self._count_tokens(body), "completion_tokens": 9} if self.counts else None
+            return whole(chat.completion(text, reason, message=message, usage=usage))
         frames = [chat.ROLE, *([chat.chunk(thought)] if thought else []), *chat.said(*filter(None, [text]))]
         frames += [chat.chunk({"tool_calls": [{"index": at, **one}]}) for at, one in enumerate(names)]
         return Reply([*frames, chat.chunk({}, reason), chat.USED, chat.DONE], SSE)
 
     def _messages(self, body: Any) -> Reply:
-        text, calls = self._said(body)
+        text, calls = self._generate_reply(body)
         if body.get("stream"):
             blocks = [messages.text_block(0, text)] if text else []
             blocks += [
@@ -138,15 +138,15 @@ class Server:
         return whole(messages.message(*parts, stop_reason="tool_use" if calls else "end_turn"))
 
     def _ollama(self, body: Any) -> Reply:
-        text, calls = self._said(body)
-        said = [{"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
+        text, calls = self._generate_reply(body)
+        names = [{"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
         if body.get("stream", True):
-            return Reply(ollama.streamed(ollama.piece(text, *said)), ollama.NDJSON)
-        return whole(ollama.message(text, *said))
+            return Reply(ollama.streamed(ollama.piece(text, *names)), ollama.NDJSON)
+        return whole(ollama.message(text, *names))
 
-    def _said(self, body: Any) -> tuple[str, list[Call]]:
-        """What the model says, and what its server reads as calls."""
-        text, calls = self._thought(body)
+    def _generate_reply(self, body: Any) -> tuple[str, list[Call]]:
+        """Return the text of the reply, and the calls that the server parses."""
+        text, calls = self._follow_order(body)
         if calls and self.writes and not (self.parses and body.get("tools")):
             text, calls = "\n".join(self.writes(name, arguments) for name, arguments in calls), []
         if body.get("skip_special_tokens", True):
@@ -154,24 +154,24 @@ class Server:
                 text = text.replace(token, "")
         return self.thinks + text, calls
 
-    def _counted(self, body: Any) -> int:
-        """Tokens of the prompt, four characters each."""
+    def _count_tokens(self, body: Any) -> int:
+        """Return the tokens of the prompt, at four characters each."""
         tools = len(json.dumps(body["tools"])) if body.get("tools") and self.shows_tools else 0
         return min(tools + len(json.dumps(body["messages"])), self.remembers) // 4
 
-    def _thought(self, body: Any) -> tuple[str, list[Call]]:
+    def _follow_order(self, body: Any) -> tuple[str, list[Call]]:
         conversation = json.dumps([body.get("system"), body["messages"]], ensure_ascii=False)[-self.remembers :]
         last = body["messages"][-1]
         asked = json.dumps(last, ensure_ascii=False)
         if last["role"] == "tool" or re.search("tool_result|tool_response|temp_c", asked):
             return "It is 18 degrees in Paris.", []
         if "Repeat this line" in asked:
-            return _text(last).rpartition("\n")[2], []
+            return _join_text(last).rpartition("\n")[2], []
         if "red wax" in asked and body.get("tools"):
             held = self.strict and body["tools"][0].get("function", {}).get("strict")
             return "", [("seal_letter", {"seal": SEAL if held else "red wax"})]
         if "seal" in asked:
-            return json.dumps({"seal": self._constrained(body)}), []
+            return json.dumps({"seal": self._choose_seal(body)}), []
         if "code word" in asked:
             known = re.search(r"code word is (\w+)", conversation)
             return (known[1] if known else "I do not know."), []
@@ -186,11 +186,11 @@ class Server:
             return "Lisbon is a city.", []
         return "", calls
 
-    def _constrained(self, body: Any) -> str:
+    def _choose_seal(self, body: Any) -> str:
         found = re.search(r'"enum": \["([^"]*)"\]', json.dumps(body.get("response_format") or body.get("format") or {}))
         return found[1] if found else "anything"
 
 
-def _text(message: Any) -> str:
+def _join_text(message: Any) -> str:
     content = message["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

@@ -1,4 +1,4 @@
-"""`vtc probe` before servers of all kinds: what it finds out, what it writes, and that it stays within its limits."""
+"""Test `vtc probe` with servers of all kinds: its findings, its files, and its limits."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
         "start vLLM with `--enable-auto-tool-choice --tool-call-parser hermes`",
     ),
     "vLLM that refuses tools": (
-        Server(refuses=NO_PARSER),
+        Server(rejects_tools=NO_PARSER),
         0,
         {"server": "vllm", "tools": "refused", "dialect": "hermes", "constrain": "schema"},
         "--enable-auto-tool-choice --tool-call-parser hermes",
     ),
     "llama-server without --jinja, with a thinking model": (
-        Server(owner="llamacpp", refuses=NO_JINJA, thinks=THOUGHT, about={"/props": PROPS}),
+        Server(owner="llamacpp", rejects_tools=NO_JINJA, thinks=THOUGHT, about={"/props": PROPS}),
         0,
         {"server": "llama.cpp", "tools": "refused", "dialect": "hermes", "reasoning": "prefilled", "context": 8192},
         "restart llama-server with `--jinja`",
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
         "too few to hold the tools",
     ),
     "reasoning in the text, and schemas that are refused": (
-        Server(thinks="<think>Hm.</think>\n", refuses_schemas="failed to parse grammar", model="unknown"),
+        Server(thinks="<think>Hm.</think>\n", rejects_schemas="failed to parse grammar", model="unknown"),
         0,
         {"tools": "leaked", "reasoning": "raw", "dialect": "hermes"},
         "failed to parse grammar",
@@ -116,7 +116,7 @@ CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
         Server(parses=True, counts=False, remembers=9000),
         0,
         {"tools": "parsed"},
-        "not known: it was not remembered",
+        "not known: the model did not remember it",
     ),
     "a model that never calls": (
         Server(writes=None),
@@ -127,36 +127,36 @@ CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
 }
 
 
-def texts(directory: Path) -> str:
-    """All that stands in the files of a directory."""
+def read_files(directory: Path) -> str:
+    """Return the concatenated files of a directory."""
     return "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
 
 
-async def probed(*arguments: str) -> Result:
+async def run_probe(*arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, ["probe", *arguments])
 
 
-def told(result: Result) -> Any:
-    """What was printed: one object of JSON, and nothing else."""
+def parse_output(result: Result) -> Any:
+    """Parse the output, which must be one JSON object."""
     assert isinstance(result.exception, SystemExit) or result.exception is None, result.exception
     return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_a_server_does_is_found_out_and_becomes_profiles(case: str, tmp_path: Path) -> None:
-    server, code, expected, said = CASES[case]
+async def test_findings_about_a_server_become_profiles(case: str, tmp_path: Path) -> None:
+    server, code, expected, message = CASES[case]
     async with serving(server) as upstream:
-        result = await probed(upstream.url, "--json", "--write", str(tmp_path))
-    found = told(result)
+        result = await run_probe(upstream.url, "--json", "--write", str(tmp_path))
+    found = parse_output(result)
     assert {key: found[key] for key in expected} == expected
     assert (result.exit_code, found["works"]) == (code, code == 0), found["reason"]
-    assert said in result.stdout.replace('\\"', '"')
+    assert message in result.stdout.replace('\\"', '"')
     assert found["requests"] == len(upstream.seen) <= 30
     assert [finding for finding in found["findings"] if finding["evidence"].startswith(";")] == []
     assert "at most 30 requests" in result.stderr
 
     assert all(
-        f"name: {json.dumps(Path(file).stem.partition('-')[2])}" in texts(tmp_path) for file in found["profiles"]
+        f"name: {json.dumps(Path(file).stem.partition('-')[2])}" in read_files(tmp_path) for file in found["profiles"]
     )
     checked = CliRunner().invoke(main, ["check", str(tmp_path)])
     assert checked.exit_code == 0, checked.output
@@ -171,22 +171,22 @@ async def test_what_a_server_does_is_found_out_and_becomes_profiles(case: str, t
         assert found["clients"]["Gemini CLI"] == launched
 
 
-async def test_what_is_written_is_what_was_seen(tmp_path: Path) -> None:
+async def test_profiles_contain_the_observations(tmp_path: Path) -> None:
     server, *_ = CASES["llama-server without --jinja, with a thinking model"]
     async with serving(server) as upstream:
-        await probed(upstream.url, "--write", str(tmp_path))
-        bare = await probed(upstream.url)
-    text = texts(tmp_path)
+        await run_probe(upstream.url, "--write", str(tmp_path))
+        bare = await run_probe(upstream.url)
+    text = read_files(tmp_path)
     assert f'tools: "prompt"  # `tools` were refused: status 400: {NO_JINJA}' in text
     assert '"prefilled": true' in text
-    assert "parts_reasoning: false  # reasoning came in the text" in text
-    assert "What does the template refuse? a system message amid the conversation" in bare.output
+    assert "parts_reasoning: false  # reasoning arrived in the text" in text
+    assert "What does the template reject? a system message inside the conversation" in bare.output
     assert f"vtc run {upstream.url} --tools prompt --dialect hermes" in bare.output
     assert f"vtc launch codex {upstream.url} --tools prompt --dialect hermes --model " in bare.output
-    assert "Of reasoning that holds with profiles only: run this again with `--write DIR`." in bare.output
+    assert "For reasoning, profiles are required: run this again with `--write DIR`." in bare.output
 
 
-async def test_its_commands_carry_what_it_was_given(tmp_path: Path, server_tls: ssl.SSLContext) -> None:
+async def test_commands_contain_the_options_of_the_probe(tmp_path: Path, server_tls: ssl.SSLContext) -> None:
     server = Server(parses=True)
 
     def below_a_path(seen: Seen) -> Reply:
@@ -194,7 +194,7 @@ async def test_its_commands_carry_what_it_was_given(tmp_path: Path, server_tls: 
 
     async with serving(below_a_path, server_tls) as upstream:
         given = ["--profiles", str(tmp_path), "--set", "ssl_insecure=true"]
-        found = told(await probed(f"{upstream.url}/openai/v1", "--json", *given))
+        found = parse_output(await run_probe(f"{upstream.url}/openai/v1", "--json", *given))
     carried = f"--profiles {tmp_path} --api openai-chat --set ssl_insecure=true"
     assert found["command"] == f"vtc run {upstream.url} {carried}"
     launched = f"vtc launch codex {upstream.url}/openai {carried} --model {server.model}"
@@ -204,7 +204,7 @@ async def test_its_commands_carry_what_it_was_given(tmp_path: Path, server_tls: 
 async def test_scenarios_are_those_of_canitoolcall_as_the_server_alone_and_with_vtc() -> None:
     server, *_ = CASES["vLLM without a parser, which drops special tokens"]
     async with serving(server) as upstream:
-        rows = told(await probed(upstream.url, "--json"))["scenarios"]
+        rows = parse_output(await run_probe(upstream.url, "--json"))["scenarios"]
     compared = {row["name"]: (row["direct"], row["outcome"]) for row in rows if row["canitoolcall"]}
     calls = ("fail", "mended")
     assert compared == {
@@ -216,7 +216,9 @@ async def test_scenarios_are_those_of_canitoolcall_as_the_server_alone_and_with_
 
 async def test_tools_are_harmless_and_the_model_can_be_chosen() -> None:
     async with serving(Server(parses=True, models=("other",))) as upstream:
-        found = told(await probed(f"{upstream.url}/v1/", "--model", "other", "--api", "openai-chat", "--json"))
+        found = parse_output(
+            await run_probe(f"{upstream.url}/v1/", "--model", "other", "--api", "openai-chat", "--json")
+        )
     assert (found["model"], found["api"], found["url"]) == ("other", "openai-chat", upstream.url)
     asked = [seen.json for seen in upstream.seen if seen.path == "/v1/chat/completions"]
     assert {body["model"] for body in asked} == {"other"}
@@ -224,7 +226,7 @@ async def test_tools_are_harmless_and_the_model_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("name", ["temperature", "max_tokens"])
-async def test_a_limit_that_the_server_refuses_is_left_out(name: str) -> None:
+async def test_a_limit_that_the_server_rejects_is_removed(name: str) -> None:
     server = Server(parses=True)
 
     def script(seen: Seen) -> Reply:
@@ -232,10 +234,10 @@ async def test_a_limit_that_the_server_refuses_is_left_out(name: str) -> None:
         return error(f"Unsupported parameter: '{name}'") if refused else server(seen)
 
     async with serving(script) as upstream:
-        assert told(await probed(upstream.url, "--json"))["tools"] == "parsed"
+        assert parse_output(await run_probe(upstream.url, "--json"))["tools"] == "parsed"
 
 
-async def test_what_each_refusal_taught_is_shown_with_its_words() -> None:
+async def test_each_quirk_is_shown_with_the_error() -> None:
     server = Server(parses=True)
     words = {
         "max_tokens": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
@@ -247,17 +249,17 @@ async def test_what_each_refusal_taught_is_shown_with_its_words() -> None:
         return error(words[named]) if named else server(seen)
 
     async with serving(script) as upstream:
-        found = told(await probed(upstream.url, "--json"))
+        found = parse_output(await run_probe(upstream.url, "--json"))
     assert found["works"]
     assert found["taught"] == ["max_tokens sent as max_completion_tokens", "temperature left out"]
     findings = [finding for finding in found["findings"] if finding["answer"] in found["taught"]]
     assert {finding["outcome"] for finding in findings} == {"mended"}
-    assert [finding["evidence"] for finding in findings] == [f"status 400: {said}" for said in words.values()]
+    assert [finding["evidence"] for finding in findings] == [f"status 400: {message}" for message in words.values()]
     asked = [seen.json for seen in upstream.seen if seen.path == "/v1/chat/completions"]
     assert sum("max_tokens" in body for body in asked) == 1
 
 
-async def test_a_model_that_the_server_has_in_another_api_is_probed_in_that() -> None:
+async def test_a_model_of_another_api_is_probed_in_that_api() -> None:
     server, api = Server(parses=True), "openai-responses"
 
     def script(seen: Seen) -> Reply:
@@ -270,14 +272,14 @@ async def test_a_model_that_the_server_has_in_another_api_is_probed_in_that() ->
         return error('model "m" is not accessible via the /chat/completions endpoint') if refuses else server(seen)
 
     async with serving(script) as upstream:
-        found = told(await probed(upstream.url, "--json"))
+        found = parse_output(await run_probe(upstream.url, "--json"))
     assert found["taught"] == [f"api: {api}"]
     asked = [seen.path for seen in upstream.seen if seen.path in ("/v1/chat/completions", "/v1/responses")]
-    # To see whether it is there, and where it is asked without VTC.
+    # The detection of APIs and the request without VTC use chat completions.
     assert asked.count("/v1/responses") > 2 * asked.count("/v1/chat/completions")
 
 
-async def test_a_flag_that_agents_send_in_a_header_is_shown_where_it_is_refused() -> None:
+async def test_a_rejected_flag_of_agents_in_a_header_is_shown() -> None:
     server, flag = Server(parses=True, paths=("/v1/messages",)), "prompt-caching-scope-2026-01-05"
     words = f"Unexpected value(s) `{flag}` for the `anthropic-beta` header."
 
@@ -285,11 +287,11 @@ async def test_a_flag_that_agents_send_in_a_header_is_shown_where_it_is_refused(
         return error(words) if flag in seen.headers.get("anthropic-beta", "") else server(seen)
 
     async with serving(script) as upstream:
-        found = told(await probed(upstream.url, "--json"))
+        found = parse_output(await run_probe(upstream.url, "--json"))
     assert found["works"]
-    lesson = f"header anthropic-beta: {flag} left out"
-    assert found["taught"] == [lesson]
-    (evidence,) = [finding["evidence"] for finding in found["findings"] if finding["answer"] == lesson]
+    quirk = f"header anthropic-beta: {flag} left out"
+    assert found["taught"] == [quirk]
+    (evidence,) = [finding["evidence"] for finding in found["findings"] if finding["answer"] == quirk]
     assert evidence == f"status 400: {words}"
     first, *rest = [
         seen.headers["anthropic-beta"].split(",") for seen in upstream.seen if "tools" in seen.body.decode()
@@ -298,18 +300,18 @@ async def test_a_flag_that_agents_send_in_a_header_is_shown_where_it_is_refused(
     assert {*map(tuple, rest)} == {tuple(name for name in first if name != flag)}
 
 
-async def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_is_sent_and_never_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", key := "open-sesame-4711")
-    async with serving(Server(key=key, refuses=f"tools are not supported for {key}")) as upstream:
-        without = await probed(upstream.url, "--json")
-        result = await probed(upstream.url, "--key-env", "MY_KEY", "--json", "--write", str(tmp_path))
-    assert (without.exit_code, "--key-env" in told(without)["reason"]) == (1, True)
-    assert (result.exit_code, told(result)["tools"]) == (0, "refused")
-    assert told(result)["clients"]["Codex"].endswith(" --key-env MY_KEY")
-    assert key not in result.output + texts(tmp_path)
+    async with serving(Server(key=key, rejects_tools=f"tools are not supported for {key}")) as upstream:
+        without = await run_probe(upstream.url, "--json")
+        result = await run_probe(upstream.url, "--key-env", "MY_KEY", "--json", "--write", str(tmp_path))
+    assert (without.exit_code, "--key-env" in parse_output(without)["reason"]) == (1, True)
+    assert (result.exit_code, parse_output(result)["tools"]) == (0, "refused")
+    assert parse_output(result)["clients"]["Codex"].endswith(" --key-env MY_KEY")
+    assert key not in result.output + read_files(tmp_path)
 
 
-async def test_a_server_that_refuses_access_to_the_model_is_asked_once() -> None:
+async def test_a_server_that_denies_access_to_the_model_gets_one_request() -> None:
     server = Server()
 
     def script(seen: Seen) -> Reply:
@@ -317,74 +319,74 @@ async def test_a_server_that_refuses_access_to_the_model_is_asked_once() -> None
         return error("No access?", 403) if refused else server(seen)
 
     async with serving(script) as upstream:
-        found = told(await probed(upstream.url, "--json"))
+        found = parse_output(await run_probe(upstream.url, "--json"))
         asked = [seen for seen in upstream.seen if seen.path == "/v1/chat/completions" and seen.json.get("tools")]
     assert (found["works"], len(asked)) == (False, 1)
     assert "--key-env" in found["stopped"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (error("The model `old` does not exist.", 404), "does not have the model old (status 404: The model `old`"),
         (error("Model Not Exist"), "does not have the model old (status 400: Model Not Exist)"),
         (error("Nothing here", 404), "has nothing at /v1/chat/completions (status 404: Nothing here)"),
     ],
 )
-async def test_a_server_without_the_model_is_asked_once(answer: Reply, said: str) -> None:
+async def test_a_server_without_the_model_gets_one_request(answer: Reply, message: str) -> None:
     server = Server()
 
     def script(seen: Seen) -> Reply:
         return answer if seen.path == "/v1/chat/completions" and seen.json.get("tools") else server(seen)
 
     async with serving(script) as upstream:
-        result = await probed(upstream.url, "--model", "old")
+        result = await run_probe(upstream.url, "--model", "old")
         asked = [seen for seen in upstream.seen if seen.path == "/v1/chat/completions" and seen.json.get("tools")]
     assert (result.exit_code, len(asked)) == (1, 1)
-    (line,) = (line for line in result.stdout.splitlines() if said in line)
+    (line,) = (line for line in result.stdout.splitlines() if message in line)
     assert "--model" in line
     assert line.endswith("; it lists Qwen/Qwen2.5-7B-Instruct.")
     assert "Does it take `tools`?" not in result.stdout
 
 
-async def test_a_404_that_teaches_a_step_ends_no_probe() -> None:
-    server = Server(refuses="No endpoints found that support tool use.")
+async def test_a_404_with_a_known_quirk_does_not_end_the_probe() -> None:
+    server = Server(rejects_tools="No endpoints found that support tool use.")
 
     def script(seen: Seen) -> Reply:
         reply = server(seen)
         return replace(reply, status=404) if reply.status == 400 and seen.json.get("tools") else reply
 
     async with serving(script) as upstream:
-        found = told(await probed(upstream.url, "--json"))
+        found = parse_output(await run_probe(upstream.url, "--json"))
     assert (found["works"], found["tools"], found["stopped"]) == (True, "refused", None)
 
 
-async def test_a_server_that_is_down_is_told() -> None:
+async def test_a_server_that_is_down_is_reported() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        result = await probed(f"http://127.0.0.1:{nobody.getsockname()[1]}", "--json")
-    found = told(result)
+        result = await run_probe(f"http://127.0.0.1:{nobody.getsockname()[1]}", "--json")
+    found = parse_output(result)
     assert (result.exit_code, found["requests"], found["tools"], found["profiles"]) == (1, 1, None, [])
     assert "cannot be reached (Connection refused)" in found["reason"]
 
 
-async def forever() -> AsyncIterator[bytes]:
+async def stream_forever() -> AsyncIterator[bytes]:
     while True:
         yield b" "
         await asyncio.sleep(0.01)
 
 
-def trickling(at: str, server: Script) -> Script:
-    """A server whose answers at one path never end."""
-    return lambda seen: Reply(forever(), JSON) if seen.path == at and seen.body != b"{}" else server(seen)
+def build_endless_server(at: str, server: Script) -> Script:
+    """Return a server whose answers at one path never end."""
+    return lambda seen: Reply(stream_forever(), JSON) if seen.path == at and seen.body != b"{}" else server(seen)
 
 
-@pytest.mark.parametrize(("at", "said"), [("/v1/models", "cannot be reached"), ("/v1/chat/completions", "no reply")])
-async def test_a_server_that_never_answers_is_left_alone_soon(at: str, said: str) -> None:
-    async with serving(trickling(at, Server())) as upstream:
-        result = await probed(upstream.url, "--timeout", "0.3", "--json")
+@pytest.mark.parametrize(("at", "message"), [("/v1/models", "cannot be reached"), ("/v1/chat/completions", "no reply")])
+async def test_a_server_that_never_answers_ends_the_probe_soon(at: str, message: str) -> None:
+    async with serving(build_endless_server(at, Server())) as upstream:
+        result = await run_probe(upstream.url, "--timeout", "0.3", "--json")
     assert result.exit_code == 1
-    assert said in (reason := told(result)["reason"])
+    assert message in (reason := parse_output(result)["reason"])
     assert "no answer within 0.3 seconds" in reason
     assert len(upstream.seen) < 10
 
@@ -394,25 +396,35 @@ async def test_a_server_that_never_answers_is_left_alone_soon(at: str, said: str
     [
         (b"Use the tool", Server(), 1, "It is not known whether an agent will work: stopped by Ctrl-C."),
         pytest.param(
-            *(b"Use the tool", Server(refuses=NO_PARSER), 1, "It is not known whether an agent will work: stopped"),
+            *(
+                b"Use the tool",
+                Server(rejects_tools=NO_PARSER),
+                1,
+                "It is not known whether an agent will work: stopped",
+            ),
             marks=pytest.mark.rest,
         ),
         pytest.param(
-            *(b"Paris?", Server(), 0, "as far as this shows: a call arrives; not asked for: an answer after a tool's"),
+            *(b"Paris?", Server(), 0, "as far as this shows: a call arrives; not tested: an answer after a tool's"),
             marks=pytest.mark.rest,
         ),
-        (b"in Tokyo", Server(refuses=NO_PARSER), 0, "as far as this shows: a call arrives, streamed or not, and its"),
+        (
+            b"in Tokyo",
+            Server(rejects_tools=NO_PARSER),
+            0,
+            "as far as this shows: a call arrives, streamed or not, and the",
+        ),
     ],
 )
-async def test_ctrl_c_ends_the_asking_with_what_was_seen_and_writes_nothing(
+async def test_ctrl_c_ends_the_probe_with_a_report_and_writes_nothing(
     hangs: bytes, server: Server, code: int, verdict: str, tmp_path: Path
 ) -> None:
     reached = asyncio.Event()
 
     def script(seen: Seen) -> Reply:
-        if hangs in seen.body and not (server.refuses and seen.json.get("tools")):
+        if hangs in seen.body and not (server.rejects_tools and seen.json.get("tools")):
             reached.set()
-            return Reply(forever(), JSON)
+            return Reply(stream_forever(), JSON)
         return server(seen)
 
     async with serving(script) as upstream:
@@ -433,16 +445,16 @@ async def test_ctrl_c_ends_the_asking_with_what_was_seen_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["http://me:open-sesame@127.0.0.1:1"], "leave out user and password"),
         (["http://127.0.0.1:99999"], "127.0.0.1:99999"),
         (["127.0.0.1:1", "--server", "vlm"], "there is no server 'vlm'"),
-        (["127.0.0.1:1", "--key-env", "NOT_SET_ANYWHERE"], "the variable NOT_SET_ANYWHERE is not set"),
+        (["127.0.0.1:1", "--key-env", "NOT_SET_ANYWHERE"], "the environment variable NOT_SET_ANYWHERE is not set"),
     ],
 )
-def test_what_cannot_be_asked_is_told(arguments: list[str], said: str) -> None:
+def test_invalid_arguments_are_reported(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(main, ["probe", *arguments])
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
     assert "open-sesame" not in result.output

@@ -1,4 +1,4 @@
-"""What a server says of itself may be anything, and ends no command."""
+"""Test that no self-description of a server ends the command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.cli.probing.talk import ABOUT, CONTEXTS, learn
+from vtc.cli.probing.talk import CONTEXT_PATHS, SELF_DESCRIPTIONS, learn_server_facts
 from vtc.profiles import builtin_directory, load
 from vtc.proxy.asker import Asker
 
@@ -19,25 +19,34 @@ ODD: list[Any] = [["vllm"], {"a": ["b"]}, None, 5, "x" * 9, True]
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
 @pytest.mark.parametrize("named", ["", "ollama", "llama.cpp"])
-async def test_odd_values_in_lists_of_models_and_in_what_servers_tell_end_nothing(odd: Any, named: str) -> None:
-    fields = {path.partition(".")[0]: odd for path in CONTEXTS}
-    about = {key: odd for one in ABOUT for path in (one.shows, one.version, one.context) for key in path.split(".")[:1]}
+async def test_odd_values_in_self_descriptions_are_ignored(odd: Any, named: str) -> None:
+    fields = {path.partition(".")[0]: odd for path in CONTEXT_PATHS}
+    about = {
+        key: odd
+        for one in SELF_DESCRIPTIONS
+        for path in (one.required_key, one.version, one.context)
+        for key in path.split(".")[:1]
+    }
     entries = [{"id": odd}, {"id": "m", "owned_by": odd, **fields}, odd]
-    told = {"data": entries, **about, "capabilities": odd, "model_info": {"x.context_length": odd}, "parameters": odd}
+    body = {"data": entries, **about, "capabilities": odd, "model_info": {"x.context_length": odd}, "parameters": odd}
 
     def answer(_: Seen) -> Reply:
-        return Reply([json.dumps(told).encode()], JSON, framing="length")
+        return Reply([json.dumps(body).encode()], JSON, framing="length")
 
     async with serving(answer) as upstream:
         asker = Asker(upstream.url)
-        found = await asyncio.to_thread(learn, asker, PROFILES, model="", apis=("openai-chat",), named=named)
-    assert (found.problem, found.model) == ("", odd if isinstance(odd, str) else "m")
+        facts = await asyncio.to_thread(
+            learn_server_facts, asker, PROFILES, model="", apis=("openai-chat",), named=named
+        )
+    assert (facts.problem, facts.model) == ("", odd if isinstance(odd, str) else "m")
 
 
-async def test_a_window_of_thousands_of_digits_is_none() -> None:
-    told = {"data": [{"id": "m"}], "parameters": f"num_ctx {'9' * 9999}"}
+async def test_a_context_length_of_thousands_of_digits_is_ignored() -> None:
+    body = {"data": [{"id": "m"}], "parameters": f"num_ctx {'9' * 9999}"}
 
-    async with serving(lambda _: Reply([json.dumps(told).encode()], JSON, framing="length")) as upstream:
+    async with serving(lambda _: Reply([json.dumps(body).encode()], JSON, framing="length")) as upstream:
         asker = Asker(upstream.url)
-        found = await asyncio.to_thread(learn, asker, PROFILES, model="", apis=("openai-chat",), named="ollama")
-    assert (found.problem, found.context) == ("", 0)
+        facts = await asyncio.to_thread(
+            learn_server_facts, asker, PROFILES, model="", apis=("openai-chat",), named="ollama"
+        )
+    assert (facts.problem, facts.context) == ("", 0)

@@ -1,4 +1,4 @@
-"""What a chat template does, by rendering it; it comes from a server and may be anything."""
+"""Test the inspection of chat templates, which come from a server and are untrusted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
-from vtc.cli.probing.template import MOST_MEMORY, TemplateFacts, look
+from vtc.cli.probing.template import MAX_RENDER_BYTES, TemplateFacts, inspect_template
 from vtc.profiles import builtin_directory, load
 from vtc.profiles.planner import read_dialects
 from vtc.profiles.settings import UNKNOWN_MODEL
@@ -56,11 +56,11 @@ QWEN_CODER = """\
 
 
 DOUBLED = "{{% for _ in range(60) %}}{{% set ns.x = {} %}}{{% endfor %}}{{{{ ns.x | length }}}}"
-"""Sixty times what it was: 10^18 characters."""
+"""A template that doubles a value sixty times, to 10^18 characters."""
 
 
-def seen(source: str) -> TemplateFacts:
-    return look(source, read_dialects(PROFILES, UNKNOWN_MODEL), TAGS)
+def inspect(source: str) -> TemplateFacts:
+    return inspect_template(source, read_dialects(PROFILES, UNKNOWN_MODEL), TAGS)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def seen(source: str) -> TemplateFacts:
                 takes_tools=True,
                 opens="<think>",
                 dialect="hermes",
-                refuses=("a system message amid the conversation",),
+                refuses=("a system message inside the conversation",),
             ),
         ),
         (
@@ -88,7 +88,7 @@ def seen(source: str) -> TemplateFacts:
     ],
 )
 def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: TemplateFacts) -> None:
-    assert seen(source) == expected
+    assert inspect(source) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,32 +108,32 @@ def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: Te
         "{{ 'x'.ljust(999999999) }}",
     ],
 )
-def test_a_template_that_is_none_or_never_ends_is_told_and_does_no_harm(source: str) -> None:
+def test_an_invalid_or_endless_template_is_reported_and_does_no_harm(source: str) -> None:
     threads = active_count()
-    assert seen(source).problem
+    assert inspect(source).problem
     assert active_count() == threads
 
 
 @pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not bound the memory of a process")
-def test_what_renders_templates_keeps_to_its_memory() -> None:
+def test_rendering_stays_within_its_memory_limit() -> None:
     import resource
 
     doubled = DOUBLED.format("ns.x ~ ns.x")
     for source in ("{{ '%999999999d' % 1 }}", f"{{% set ns = namespace(x='a') %}}{doubled}"):
-        assert seen(source).problem
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MOST_MEMORY
+        assert inspect(source).problem
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MAX_RENDER_BYTES
 
 
-def test_a_template_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template, "SECONDS", 1)
+def test_an_endless_computation_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "RENDER_SECONDS", 1)
     loops = "".join(f"{{% for a{depth} in range(1000) %}}" for depth in range(4)) + "{% endfor %}" * 4
-    assert "too long" in seen(loops).problem
+    assert "too long" in inspect(loops).problem
 
 
 def test_a_template_finds_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not if it gets out of its sandbox."""
+    """The keys are removed because a template may escape its sandbox."""
     monkeypatch.setenv("MY_API_KEY", "abcdefgh")
     monkeypatch.setenv("MY_SETTING", "plain")
-    assert "MY_API_KEY" not in template.environment()
-    assert template.environment()["MY_SETTING"] == "plain"
+    assert "MY_API_KEY" not in template.build_environment()
+    assert template.build_environment()["MY_SETTING"] == "plain"

@@ -1,1 +1,1 @@
-"""`vtc probe`: what a model server does with tools, found out by asking it."""
+"""`vtc probe`: test how a model server handles tools, and propose profiles for it."""

@@ -1,7 +1,8 @@
-"""The probe: what is asked in which order, and what is made of the replies.
+"""The probe: the order of the questions, and the proposal that is made from the replies.
 
-First what the server says of itself, then one call with `tools` as any client sends them. What that shows becomes a
-proposal (profiles), and all that follows is asked as VTC would ask with these: so what is proposed has been tried.
+The probe first asks the server about itself, then for one call with `tools`, as a client sends them. The results
+become a proposal (profiles). All later questions are sent as VTC would send them with these profiles, so the proposal
+is tested.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from vtc import apis
 from vtc.apis import Api
 from vtc.cli.probing import scenarios, template, words
-from vtc.cli.probing.proposal import Proposal, begin
+from vtc.cli.probing.proposal import Proposal, create_proposal
 from vtc.cli.probing.scenarios import Scenario
-from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn
+from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn_server_facts
 from vtc.cli.probing.template import BoundedAsker
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import best
@@ -23,14 +24,15 @@ from vtc.profiles.schema import ModelProfile, ReasoningTags
 from vtc.profiles.settings import UNKNOWN_MODEL, Settings
 
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
-"""Tried for models of which nothing is known; most are made for the first."""
-MOST_DIALECTS = 3
-DECISIVE = {
+"""Dialects that are tried for unknown models, the most common first."""
+MAX_PROMPT_DIALECTS = 3
+"""Maximum number of dialects that are tried with the tools in the prompt."""
+DECISIVE_SCENARIOS = {
     scenarios.SINGLE.name: "a call as proposed",
     scenarios.SINGLE.as_stream().label: "a streamed call",
     scenarios.FOLLOWED_UP.name: "an answer after a tool's result",
 }
-"""By the labels of scenarios, what an agent cannot do without."""
+"""The abilities that an agent requires, by the labels of their scenarios."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,37 +42,37 @@ class ProbeRecord:
     server: ServerFacts
     api: Api
     base: ModelProfile | None = None
-    """The profile that the model has so far."""
-    template: template.TemplateFacts | None = None
+    """The profile that already matches the model."""
+    template_facts: template.TemplateFacts | None = None
     native: ProbeReply | None = None
-    """One call with `tools`, sent as a client sends it."""
-    tools: words.Tools | None = None
+    """The reply to one request with `tools`, sent as a client sends it."""
+    tools: words.ToolSupport | None = None
     dialect: str = ""
-    thinking: words.ThinkingWords = field(default_factory=words.ThinkingWords)
+    thinking: words.ThinkingFacts = field(default_factory=words.ThinkingFacts)
     tokens: words.SpecialTokens = field(default_factory=words.SpecialTokens)
     prompted: dict[str, ProbeReply] = field(default_factory=dict)
-    """By dialect, one call with the tools in the prompt."""
+    """The replies to one request with the tools in the prompt, by dialect."""
     replies: dict[str, ProbeReply] = field(default_factory=dict)
-    """As proposed, by the labels of scenarios."""
+    """The replies under the proposal, by the labels of scenarios."""
     proposal: Proposal | None = None
-    taught: dict[str, str] = field(default_factory=dict)
-    """What is done since the server refused a request, each with its error."""
-    asked: int = 0
+    quirks: dict[str, str] = field(default_factory=dict)
+    """Changes that VTC makes to requests because the server rejected one, each with the server's error."""
+    request_count: int = 0
     stopped: str = ""
-    """Why not all was asked."""
+    """The reason why the probe ended early; empty if it did not."""
 
     @property
-    def way(self) -> str:
-        """How tools reach the model, as proposed."""
+    def tool_mode(self) -> str:
+        """How tools reach the model under the proposal: `native` or `prompt`."""
         return self.proposal.model.tools if self.proposal else "native"
 
     @property
     def kind(self) -> str:
-        """The name of the server's profile; empty if it is not known."""
+        """The name of the server's profile; empty if it is unknown."""
         return self.server.profile.name if self.server.profile else ""
 
-    def needs(self) -> list[str]:
-        """Name what only the profiles that are proposed bring about, and no option of `vtc run`."""
+    def list_profile_needs(self) -> list[str]:
+        """List the features that need the proposed profiles, because no option of `vtc run` sets them."""
         proposal = self.proposal
         if not proposal:
             return []
@@ -81,181 +83,188 @@ class ProbeRecord:
             "reasoning": proposal.model.reasoning != reasoning or proposal.server.parts_reasoning < parts,
             "special tokens": proposal.model.special_tokens != tokens,
         }
-        return [name for name, is_so in changed.items() if is_so]
+        return [name for name, is_changed in changed.items() if is_changed]
 
     def list_replies(self) -> list[ProbeReply]:
-        """List all replies to what was asked."""
+        """List the replies to all questions that were sent."""
         replies = [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
-        return [reply for reply in replies if reply.asked]
+        return [reply for reply in replies if reply.is_asked]
 
-    def verdict(self) -> tuple[bool, str]:
-        """Tell whether an agent will work as proposed, and why: by what was asked."""
+    def decide_verdict(self) -> tuple[bool, str]:
+        """Return whether an agent will work with the proposal, and the reason, as far as questions were sent."""
         if self.server.problem:
             return False, self.server.problem
         called = [reply for reply in self.list_replies() if reply.scenario.calls and not reply.misses]
         asked = [reply for reply in self.list_replies() if reply.scenario.calls]
         if not called:
-            silent = next((reply for reply in asked if reply.silent), None)
+            silent = next((reply for reply in asked if reply.is_silent), None)
             if silent:
-                many = sum(reply.silent for reply in asked)
-                replies = "1 reply" if many == 1 else f"{many} replies"
+                count = sum(reply.is_silent for reply in asked)
+                replies = "1 reply" if count == 1 else f"{count} replies"
                 why = f"the model called no tool in {replies}, so it is not known whether it can"
-                return False, f"{why}: {silent.saw}"
+                return False, f"{why}: {silent.summary}"
             if self.stopped:
                 return False, self.stopped
-            return False, asked[0].faults[0] if asked and asked[0].faults else "nothing was asked"
+            return False, asked[0].faults[0] if asked and asked[0].faults else "no question was sent"
         unasked = []
-        for name, what in DECISIVE.items():
+        for name, ability in DECISIVE_SCENARIOS.items():
             reply = self.replies.get(name)
-            if reply is None or not reply.asked:
-                unasked.append(what)
+            if reply is None or not reply.is_asked:
+                unasked.append(ability)
             elif reply.problem and reply.faults:
                 return False, f"{name}: {reply.problem}"
-            elif reply.scenario.calls and reply.faults and not reply.silent:
+            elif reply.scenario.calls and reply.faults and not reply.is_silent:
                 return False, f"{name}: {reply.faults[0]}"
         if unasked:
-            return True, f"a call arrives; not asked for: {', '.join(unasked)}"
-        return True, "a call arrives, streamed or not, and its result is answered"
+            return True, f"a call arrives; not tested: {', '.join(unasked)}"
+        return True, "a call arrives, streamed or not, and the model answers its result"
 
 
 @dataclass(slots=True)
 class Probe:
-    """Asks one server."""
+    """A probe of one server."""
 
     asker: BoundedAsker
     profiles: Profiles
     tokens: int
 
     def run(self, *, model: str, of: Sequence[str], named: str) -> ProbeRecord:
-        """Ask all questions; `of` and `named` are the APIs and the server's profile that the user knows."""
-        server = learn(self.asker, self.profiles, model=model, apis=tuple(of), named=named)
+        """Send all questions; `of` and `named` are the APIs and the server profile that the user chose."""
+        server = learn_server_facts(self.asker, self.profiles, model=model, apis=tuple(of), named=named)
         api = (apis.find_api(server.apis[0]) if server.apis else None) or apis.APIS[0]
-        seen = ProbeRecord(server=server, api=api)
+        record = ProbeRecord(server=server, api=api)
         if not server.problem:
-            self.asker.patient()
-            self._ask(seen)
-        seen.asked, seen.stopped = self.asker.asked, self.asker.stopped
-        return seen
+            self.asker.use_model_timeout()
+            self._run_steps(record)
+        record.request_count, record.stopped = self.asker.request_count, self.asker.stopped
+        return record
 
-    def _ask(self, seen: ProbeRecord) -> None:
-        server, profiles = seen.server, self.profiles
-        seen.base = best(profiles.models, server.facts, profiles.sources).profile
-        talk = Talk(self.asker, server, seen.api, {"temperature": 0, "max_tokens": self.tokens}, seen.taught)
-        tags = words.tags(profiles, seen.base)
+    def _run_steps(self, record: ProbeRecord) -> None:
+        # Step 1: find the known profile of the model, and inspect the chat template.
+        server, profiles = record.server, self.profiles
+        record.base = best(profiles.models, server.facts, profiles.sources).profile
+        talk = Talk(self.asker, server, record.api, {"temperature": 0, "max_tokens": self.tokens}, record.quirks)
+        tags = words.list_reasoning_tags(profiles, record.base)
         if server.template:
-            seen.template = template.look(server.template, read_dialects(profiles, seen.base or UNKNOWN_MODEL), tags)
-        seen.native = talk.ask(scenarios.SINGLE, self._plan_with_options(seen, tools="native"), bare=True)
-        seen.tools = None if self.asker.stopped else words.tools(seen.native)
-        if seen.tools is None:
-            server.problem = self.asker.stopped or f"the model gave no reply: {seen.native.problem}"
+            record.template_facts = template.inspect_template(
+                server.template, read_dialects(profiles, record.base or UNKNOWN_MODEL), tags
+            )
+        # Step 2: request one call with `tools`, as a client sends them.
+        record.native = talk.ask(scenarios.SINGLE, self._plan_with_options(record, tools="native"), bare=True)
+        record.tools = None if self.asker.stopped else words.classify_tools(record.native)
+        if record.tools is None:
+            server.problem = self.asker.stopped or f"the model gave no reply: {record.native.problem}"
             return
-        leaked = seen.native.dialects[:1] if seen.tools == "leaked" else ()
-        seen.dialect = next(iter(leaked), "") or (seen.template.dialect if seen.template else "")
-        seen.proposal = begin(profiles, model=server.model, where=server.where, base=seen.base, server=server.profile)
-        self._special_tokens(seen, talk)
-        if seen.tools in ("refused", "ignored"):
-            self._prompts(seen, talk)
-        seen.thinking = words.thinking(seen.list_replies(), tags, seen.template.opens if seen.template else "")
-        self._propose(seen)
-        self._as_proposed(seen, talk, self._rows(seen))
-        self._reread(seen)
-        if not seen.prompted:
-            self._prompts(seen, talk)
-        self._as_proposed(seen, talk, [scenarios.LONG])  # may take long
+        # Step 3: create a proposal, and test special tokens and, if `tools` failed, tools in the prompt.
+        leaked = record.native.dialects[:1] if record.tools == "leaked" else ()
+        record.dialect = next(iter(leaked), "") or (record.template_facts.dialect if record.template_facts else "")
+        record.proposal = create_proposal(
+            profiles, model=server.model, where=server.host_and_port, base=record.base, server=server.profile
+        )
+        self._probe_special_tokens(record, talk)
+        if record.tools in ("refused", "ignored"):
+            self._probe_prompts(record, talk)
+        # Step 4: complete the proposal, and send the scenarios under it.
+        record.thinking = words.classify_thinking(
+            record.list_replies(), tags, record.template_facts.opens if record.template_facts else ""
+        )
+        self._propose(record)
+        self._ask_as_proposed(record, talk, self._list_scenarios(record))
+        self._update_dialect(record)
+        if not record.prompted:
+            self._probe_prompts(record, talk)
+        self._ask_as_proposed(record, talk, [scenarios.LONG])  # last, because it may take long
 
-    def _plan_with_options(self, seen: ProbeRecord, **settings: str) -> Planner:
-        """Plan as an option of the user's would have it."""
-        return Planner(self.profiles, Settings(server=seen.kind, **settings))  # type: ignore[arg-type]
+    def _plan_with_options(self, record: ProbeRecord, **settings: str) -> Planner:
+        """Build a planner in which options of the user choose these settings."""
+        return Planner(self.profiles, Settings(server=record.kind, **settings))  # type: ignore[arg-type]
 
-    def _special_tokens(self, seen: ProbeRecord, talk: Talk) -> None:
-        assert seen.proposal
-        names = [seen.dialect, *(seen.base.accept if seen.base and seen.base.accept != "auto" else ()), "hermes"]
-        marker = words.marker(self.profiles.dialects[name] for name in names if name)
-        kept = seen.proposal.copy_with(model={"special_tokens": False})
-        question = scenarios.echoing(marker)
-        heard = talk.ask(question, kept.planner(self.profiles))
-        if not heard.asked:
+    def _probe_special_tokens(self, record: ProbeRecord, talk: Talk) -> None:
+        assert record.proposal
+        names = [
+            record.dialect,
+            *(record.base.accept if record.base and record.base.accept != "auto" else ()),
+            "hermes",
+        ]
+        marker = words.find_call_marker(self.profiles.dialects[name] for name in names if name)
+        kept = record.proposal.copy_with(model={"special_tokens": False})
+        question = scenarios.build_echo_scenario(marker)
+        reply = talk.ask(question, kept.build_planner(self.profiles))
+        if not reply.is_asked:
             return
-        fate, mended = words.tokens(heard, marker), False
-        if fate == "dropped" and seen.proposal.server.special_tokens:
-            proposal = seen.proposal.copy_with(model={"special_tokens": True})
-            mended = words.tokens(talk.ask(question, proposal.planner(self.profiles)), marker) == "kept"
-        seen.tokens = words.SpecialTokens(marker, fate, mended)
+        fate, repaired = words.classify_special_token(reply, marker), False
+        if fate == "dropped" and record.proposal.server.special_tokens:
+            proposal = record.proposal.copy_with(model={"special_tokens": True})
+            reply = talk.ask(question, proposal.build_planner(self.profiles))
+            repaired = words.classify_special_token(reply, marker) == "kept"
+        record.tokens = words.SpecialTokens(marker, fate, repaired)
 
-    def _prompts(self, seen: ProbeRecord, talk: Talk) -> None:
-        """Ask for a call with the tools in the prompt, in the likeliest dialects."""
-        own = [seen.base.dialect] if seen.base else []
-        for name in [*dict.fromkeys([*own, seen.dialect, *USUAL_DIALECTS])]:
-            if name and len(seen.prompted) < MOST_DIALECTS:
-                planner = self._plan_with_options(seen, tools="prompt", dialect=name)
-                seen.prompted[name] = talk.ask(scenarios.SINGLE, planner)
+    def _probe_prompts(self, record: ProbeRecord, talk: Talk) -> None:
+        """Request a call with the tools in the prompt, in the most likely dialects."""
+        own = [record.base.dialect] if record.base else []
+        for name in [*dict.fromkeys([*own, record.dialect, *USUAL_DIALECTS])]:
+            if name and len(record.prompted) < MAX_PROMPT_DIALECTS:
+                planner = self._plan_with_options(record, tools="prompt", dialect=name)
+                record.prompted[name] = talk.ask(scenarios.SINGLE, planner)
 
-    def _propose(self, seen: ProbeRecord) -> None:
-        """Put what was seen into the profiles."""
-        proposal = seen.proposal
+    def _propose(self, record: ProbeRecord) -> None:
+        """Update the proposed profiles with the observations."""
+        proposal = record.proposal
         assert proposal
-        assert seen.native
-        read = next((name for name, heard in seen.prompted.items() if not heard.misses), "")
-        if seen.tools in ("parsed", "leaked") or not read:
-            way, why = "native", f"the request with `tools` was answered: {seen.tools}"
-            if seen.tools in ("refused", "ignored"):
-                why = f"`tools` were {seen.tools}, and no dialect in the prompt brought a call either"
+        assert record.native
+        # Step 1: choose native tools, unless only tools in the prompt led to a call.
+        prompt_dialect = next((name for name, reply in record.prompted.items() if not reply.misses), "")
+        if record.tools in ("parsed", "leaked") or not prompt_dialect:
+            tool_mode, why = "native", f"the request with `tools` was answered: {record.tools}"
+            if record.tools in ("refused", "ignored"):
+                why = f"`tools` were {record.tools}, and no dialect in the prompt led to a call either"
         else:
-            way, why = "prompt", f"`tools` were {seen.tools}: {seen.native.saw}"
-            seen.dialect = read
-        proposal = proposal.copy_with(model={"tools": way}, model_tools=why)
-        if read or seen.dialect:
-            dialect = read or seen.dialect
+            tool_mode, why = "prompt", f"`tools` were {record.tools}: {record.native.summary}"
+            record.dialect = prompt_dialect
+        proposal = proposal.copy_with(model={"tools": tool_mode}, model_tools=why)
+        # Step 2: choose the dialect of the prompt and the dialects to parse.
+        if dialect := prompt_dialect or record.dialect:
             accept = () if proposal.model.accept == "auto" else proposal.model.accept
-            first = tuple(dict.fromkeys([dialect, *(seen.native.dialects), *accept]))
-            shown = "a call came in it" if read else "the call came so" if seen.tools == "leaked" else "its template"
+            evidence = "the template writes it"
+            if prompt_dialect:
+                evidence = "the model called in it"
+            elif record.tools == "leaked":
+                evidence = "the call arrived in it"
             proposal = proposal.copy_with(
-                model={"dialect": dialect if read else proposal.model.dialect, "accept": first},
-                model_accept=f"{dialect}: {shown}" if read or seen.dialect else "",
+                model={
+                    "dialect": prompt_dialect or proposal.model.dialect,
+                    "accept": tuple(dict.fromkeys([dialect, *record.native.dialects, *accept])),
+                },
+                model_accept=f"{dialect}: {evidence}",
             )
-        if read:
-            proposal = proposal.copy_with(model_dialect="a call came when the tools stood in the prompt in it")
-        think = seen.thinking
-        if think.how in ("raw", "prefilled"):
-            tags = ReasoningTags(open=think.open, close=think.close, prefilled=think.how == "prefilled")
-            place = "stood in the text" if think.how == "raw" else f"the reply began inside, and {think.close} ended it"
-            proposal = proposal.copy_with(
-                model={"reasoning": tags},
-                server={"parts_reasoning": False},
-                model_reasoning=f"{think.open} {place}",
-                server_parts_reasoning="reasoning came in the text",
-            )
-        elif think.how == "parted":
-            field = "reasoning" if think.field == "reasoning" else "reasoning_content"
-            proposal = proposal.copy_with(
-                server={"parts_reasoning": True, "thoughts": field},
-                server_parts_reasoning="reasoning came apart from the text",
-                server_thoughts=f"its name was {think.field or 'the usual one'}",
-            )
-        if seen.tokens.mended:
+        if prompt_dialect:
+            proposal = proposal.copy_with(model_dialect="the model called with the tools in the prompt in this dialect")
+        # Step 3: describe the reasoning, the special tokens and the APIs.
+        proposal = _propose_reasoning(proposal, record.thinking)
+        if record.tokens.repaired:
             proposal = proposal.copy_with(
                 model={"special_tokens": True},
-                model_special_tokens=f"{seen.tokens.marker} was dropped, and kept with what the server's profile sets",
+                model_special_tokens=f"{record.tokens.marker} was dropped, but kept with the server profile's fields",
                 server_special_tokens="these fields kept special tokens in the text",
             )
-        if seen.server.apis:
+        if record.server.apis:
             proposal = proposal.copy_with(
-                server={"api": seen.server.apis}, server_api="these paths answered a request, others did not"
+                server={"api": record.server.apis}, server_api="these paths answered a request, others did not"
             )
-        seen.proposal = proposal
+        record.proposal = proposal
 
-    def _reread(self, seen: ProbeRecord) -> None:
-        """Take the dialect from a reply that has its special tokens, where the first had none."""
-        first = seen.replies.get(scenarios.SINGLE.as_stream().label)
-        if seen.proposal and seen.tokens.mended and seen.tools == "leaked" and first and first.dialects:
-            seen.dialect = first.dialects[0]
-            accept = tuple(dict.fromkeys([seen.dialect, *seen.proposal.model.accept]))
-            why = f"{seen.dialect}: the call came so when its markers were kept"
-            seen.proposal = seen.proposal.copy_with(model={"accept": accept}, model_accept=why)
+    def _update_dialect(self, record: ProbeRecord) -> None:
+        """Take the dialect from a reply with special tokens, if the first reply lacked them."""
+        first = record.replies.get(scenarios.SINGLE.as_stream().label)
+        if record.proposal and record.tokens.repaired and record.tools == "leaked" and first and first.dialects:
+            record.dialect = first.dialects[0]
+            accept = tuple(dict.fromkeys([record.dialect, *record.proposal.model.accept]))
+            why = f"{record.dialect}: the call arrived in it when its markers were kept"
+            record.proposal = record.proposal.copy_with(model={"accept": accept}, model_accept=why)
 
-    def _rows(self, seen: ProbeRecord) -> list[Scenario]:
-        """List what is asked as proposed; what decides comes first."""
-        rows = [scenarios.SINGLE] if seen.needs() else []  # else it has been asked so
+    def _list_scenarios(self, record: ProbeRecord) -> list[Scenario]:
+        """List the scenarios to send under the proposal; those of `DECISIVE_SCENARIOS` come first."""
+        rows = [scenarios.SINGLE] if record.list_profile_needs() else []  # otherwise it was already sent this way
         rows += [
             scenarios.SINGLE.as_stream(),
             scenarios.FOLLOWED_UP,
@@ -265,13 +274,44 @@ class Probe:
         compared = [scenario for scenario in scenarios.SCENARIOS.values() if scenario.compared]
         rows += [scenario for scenario in compared if scenario not in (*rows, scenarios.SINGLE)]
         rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
-        return [*rows, *([scenarios.SCHEMAS, scenarios.STRICT] if seen.way == "native" else []), scenarios.CONSTRAINED]
+        return [
+            *rows,
+            *([scenarios.SCHEMAS, scenarios.STRICT] if record.tool_mode == "native" else []),
+            scenarios.CONSTRAINED,
+        ]
 
-    def _as_proposed(self, seen: ProbeRecord, talk: Talk, rows: Sequence[Scenario]) -> None:
-        assert seen.proposal
-        assert seen.native
-        planner = seen.proposal.planner(self.profiles)
-        known = seen.prompted.get(seen.proposal.model.dialect, seen.native) if seen.way == "prompt" else seen.native
-        seen.replies.setdefault(scenarios.SINGLE.name, known)
+    def _ask_as_proposed(self, record: ProbeRecord, talk: Talk, rows: Sequence[Scenario]) -> None:
+        assert record.proposal
+        assert record.native
+        planner = record.proposal.build_planner(self.profiles)
+        known = (
+            record.prompted.get(record.proposal.model.dialect, record.native)
+            if record.tool_mode == "prompt"
+            else record.native
+        )
+        record.replies.setdefault(scenarios.SINGLE.name, known)
         for scenario in rows:
-            seen.replies[scenario.label] = talk.ask(scenario, planner)
+            record.replies[scenario.label] = talk.ask(scenario, planner)
+
+
+def _propose_reasoning(proposal: Proposal, think: words.ThinkingFacts) -> Proposal:
+    """Add the form of the reasoning to a proposal."""
+    if think.style in ("raw", "prefilled"):
+        tags = ReasoningTags(open=think.open, close=think.close, prefilled=think.style == "prefilled")
+        place = "was in the text"
+        if think.style == "prefilled":
+            place = f"was open when the reply began, and {think.close} ended it"
+        return proposal.copy_with(
+            model={"reasoning": tags},
+            server={"parts_reasoning": False},
+            model_reasoning=f"{think.open} {place}",
+            server_parts_reasoning="reasoning arrived in the text",
+        )
+    if think.style == "parted":
+        field = "reasoning" if think.field == "reasoning" else "reasoning_content"
+        return proposal.copy_with(
+            server={"parts_reasoning": True, "thoughts": field},
+            server_parts_reasoning="reasoning arrived separately from the text",
+            server_thoughts=f"the field was {think.field or 'the usual one'}",
+        )
+    return proposal

@@ -1,9 +1,10 @@
-"""Renders a chat template that may be anything: a program of its own, with bounds on its time and memory.
+"""Render an untrusted chat template: a separate program with limits on its time and memory.
 
     {"source": …, "fields": [{"messages": …}, …], "seconds": …, "bytes": …} -> [{"text": …}, {"refused": …}, …]
 
-It reads one line of JSON and writes one; it is run as a file, and imports nothing of VTC. The system ends it beyond its
-time. Its memory is bounded where the system can do that, as Linux does; macOS and Windows do not.
+The program parses a JSON object from standard input and writes a JSON list. It is run as a file and imports nothing of
+VTC. The operating system ends the process at the time limit. The memory limit applies on Linux only, because macOS and
+Windows do not enforce one.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ from typing import Any
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MOST_RENDERED = 1 << 18
-"""Characters of a rendered conversation; a template that writes more is not looked at further."""
-MOST_LOOPS = 1000
-"""Rounds of one loop over a range."""
-MOST_TIMES = 10_000
-"""By which a template may multiply."""
+MAX_RENDERED_CHARS = 1 << 18
+"""Maximum number of characters of a rendered conversation; rendering stops beyond it."""
+MAX_RANGE_LENGTH = 1000
+"""Maximum length of a range; longer ones are cut."""
+MAX_FACTOR = 10_000
+"""Largest factor of a multiplication; it also limits repeated strings."""
 
 
 class TemplateRefusal(Exception):
-    """The template raised an error of its own."""
+    """Raised when the template calls `raise_exception` or exceeds a limit."""
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """Renders chat templates; none computes a product or a power without end."""
+    """A sandbox that rejects powers, and multiplications by large factors."""
 
     intercepted_binops = frozenset(["*", "**"])
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        times = [number for number in (left, right) if isinstance(number, int | float)]
-        if operator == "**" or any(abs(number) > MOST_TIMES for number in times):
+        factors = [number for number in (left, right) if isinstance(number, int | float)]
+        if operator == "**" or any(abs(number) > MAX_FACTOR for number in factors):
             raise TemplateRefusal("it computes too much")
         return super().call_binop(context, operator, left, right)
 
 
 def render_template(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Mapping[str, str]]:
-    """Render a template with each of these fields: the text, or why there is none."""
+    """Render a template with each of these contexts; yield the text, or the error."""
     try:
-        template = _environment().from_string(source)
+        template = _build_environment().from_string(source)
     except (TemplateError, RecursionError) as error:
         yield from ({"refused": str(error)} for _ in fields)
         return
@@ -55,22 +56,22 @@ def render_template(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Ma
             raise
         except (TemplateError, TemplateRefusal) as error:
             yield {"refused": str(error)}
-        except Exception as error:  # templates add texts to lists, and look into what is not there
+        except Exception as error:  # for example TypeError, if the template adds a string to a list
             yield {"refused": f"{type(error).__name__}: {error}"}
 
 
-def _environment() -> Environment:
+def _build_environment() -> Environment:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
     environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
     environment.globals |= {
-        "raise_exception": _raise,
+        "raise_exception": _raise_refusal,
         "strftime_now": lambda _: "2026-01-01",
-        "range": lambda *of: range(*of)[:MOST_LOOPS],
+        "range": lambda *of: range(*of)[:MAX_RANGE_LENGTH],
     }
     return environment
 
 
-def _raise(message: object) -> None:
+def _raise_refusal(message: object) -> None:
     raise TemplateRefusal(str(message))
 
 
@@ -78,31 +79,31 @@ def _limit_length(pieces: Iterator[str]) -> Iterator[str]:
     length = 0
     for piece in pieces:
         length += len(piece)
-        if length > MOST_RENDERED:
+        if length > MAX_RENDERED_CHARS:
             raise TemplateRefusal("it writes without end")
         yield piece
 
 
 def _limit_process(seconds: int, size: int) -> None:
-    """Have the system bound the time and the memory of this process, as far as it can."""
+    """Limit the CPU time (seconds) and the memory (bytes) of this process, if the system supports it."""
     try:
-        import resource  # Windows has none
+        import resource  # not on Windows
     except ImportError:
         return
-    for limit, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
+    for limit, maximum in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
         with suppress(ValueError, OSError):
-            resource.setrlimit(limit, (most, most))
+            resource.setrlimit(limit, (maximum, maximum))
 
 
 def main() -> None:
-    """Do what standard input says."""
-    asked = json.load(sys.stdin.buffer)
-    _limit_process(asked["seconds"], asked["bytes"])
+    """Render the template of the request on standard input; write null if the memory is exhausted."""
+    request = json.load(sys.stdin.buffer)
+    _limit_process(request["seconds"], request["bytes"])
     try:
-        done = [*render_template(asked["source"], asked["fields"])]
+        texts = [*render_template(request["source"], request["fields"])]
     except MemoryError:
-        done = None
-    sys.stdout.write(json.dumps(done))
+        texts = None
+    sys.stdout.write(json.dumps(texts))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Report what a probe found out, question by question, with the command and clients' settings: as text and JSON."""
+"""Report the results of a probe as text and JSON: findings, the command to run, and the settings of clients."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Finding:
     outcome: ProbeOutcome = "seen"
     evidence: str = ""
     advice: str = ""
-    """The one thing to change, if there is one."""
+    """The change that improves the answer; empty if none is known."""
 
 
-WORDS: dict[ProbeOutcome, str] = {
+OUTCOME_WORDS: dict[ProbeOutcome, str] = {
     "works": "works",
-    "mended": "mended by VTC",
-    "refused": "refused",
+    "mended": "fixed by VTC",
+    "refused": "rejected",
     "broken": "broken",
     "seen": "seen",
     "unasked": "not asked",
 }
-CLIENTS = (
+CLIENT_SETTINGS = (
     ("Cline, Roo Code, Kilo Code in an editor", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
     ("Continue in an editor", "apiBase: {base}/v1, provider: openai, model: {model}"),
     ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any, model {model}"),
@@ -52,8 +52,8 @@ CLIENTS = (
     ("Copilot in VS Code", '"url": "{base}/v1/chat/completions", "id": "{model}"'),
     ("clients of Ollama", "OLLAMA_HOST={base}, model {model}"),
 )
-"""What each client is told that no command of ours starts; docs/editors.md says where."""
-COLOURS: dict[ProbeOutcome, str] = {
+"""Settings of each client that `vtc launch` cannot start; docs/editors.md describes where to enter them."""
+OUTCOME_COLOURS: dict[ProbeOutcome, str] = {
     "works": "green",
     "mended": "cyan",
     "refused": "yellow",
@@ -61,20 +61,20 @@ COLOURS: dict[ProbeOutcome, str] = {
     "seen": "white",
     "unasked": "white",
 }
-THROUGH = "not by itself; with VTC yes"
+WITH_VTC_ONLY = "only with VTC"
 
 
 class ServerFlags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The flags that change a server; empty where they are not known."""
+    """The flags that change the behaviour of a server; empty if unknown."""
 
     tools: str = ""
-    """So that it reads calls itself."""
+    """How to make it parse calls itself."""
     reasoning: str = ""
-    """So that it parts reasoning off itself."""
+    """How to make it separate reasoning from the text itself."""
     context: str = "give the server a larger context"
-    """So that more fits into a conversation."""
+    """How to enlarge its context."""
     parsers: dict[str, str] = {}
-    """What reads calls, by their dialect; stands for `{parser}`."""
+    """The name of the tool parser by dialect; it replaces `{parser}`."""
 
 
 class FlagTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,68 +84,68 @@ class FlagTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def _flags() -> Mapping[str, ServerFlags]:
+def _load_flags() -> Mapping[str, ServerFlags]:
     return table(Path(__file__).with_name("flags.yaml"), FlagTable).servers
 
 
-def flags_of(kind: str) -> ServerFlags:
-    """Find the flags of a server by the name of its profile; none if it is not known."""
-    return _flags().get(kind, ServerFlags())
+def get_flags(kind: str) -> ServerFlags:
+    """Return the flags of a server by the name of its profile; empty ones if the server is unknown."""
+    return _load_flags().get(kind, ServerFlags())
 
 
-def parser(flags: ServerFlags, dialects: Iterable[str]) -> str:
-    """Say which flags make a server read calls itself; empty if that is not known."""
+def format_parser_flags(flags: ServerFlags, dialects: Iterable[str]) -> str:
+    """Format the advice that makes a server parse calls of the first known dialect; empty if it is unknown."""
     name = next((flags.parsers[dialect] for dialect in dialects if dialect in flags.parsers), "NAME")
     return flags.tools.format(parser=name)
 
 
-ORDER: dict[words.Tools, ProbeOutcome] = {
+TOOL_OUTCOMES: dict[words.ToolSupport, ProbeOutcome] = {
     "parsed": "works",
     "leaked": "mended",
     "ignored": "seen",
     "refused": "refused",
 }
-THOUGHTS: dict[words.ThinkingStyle, tuple[str, ProbeOutcome]] = {
-    "parted": ("apart from the text", "works"),
+REASONING_ANSWERS: dict[words.ThinkingStyle, tuple[str, ProbeOutcome]] = {
+    "parted": ("separate from the text", "works"),
     "raw": ("in the text, between tags", "mended"),
     "prefilled": ("in the text, the first tag opened in the prompt", "mended"),
-    "none": ("none was seen", "seen"),
+    "none": ("no reasoning was seen", "seen"),
 }
-CHOICES = {
+CHOICE_SCENARIOS = {
     "Does a named `tool_choice` work?": scenarios.FORCED,
     "Does `tool_choice: required` work?": scenarios.REQUIRED,
     "Does `tool_choice: none` work?": scenarios.FORBIDDEN,
 }
 
 
-def findings(seen: ProbeRecord) -> Iterator[Finding]:
-    """Tell all that was found out, in the order in which a person asks."""
-    for look in LOOKS:
-        yield from look(seen)
+def list_findings(record: ProbeRecord) -> Iterator[Finding]:
+    """Yield all findings in the order in which a person asks."""
+    for report in REPORTERS:
+        yield from report(record)
 
 
-def _server(seen: ProbeRecord) -> Iterator[Finding]:
-    server = seen.server
+def _report_server(record: ProbeRecord) -> Iterator[Finding]:
+    server = record.server
     if server.problem and not server.model:
         is_asked = server.problem != BY_USER
         yield Finding("Is the server there?", *(("no", "broken", server.problem) if is_asked else ("", "unasked")))
         return
     kind = server.profile.description or server.profile.name if server.profile else "not known"
-    yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.how)
+    yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.recognised_by)
     spoken = ", ".join(server.apis)
-    yield Finding("Which APIs does it speak?", spoken or f"not known; {seen.api.name} was used", "seen")
+    yield Finding("Which APIs does it speak?", spoken or f"not known; {record.api.name} was used", "seen")
     others = len([model for model in server.models if model != server.model])
-    also = f"and {others} more, which --model names" if others else ""
+    also = f"and {others} more (choose with --model)" if others else ""
     yield Finding("Which model?", server.model, "seen", also)
     if server.context:
         yield Finding("How much context?", f"{server.context:,} tokens", "seen")
-    if server.can is not None:
-        outcome: ProbeOutcome = "works" if "tools" in server.can else "refused"
-        yield Finding("What does the server say that the model can do?", ", ".join(server.can), outcome)
+    if server.capabilities is not None:
+        outcome: ProbeOutcome = "works" if "tools" in server.capabilities else "refused"
+        yield Finding("Which capabilities does the server list for the model?", ", ".join(server.capabilities), outcome)
 
 
-def _template(seen: ProbeRecord) -> Iterator[Finding]:
-    template = seen.template
+def _report_template(record: ProbeRecord) -> Iterator[Finding]:
+    template = record.template_facts
     if template is None:
         return
     if template.problem:
@@ -159,33 +159,35 @@ def _template(seen: ProbeRecord) -> Iterator[Finding]:
     if template.opens:
         yield Finding("Does the template open the thinking?", f"yes: {template.opens}", "seen")
     if template.refuses:
-        yield Finding("What does the template refuse?", "; ".join(template.refuses), "refused")
+        yield Finding("What does the template reject?", "; ".join(template.refuses), "refused")
 
 
-def _tools(seen: ProbeRecord) -> Iterator[Finding]:
-    heard = seen.native
-    if heard is None:
+def _report_tools(record: ProbeRecord) -> Iterator[Finding]:
+    reply = record.native
+    if reply is None:
         return
-    if seen.tools is None:
-        yield from _report_reply("Does the model answer?", heard, _no_reply)
+    if record.tools is None:
+        yield from _report_reply("Does the model answer?", reply, _describe_missing_reply)
         return
-    usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
-    flags = flags_of(seen.kind)
-    flag = parser(flags, [seen.dialect, *heard.dialects, *usual])
+    usual = (*record.base.accept, record.base.dialect) if record.base else ()
+    flags = get_flags(record.kind)
+    flag = format_parser_flags(flags, [record.dialect, *reply.dialects, *usual])
     answers = {
-        "parsed": "yes, and calls come as calls",
-        "leaked": f"yes, but calls come as text ({', '.join(heard.dialects)}), which VTC reads",
-        "ignored": "it took them and answered with text: neither a pass nor a failure",
+        "parsed": "yes, and calls arrive as native tool calls",
+        "leaked": f"yes, but calls arrive as text ({', '.join(reply.dialects)}), which VTC parses",
+        "ignored": "it accepted them and answered with text: neither a pass nor a failure",
         "refused": "no",
     }
-    wants = seen.tools == "refused" or (seen.tools == "leaked" and flags.parsers)
-    saw = f"{heard.saw}; {words.hidden(heard)}".removesuffix("; ")
-    yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], saw, flag if wants else "")
-    if seen.tools == "parsed":
-        streamed = seen.replies.get(scenarios.PARALLEL.as_stream().label)
-        others = streamed.faults_direct if streamed and not streamed.silent else []
-        faults = [*heard.faults_direct, *(fault for fault in others if "calls" in fault)]
-        reason = heard.direct.finish_reason
+    wants = record.tools == "refused" or (record.tools == "leaked" and flags.parsers)
+    saw = f"{reply.summary}; {words.explain_hidden_tools(reply)}".removesuffix("; ")
+    yield Finding(
+        "Does it take `tools`?", answers[record.tools], TOOL_OUTCOMES[record.tools], saw, flag if wants else ""
+    )
+    if record.tools == "parsed":
+        streamed = record.replies.get(scenarios.PARALLEL.as_stream().label)
+        others = streamed.faults_direct if streamed and not streamed.is_silent else []
+        faults = [*reply.faults_direct, *(fault for fault in others if "calls" in fault)]
+        reason = reply.direct.finish_reason
         finish = f"finish reason {reason}" if reason else "no finish reason"
         outcome: ProbeOutcome = "mended" if faults else "works"
         yield Finding(
@@ -196,234 +198,241 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
         )
 
 
-def _no_reply(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
-    return "no", "refused" if heard.refused else "broken", heard.problem, ""
+def _describe_missing_reply(reply: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+    return "no", "refused" if reply.is_rejected else "broken", reply.problem, ""
 
 
-def _stream(seen: ProbeRecord) -> Iterator[Finding]:
-    whole = seen.replies.get(scenarios.SINGLE.name)
-    stream = seen.replies.get(scenarios.SINGLE.as_stream().label)
+def _report_stream(record: ProbeRecord) -> Iterator[Finding]:
+    whole = record.replies.get(scenarios.SINGLE.name)
+    stream = record.replies.get(scenarios.SINGLE.as_stream().label)
     if whole is None or stream is None or whole.problem or stream.problem:
         return
-    same = _shape(whole, direct=True) == _shape(stream, direct=True)
-    mended = _shape(whole) == _shape(stream)
+    same = _summarize_shape(whole, direct=True) == _summarize_shape(stream, direct=True)
+    mended = _summarize_shape(whole) == _summarize_shape(stream)
     outcome: ProbeOutcome = "works" if same else "mended" if mended else "broken"
-    answer = "yes" if same else THROUGH if mended else "no"
-    yield Finding("Is a stream like the whole reply?", answer, outcome, "" if same else f"streamed: {stream.saw}")
+    answer = "yes" if same else WITH_VTC_ONLY if mended else "no"
+    yield Finding(
+        "Is a stream equal to the whole reply?", answer, outcome, "" if same else f"streamed: {stream.summary}"
+    )
 
 
-def _shape(heard: ProbeReply, *, direct: bool = False) -> object:
-    reply = heard.direct if direct else heard.through
-    return [call.name for call in reply.message.calls], bool(reply.message.text.strip()), bool(reply.message.reasoning)
+def _summarize_shape(reply: ProbeReply, *, direct: bool = False) -> object:
+    message = (reply.direct if direct else reply.via_vtc).message
+    return [call.name for call in message.calls], bool(message.text.strip()), bool(message.reasoning)
 
 
-def _classify_question(heard: ProbeReply) -> ProbeOutcome:
-    """Say what became of the question alone, wherever its thinking stands."""
-    if heard.misses:  # also where no more was asked
-        return heard.outcome
-    return "mended" if heard.scenario.calls and (heard.prompted or not heard.direct.message.calls) else "works"
+def _classify_question(reply: ProbeReply) -> ProbeOutcome:
+    """Return the outcome of the question alone; reasoning in the text is ignored."""
+    if reply.misses:  # also if it was not sent
+        return reply.outcome
+    return "mended" if reply.scenario.calls and (reply.prompted or not reply.direct.message.calls) else "works"
 
 
 def _report_reply(
-    question: str, heard: ProbeReply | None, answer: Callable[[ProbeReply], tuple[str, ProbeOutcome, str, str]]
+    question: str, reply: ProbeReply | None, answer: Callable[[ProbeReply], tuple[str, ProbeOutcome, str, str]]
 ) -> Iterator[Finding]:
-    """Tell what the reply to a question shows, or that it was not asked any more; nothing if it never is here."""
-    if heard:
-        yield Finding(question, *answer(heard)) if heard.asked else Finding(question, "", "unasked")
+    """Yield the finding of a reply, or one that states that the question was not sent; nothing without a reply."""
+    if reply:
+        yield Finding(question, *answer(reply)) if reply.is_asked else Finding(question, "", "unasked")
 
 
-def _choice(seen: ProbeRecord) -> Iterator[Finding]:
-    def answer(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
-        outcome = _classify_question(heard)
-        word = {"works": "yes", "mended": THROUGH, "refused": "refused"}.get(outcome, "no")
-        return word, outcome, heard.saw, ""
+def _report_choice(record: ProbeRecord) -> Iterator[Finding]:
+    def answer(reply: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+        outcome = _classify_question(reply)
+        word = {"works": "yes", "mended": WITH_VTC_ONLY, "refused": "rejected"}.get(outcome, "no")
+        return word, outcome, reply.summary, ""
 
-    for question, scenario in CHOICES.items():
-        yield from _report_reply(question, seen.replies.get(scenario.name), answer)
-
-
-def _refusals(seen: ProbeRecord) -> Iterator[Finding]:
-    for lesson, error in seen.taught.items():
-        yield Finding("What does it refuse that VTC changes?", lesson, "mended", error)
+    for question, scenario in CHOICE_SCENARIOS.items():
+        yield from _report_reply(question, record.replies.get(scenario.name), answer)
 
 
-def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
-    def describe_schema_reply(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
-        outcome: ProbeOutcome = "refused" if heard.refused else "broken" if heard.problem else "works"
-        outcome = "mended" if outcome == "works" and heard.refusal else outcome
-        word = {"works": "yes", "mended": THROUGH}.get(outcome, "no")
-        return word, outcome, heard.problem or heard.refusal, ""
+def _report_quirks(record: ProbeRecord) -> Iterator[Finding]:
+    for quirk, error in record.quirks.items():
+        yield Finding("What does it reject that VTC corrects?", quirk, "mended", error)
 
-    answers: dict[words.Constrained, tuple[str, ProbeOutcome]] = {
+
+def _report_schemas(record: ProbeRecord) -> Iterator[Finding]:
+    def describe_schema_reply(reply: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+        outcome: ProbeOutcome = "refused" if reply.is_rejected else "broken" if reply.problem else "works"
+        outcome = "mended" if outcome == "works" and reply.rejection else outcome
+        word = {"works": "yes", "mended": WITH_VTC_ONLY}.get(outcome, "no")
+        return word, outcome, reply.problem or reply.rejection, ""
+
+    answers: dict[words.SchemaSupport, tuple[str, ProbeOutcome]] = {
         "schema": ("yes", "works"),
         "ignored": ("no: the schema had no effect", "seen"),
-        "refused": ("refused", "refused"),
+        "refused": ("rejected", "refused"),
         "unknown": ("not known", "seen"),
     }
     yield from _report_reply(
-        f"Does it take {scenarios.SCHEMAS.asks}?", seen.replies.get(scenarios.SCHEMAS.name), describe_schema_reply
+        f"Does it take {scenarios.SCHEMAS.asks}?", record.replies.get(scenarios.SCHEMAS.name), describe_schema_reply
     )
     yield from _report_reply(
-        "Can it be held to a JSON Schema?",
-        seen.replies.get(scenarios.CONSTRAINED.name),
-        lambda heard: (*answers[words.check_constraint(heard)], heard.saw, ""),
+        "Does it constrain replies to a JSON Schema?",
+        record.replies.get(scenarios.CONSTRAINED.name),
+        lambda reply: (*answers[words.classify_schema(reply)], reply.summary, ""),
     )
 
 
-def _strict(seen: ProbeRecord) -> Iterator[Finding]:
-    answers: dict[words.Strict, tuple[str, ProbeOutcome]] = {
+def _report_strict(record: ProbeRecord) -> Iterator[Finding]:
+    answers: dict[words.StrictSupport, tuple[str, ProbeOutcome]] = {
         "taken": ("yes", "works"),
         "ignored": ("no: `strict` has no effect", "seen"),
-        "refused": ("refused", "refused"),
+        "refused": ("rejected", "refused"),
         "unknown": ("not known", "seen"),
     }
-    flag = "add `--set vtc_constrain=auto`: all calls of tools with parameters are held to their schemas"
+    flag = "add `--set vtc_constrain=auto`: VTC then constrains all calls of tools with parameters to their schemas"
     yield from _report_reply(
-        "Are strict tools held to their schemas?",
-        seen.replies.get(scenarios.STRICT.name),
-        lambda heard: (*answers[words.strict(heard)], heard.saw, flag * (words.strict(heard) == "taken")),
+        "Does it constrain strict tools to their schemas?",
+        record.replies.get(scenarios.STRICT.name),
+        lambda reply: (
+            *answers[words.classify_strict(reply)],
+            reply.summary,
+            flag * (words.classify_strict(reply) == "taken"),
+        ),
     )
 
 
-def _tokens(seen: ProbeRecord) -> Iterator[Finding]:
-    if not seen.tokens.marker or seen.native is None or seen.tools is None:
+def _report_special_tokens(record: ProbeRecord) -> Iterator[Finding]:
+    if not record.tokens.marker or record.native is None or record.tools is None:
         return
-    question = f"Does it keep the marker {seen.tokens.marker} in the text?"
-    if seen.tokens.fate == "dropped":
-        answer = "no, but with what the server's profile sets" if seen.tokens.mended else "no"
-        yield Finding(question, answer, "mended" if seen.tokens.mended else "broken")
+    question = f"Does it keep the marker {record.tokens.marker} in the text?"
+    if record.tokens.fate == "dropped":
+        answer = "no, but with the fields that the server's profile sets" if record.tokens.repaired else "no"
+        yield Finding(question, answer, "mended" if record.tokens.repaired else "broken")
     else:
-        outcome: ProbeOutcome = "works" if seen.tokens.fate == "kept" else "seen"
-        yield Finding(question, "yes" if seen.tokens.fate == "kept" else "not known", outcome)
+        outcome: ProbeOutcome = "works" if record.tokens.fate == "kept" else "seen"
+        yield Finding(question, "yes" if record.tokens.fate == "kept" else "not known", outcome)
 
 
-def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
-    if seen.tools is None:
+def _report_thinking(record: ProbeRecord) -> Iterator[Finding]:
+    if record.tools is None:
         return
-    answer, outcome = THOUGHTS[seen.thinking.how]
-    name = f", as `{seen.thinking.field}`" if seen.thinking.field else ""
-    flag = flags_of(seen.kind).reasoning if seen.thinking.how in ("raw", "prefilled") else ""
-    yield Finding("How does reasoning come?", answer + name, outcome, seen.thinking.open, flag)
+    answer, outcome = REASONING_ANSWERS[record.thinking.style]
+    name = f", as `{record.thinking.field}`" if record.thinking.field else ""
+    flag = get_flags(record.kind).reasoning if record.thinking.style in ("raw", "prefilled") else ""
+    yield Finding("How does reasoning arrive?", answer + name, outcome, record.thinking.open, flag)
 
 
-def _report_prompt_mode(seen: ProbeRecord) -> Iterator[Finding]:
+def _report_prompt_mode(record: ProbeRecord) -> Iterator[Finding]:
     words_of: dict[ProbeOutcome, str] = {
         "mended": "yes",
         "works": "yes",
-        "seen": "text came: neither a pass nor a failure",
+        "seen": "it answered with text: neither a pass nor a failure",
     }
 
-    def answer(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
-        by = f" (read as {', '.join(heard.dialects)})" if heard.dialects and heard.dialects != (name,) else ""
-        return words_of.get(_classify_question(heard), "no"), _classify_question(heard), f"{heard.saw}{by}", ""
+    def answer(reply: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+        by = f" (read as {', '.join(reply.dialects)})" if reply.dialects and reply.dialects != (name,) else ""
+        return words_of.get(_classify_question(reply), "no"), _classify_question(reply), f"{reply.summary}{by}", ""
 
-    for name, reply in seen.prompted.items():
+    for name, reply in record.prompted.items():
         yield from _report_reply(f"Does it call with the tools in the prompt, as {name}?", reply, answer)
 
 
-def _cache(seen: ProbeRecord) -> Iterator[Finding]:
-    used = [usage for reply in seen.list_replies() if (usage := reply.direct.usage)]
-    most = max((usage.cached for usage in used), default=0)
+def _report_prompt_limits(record: ProbeRecord) -> Iterator[Finding]:
+    used = [usage for reply in record.list_replies() if (usage := reply.direct.usage)]
+    cached = max((usage.cached for usage in used), default=0)
     if used:
-        answer = f"yes: up to {most:,} tokens" if most else "it tells of none"
-        yield Finding("Does it keep the prompt's beginning (cache)?", answer, "works" if most else "seen")
+        answer = f"yes: up to {cached:,} tokens" if cached else "it reports none"
+        yield Finding("Does it cache the beginning of the prompt?", answer, "works" if cached else "seen")
     yield from _report_reply(
-        "Does it cut a long prompt without a word?",
-        seen.replies.get(scenarios.LONG.name),
-        lambda heard: _describe_truncation(heard, flags_of(seen.kind).context),
+        "Does it silently truncate a long prompt?",
+        record.replies.get(scenarios.LONG.name),
+        lambda reply: _describe_truncation(reply, get_flags(record.kind).context),
     )
 
 
-def _describe_truncation(heard: ProbeReply, flag: str) -> tuple[str, ProbeOutcome, str, str]:
-    usage = heard.direct.usage
+def _describe_truncation(reply: ProbeReply, flag: str) -> tuple[str, ProbeOutcome, str, str]:
+    usage = reply.direct.usage
     counted = f"{usage.prompt:,} tokens were counted" if usage else ""
-    if words.is_cut(heard):
+    if words.is_truncated(reply):
         return "yes", "broken", f"{counted} of about 6,000", flag
-    if heard.problem:
-        return "no: it refuses" if heard.refused else "no reply", "seen", heard.problem, ""
-    if heard.misses:
-        return "not known: it was not remembered", "seen", "; ".join(filter(None, [counted, heard.saw])), ""
+    if reply.problem:
+        return "no: it rejects it" if reply.is_rejected else "no reply", "seen", reply.problem, ""
+    if reply.misses:
+        return "not known: the model did not remember it", "seen", "; ".join(filter(None, [counted, reply.summary])), ""
     return "no", "works", counted, ""
 
 
-LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
-    _server,
-    _template,
-    _tools,
-    _refusals,
-    _stream,
-    _choice,
-    _schemas,
-    _strict,
-    _tokens,
-    _thinking,
+REPORTERS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
+    _report_server,
+    _report_template,
+    _report_tools,
+    _report_quirks,
+    _report_stream,
+    _report_choice,
+    _report_schemas,
+    _report_strict,
+    _report_special_tokens,
+    _report_thinking,
     _report_prompt_mode,
-    _cache,
+    _report_prompt_limits,
 )
 
 
-# For people and as JSON.
+def build_options(
+    record: ProbeRecord, folders: Sequence[Path], *, server: str, api: str, is_written: bool
+) -> list[str]:
+    """Build the options with which VTC runs as proposed.
 
-
-def options(seen: ProbeRecord, folders: Sequence[Path], *, server: str, api: str, is_written: bool) -> list[str]:
-    """Write the options by which VTC runs as proposed, given folders of profiles.
-
-    `server` and `api` are what the user had to say; the profiles say all of it if they were written.
+    `folders` contain profiles. `server` and `api` are the user's choices; written profiles (`is_written`) include them.
     """
     profiles = [part for folder in folders for part in ("--profiles", str(folder))]
     if is_written:
         return profiles
-    if not api and urlsplit(seen.server.url).path:  # VTC itself asks servers at their roots
-        api = ",".join(seen.server.apis) or seen.api.name
-    prompt = seen.way == "prompt" and seen.proposal
-    parts = ["--tools", "prompt", "--dialect", seen.proposal.model.dialect] if prompt and seen.proposal else []
+    if not api and urlsplit(record.server.url).path:  # VTC detects APIs at the root only
+        api = ",".join(record.server.apis) or record.api.name
+    prompt = record.tool_mode == "prompt" and record.proposal
+    parts = ["--tools", "prompt", "--dialect", record.proposal.model.dialect] if prompt and record.proposal else []
     parts += ["--server", server] if server else []
     parts += ["--api", api] if api else []
     return [*profiles, *parts]
 
 
-def command(seen: ProbeRecord, proposed: Sequence[str]) -> str:
-    """Write the command that runs VTC with the options that are proposed."""
-    at = urlsplit(seen.server.url)
-    return shlex.join(["vtc", "run", f"{at.scheme}://{at.netloc}", *proposed])
+def format_command(record: ProbeRecord, proposed: Sequence[str]) -> str:
+    """Format the command that runs VTC with the proposed options."""
+    url = urlsplit(record.server.url)
+    return shlex.join(["vtc", "run", f"{url.scheme}://{url.netloc}", *proposed])
 
 
-def clients(seen: ProbeRecord, proposed: Sequence[str], agents: Iterable[AgentProfile], key_env: str) -> dict[str, str]:
-    """Tell how each agent is started, and what each other client sets."""
-    base, model = f"http://127.0.0.1:{PORT}{urlsplit(seen.server.url).path}", seen.server.model
+def format_clients(
+    record: ProbeRecord, proposed: Sequence[str], agents: Iterable[AgentProfile], key_env: str
+) -> dict[str, str]:
+    """Return the command that starts each agent, and the settings of each other client, by name."""
+    base, model = f"http://127.0.0.1:{PORT}{urlsplit(record.server.url).path}", record.server.model
     more = [*proposed, "--model", model, *(["--key-env", key_env] if key_env else [])]
-    launched = {agent.title: shlex.join(["vtc", "launch", agent.name, seen.server.url, *more]) for agent in agents}
-    return launched | {name: text.format(base=base, model=model) for name, text in CLIENTS}
+    launched = {agent.title: shlex.join(["vtc", "launch", agent.name, record.server.url, *more]) for agent in agents}
+    return launched | {name: text.format(base=base, model=model) for name, text in CLIENT_SETTINGS}
 
 
-def as_json(seen: ProbeRecord, line: str, files: Sequence[Path], settings: Mapping[str, str]) -> dict[str, Any]:
-    """Tell all of it to a program."""
-    works, reason = seen.verdict()
-    server, replied = seen.server, seen.tools is not None
-    constrained, strict = seen.replies.get(scenarios.CONSTRAINED.name), seen.replies.get(scenarios.STRICT.name)
+def build_json(record: ProbeRecord, line: str, files: Sequence[Path], settings: Mapping[str, str]) -> dict[str, Any]:
+    """Build the JSON report for programs."""
+    works, reason = record.decide_verdict()
+    server, has_replied = record.server, record.tools is not None
+    constrained, strict = record.replies.get(scenarios.CONSTRAINED.name), record.replies.get(scenarios.STRICT.name)
     return {
         "works": works,
         "reason": reason,
         "url": server.url,
-        "api": seen.api.name if replied else None,
+        "api": record.api.name if has_replied else None,
         "apis": list(server.apis),
         "server": server.profile.name if server.profile else None,
         "version": server.version or None,
         "model": server.model or None,
         "context": server.context or None,
-        "tools": seen.tools,
-        "dialect": seen.dialect or None,
-        "reasoning": seen.thinking.how,
-        "special_tokens": seen.tokens.fate,
-        "constrain": words.check_constraint(constrained) if constrained else "unknown",
-        "strict": words.strict(strict) if strict else "unknown",
-        "taught": [*seen.taught],
+        "tools": record.tools,
+        "dialect": record.dialect or None,
+        "reasoning": record.thinking.style,
+        "special_tokens": record.tokens.fate,
+        "constrain": words.classify_schema(constrained) if constrained else "unknown",
+        "strict": words.classify_strict(strict) if strict else "unknown",
+        "taught": [*record.quirks],
         "profiles": [str(file) for file in files],
         "command": line if works else None,
-        "needs_profiles": seen.needs() if works and not files else [],
+        "needs_profiles": record.list_profile_needs() if works and not files else [],
         "clients": settings if works else {},
-        "requests": seen.asked,
-        "stopped": seen.stopped or None,
+        "requests": record.request_count,
+        "stopped": record.stopped or None,
         "findings": [
             {
                 "question": finding.question,
@@ -432,69 +441,67 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path], settings: Mappi
                 "evidence": finding.evidence,
                 "advice": finding.advice,
             }
-            for finding in findings(seen)
+            for finding in list_findings(record)
         ],
-        "scenarios": [*_scenarios(seen)],
+        "scenarios": [*_list_scenarios(record)],
     }
 
 
-def _scenarios(seen: ProbeRecord) -> Iterator[dict[str, Any]]:
-    for heard in seen.replies.values():
-        direct = "error" if heard.problem else "fail" if heard.faults_direct else "pass"
-        is_direct = heard.asked and not (heard.prompted and heard.scenario.calls)
+def _list_scenarios(record: ProbeRecord) -> Iterator[dict[str, Any]]:
+    for reply in record.replies.values():
+        direct = "error" if reply.problem else "fail" if reply.faults_direct else "pass"
+        is_direct = reply.is_asked and not (reply.prompted and reply.scenario.calls)
         yield {
-            "name": heard.scenario.name,
-            "stream": heard.scenario.stream,
-            "canitoolcall": heard.scenario.compared,
+            "name": reply.scenario.name,
+            "stream": reply.scenario.stream,
+            "canitoolcall": reply.scenario.compared,
             "direct": direct if is_direct else None,
-            "outcome": heard.outcome,
-            "faults": heard.faults if heard.asked else [],
-            "saw": heard.saw if heard.asked else "",
-            "asks": heard.scenario.asks,
+            "outcome": reply.outcome,
+            "faults": reply.faults if reply.is_asked else [],
+            "saw": reply.summary if reply.is_asked else "",
+            "asks": reply.scenario.asks,
         }
 
 
-def show(record: Mapping[str, Any]) -> None:
-    """Print for people what `as_json` tells."""
-    for finding in record["findings"]:
-        word = f"{WORDS[finding['outcome']]:<14}"
+def print_report(report: Mapping[str, Any]) -> None:
+    """Print the report of `build_json` for people."""
+    for finding in report["findings"]:
+        word = f"{OUTCOME_WORDS[finding['outcome']]:<14}"
         answer = click.style(finding["answer"], bold=True)
-        click.echo(f"{click.style(word, fg=COLOURS[finding['outcome']])}{finding['question']} {answer}")
-        for more in (finding["evidence"], finding["advice"] and f"{_advises(finding)}: {finding['advice']}"):
-            if more:
-                click.echo(f"{'':14}{more}")
+        click.echo(f"{click.style(word, fg=OUTCOME_COLOURS[finding['outcome']])}{finding['question']} {answer}")
+        for detail in (finding["evidence"], finding["advice"] and f"{_introduce_advice(finding)}: {finding['advice']}"):
+            if detail:
+                click.echo(f"{'':14}{detail}")
     click.echo()
-    if record["scenarios"]:
-        heads = ("scenario", "server alone", "with VTC", "what came")
-        show_table(heads, [*map(_row, record["scenarios"])])
-    if record["stopped"] and record["stopped"] != record["reason"]:
-        click.echo(f"Not all was asked: {record['stopped']}.")
-    for file in record["profiles"]:
+    if report["scenarios"]:
+        heads = ("scenario", "server alone", "with VTC", "reply")
+        show_table(heads, [*map(_format_row, report["scenarios"])])
+    if report["stopped"] and report["stopped"] != report["reason"]:
+        click.echo(f"The probe ended early: {report['stopped']}.")
+    for file in report["profiles"]:
         click.echo(f"wrote {file}")
-    if not record["works"]:
-        reason = record["reason"]
+    if not report["works"]:
+        reason = report["reason"]
         end = "" if reason.endswith((".", "?", "!")) else "."
-        head = (
-            "It is not known whether an agent will work"
-            if reason == BY_USER
-            else "An agent will not work, as far as this shows"
-        )
-        click.secho(f"{head}: {reason}{end}", fg="red", bold=True)
+        verdict = "An agent will not work, as far as this shows"
+        if reason == BY_USER:
+            verdict = "It is not known whether an agent will work"
+        click.secho(f"{verdict}: {reason}{end}", fg="red", bold=True)
         return
-    seen = ", as far as this shows" if record["stopped"] else ""
-    click.secho(f"An agent will work{seen}: {record['reason']}.", fg="green", bold=True)
-    for need in record["needs_profiles"]:
-        click.echo(f"Of {need} that holds with profiles only: run this again with `--write DIR`.")
-    click.echo(f"\n  {record['command']}\n")
-    width = max(map(len, record["clients"]))
-    for name, text in record["clients"].items():
+    limitation = ", as far as this shows" if report["stopped"] else ""
+    click.secho(f"An agent will work{limitation}: {report['reason']}.", fg="green", bold=True)
+    for need in report["needs_profiles"]:
+        click.echo(f"For {need}, profiles are required: run this again with `--write DIR`.")
+    click.echo(f"\n  {report['command']}\n")
+    width = max(map(len, report["clients"]))
+    for name, text in report["clients"].items():
         click.echo(f"{name:<{width}}  {text}")
 
 
-def _advises(finding: Mapping[str, Any]) -> str:
+def _introduce_advice(finding: Mapping[str, Any]) -> str:
     return "to use it" if finding["outcome"] == "works" else "to change it"
 
 
-def _row(scenario: Mapping[str, Any]) -> tuple[str, ...]:
+def _format_row(scenario: Mapping[str, Any]) -> tuple[str, ...]:
     name = f"{scenario['name']}, streamed" if scenario["stream"] else str(scenario["name"])
-    return name, scenario["direct"] or "-", WORDS[scenario["outcome"]], scenario["saw"]
+    return name, scenario["direct"] or "-", OUTCOME_WORDS[scenario["outcome"]], scenario["saw"]

@@ -15,18 +15,18 @@ from vtc.guards.arguments import Checker
 from vtc.guards.patterns import Budget
 from vtc.profiles.document import table
 
-LINES = "".join(f"Line {number} says nothing of it.\n" for number in range(1, 800))
-"""Fills the long prompt, of about eight tokens each; stands for `{lines}`."""
+FILLER_LINES = "".join(f"Line {number} says nothing of it.\n" for number in range(1, 800))
+"""Filler of the long prompt, about eight tokens per line; it replaces `{lines}`."""
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One question to the model; `scenarios.yaml` says what its keys are."""
+    """A question to the model; `scenarios.yaml` describes the keys."""
 
     name: str
     asks: str
     question: str
     past: tuple[Message, ...] = ()
-    """What was said since."""
+    """The messages after the question."""
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"
     calls: tuple[str, ...] = ()
@@ -37,45 +37,46 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def label(self) -> str:
-        """Return the name, and whether a stream is asked for."""
+        """The name, with a suffix if the reply is streamed."""
         return f"{self.name}, streamed" if self.stream else self.name
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation."""
-        return (Message("user", (self.question.replace("{lines}", LINES),)), *self.past)
+        """The conversation of the request."""
+        return (Message("user", (self.question.replace("{lines}", FILLER_LINES),)), *self.past)
 
     def as_stream(self) -> Scenario:
-        """Copy it, to be answered by a stream."""
+        """Return a copy that requests a stream."""
         return replace(self, stream=True)
 
-    def faults(self, spoken: str, calls: Sequence[ToolCall]) -> list[str]:
-        """Say what is wrong with a reply; nothing for a good one."""
+    def find_faults(self, reply_text: str, calls: Sequence[ToolCall]) -> list[str]:
+        """List the faults of a reply; empty for a good one."""
         if not self.calls:
             if calls:
                 return [f"it called {', '.join(call.name for call in calls)}"]
-            missing = [text for text in self.contains if text not in spoken]
-            return [f"{text!r} is missing" for text in missing] if spoken.strip() else ["it said nothing"]
+            missing = [text for text in self.contains if text not in reply_text]
+            return [f"{text!r} is missing" for text in missing] if reply_text.strip() else ["the reply is empty"]
         names = [call.name for call in calls]
-        wanted = iter(names)
-        faults = [] if all(name in wanted for name in self.calls) else [f"it called {', '.join(names) or 'nothing'}"]
-        faults += [fault for call in calls if (fault := self._misfit(call))]
+        remaining = iter(names)  # each test below consumes names, so the order counts
+        faults = [] if all(name in remaining for name in self.calls) else [f"it called {', '.join(names) or 'nothing'}"]
+        faults += [fault for call in calls if (fault := self._find_misfit(call))]
         written = " ".join(call.arguments for call in calls)
-        values = written + json.dumps([_plain(call.arguments) for call in calls], ensure_ascii=False)
+        values = written + json.dumps([_parse_arguments(call.arguments) for call in calls], ensure_ascii=False)
         return faults + [f"{text!r} is missing in the arguments" for text in self.contains if text not in values]
 
-    def _misfit(self, call: ToolCall) -> str:
+    def _find_misfit(self, call: ToolCall) -> str:
+        """Describe why a call does not fit the schema of its tool; empty if it fits."""
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
         if tool is None:
             return f"{call.name} is not offered"
-        arguments = _plain(call.arguments)
+        arguments = _parse_arguments(call.arguments)
         if not isinstance(arguments, dict):
-            return f"the arguments of {call.name} are no JSON object"
+            return f"the arguments of {call.name} are not a JSON object"
         fault = Checker(tool, Budget()).find_mismatch(arguments)
         return f"{call.name}: {fault.detail or fault.reason}" if fault.reason else ""
 
 
-def _plain(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     try:
         return json.loads(arguments)
     except ValueError:
@@ -83,15 +84,15 @@ def _plain(arguments: str) -> Any:
 
 
 class ScenarioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The scenarios, in the order in which they are asked."""
+    """The content of `scenarios.yaml`."""
 
     scenarios: tuple[Scenario, ...]
     headers: dict[str, dict[str, str]]
-    """The headers of agents, by API."""
+    """The headers that agents send, by API."""
 
 
 _TABLE = table(Path(__file__).with_suffix(".yaml"), ScenarioTable)
-HEADERS = _TABLE.headers
+AGENT_HEADERS = _TABLE.headers
 SCENARIOS = {scenario.name: scenario for scenario in _TABLE.scenarios}
 SINGLE = SCENARIOS["single-call"]
 PARALLEL = SCENARIOS["parallel-calls"]
@@ -107,9 +108,9 @@ LONG = SCENARIOS["long-prompt"]
 """A value that no model guesses."""
 
 
-def echoing(marker: str) -> Scenario:
-    """Ask to repeat a marker, which a server that drops special tokens leaves out."""
+def build_echo_scenario(marker: str) -> Scenario:
+    """Build a question that asks the model to repeat a marker; a server may drop it as a special token."""
     text = f"red {marker} green"
-    asks = f"whether {marker} comes back if the model is asked to write it"
+    asks = f"whether {marker} is in the reply when the model writes it"
     question = f"Repeat this line exactly, and write nothing else:\n{text}"
     return Scenario(name="special-tokens", asks=asks, question=question)

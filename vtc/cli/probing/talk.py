@@ -1,6 +1,6 @@
-"""Puts a question to the model and reads the reply twice: as the server sent it, and as a client gets it through VTC.
+"""Send a question to the model and parse the reply twice: as the server sent it, and as a client receives it from VTC.
 
-Both are read with the API's own decoder; between them stands the very `Exchange` that the proxy runs.
+The API's own decoder parses both. The reply for the client is made by the same `Session` that the proxy uses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from vtc.apis import Api, Reply, whole
-from vtc.cli.probing.scenarios import HEADERS, Scenario
+from vtc.cli.probing.scenarios import AGENT_HEADERS, Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Session
@@ -34,27 +34,24 @@ from vtc.proxy.trust import CERTIFICATE_ADVICE
 from vtc.reporting import hints
 
 type ProbeOutcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
-"""What became of a question. `mended`: by VTC; `seen`: neither a pass nor a failure; `unasked`: no more was asked."""
+"""The outcome of a question. `mended`: VTC repaired it; `seen`: neither a pass nor a failure; `unasked`: not sent."""
 
 
-# What a server says of itself: its kind, version, models, context and chat template.
-
-
-class About(NamedTuple):
-    """The places where servers of one kind tell of themselves; dotted paths into JSON."""
+class SelfDescription(NamedTuple):
+    """The path at which servers of one kind describe themselves, and dotted paths into the JSON of the answer."""
 
     server: str
-    """The name of its profile."""
+    """The name of the server's profile."""
     path: str
-    shows: str
-    """What only they say."""
+    required_key: str
+    """The key whose presence identifies the kind of server."""
     version: str
     context: str = ""
     template: str = ""
 
 
-ABOUT = (
-    About(
+SELF_DESCRIPTIONS = (
+    SelfDescription(
         "llama.cpp",
         "/props",
         "default_generation_settings",
@@ -62,80 +59,92 @@ ABOUT = (
         "default_generation_settings.n_ctx",
         "chat_template",
     ),
-    About("ollama", "/api/version", "version", "version"),
-    About("sglang", "/get_server_info", "model_path", "version", "context_length"),
-    About("vllm", "/version", "version", "version"),
+    SelfDescription("ollama", "/api/version", "version", "version"),
+    SelfDescription("sglang", "/get_server_info", "model_path", "version", "context_length"),
+    SelfDescription("vllm", "/version", "version", "version"),
 )
-"""Asked in this order where it is not known which server it is; many more than vLLM have its path."""
-ASKED_BLINDLY = ("llama.cpp", "ollama")
-CONTEXTS = ("max_model_len", "context_length", "max_context_length", "meta.n_ctx", "context_window", "meta.n_ctx_train")
-"""Where lists of models tell how many tokens fit into a conversation."""
-OF_OLLAMA = ("ollama", "/api/show")
-NO_CHAT = re.compile(r"embed|rerank|whisper|tts", re.I)
-"""Models that are listed and cannot chat."""
-MOST_NAMED = 8
-"""Models of the server that are named where it lacks the one that was asked for."""
+"""Self-descriptions in the order in which they are requested."""
+UNRECOGNISED_CANDIDATES = ("llama.cpp", "ollama")
+"""Servers that an unrecognised server may be; vLLM is none of them, because many servers have its path."""
+CONTEXT_PATHS = (
+    "max_model_len",
+    "context_length",
+    "max_context_length",
+    "meta.n_ctx",
+    "context_window",
+    "meta.n_ctx_train",
+)
+"""Dotted paths of the context length, in tokens, in an entry of a list of models."""
+OLLAMA_MODEL_INFO = ("ollama", "/api/show")
+"""Ollama's profile, and the path at which it describes a model."""
+NO_CHAT_MODELS = re.compile(r"embed|rerank|whisper|tts", re.I)
+"""Names of listed models that cannot chat."""
+MAX_LISTED_MODELS = 8
+"""Maximum number of other models that the error about a missing model names."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ServerFacts:
-    """The facts about a server and about the model that it is asked for."""
+    """Facts about a server and the probed model."""
 
     url: str
     profile: ServerProfile | None = None
-    how: str = ""
-    """How it was recognised."""
+    recognised_by: str = ""
+    """The evidence for the profile, for people."""
     version: str = ""
     model: str = ""
     models: tuple[str, ...] = ()
     context: int = 0
-    """Tokens; 0 if it is not told."""
+    """The context length in tokens; 0 if unknown."""
     template: str = ""
-    """Jinja."""
-    can: tuple[str, ...] | None = None
-    """What the server says that the model can do (Ollama)."""
+    """The chat template, in Jinja's syntax; empty if unknown."""
+    capabilities: tuple[str, ...] | None = None
+    """The model's capabilities as the server lists them (Ollama); None if it does not."""
     apis: tuple[str, ...] = ()
     problem: str = ""
-    """Why there is nothing to ask."""
+    """The reason why the probe cannot continue; empty if it can."""
 
     @property
     def facts(self) -> Facts:
-        """Return the facts that profiles are matched by."""
-        at = urlsplit(self.url)
-        return Facts(model=self.model, host=at.hostname or "", port=at.port or 0)
+        """The facts with which profiles are matched."""
+        url = urlsplit(self.url)
+        return Facts(model=self.model, host=url.hostname or "", port=url.port or 0)
 
     @property
-    def where(self) -> str:
-        """Host and port, as profiles name them."""
+    def host_and_port(self) -> str:
+        """The host and the port, in the form that profiles match."""
         facts = self.facts
         return f"{facts.host}:{facts.port}" if facts.port else facts.host
 
 
-def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...], named: str) -> ServerFacts:
-    """Ask a server about itself; `model`, `apis` and `named` (of its profile) are what the user knows."""
+def learn_server_facts(
+    asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...], named: str
+) -> ServerFacts:
+    """Ask a server about itself; `model`, `apis` and `named` (its profile) are the user's choices, empty if unknown."""
     server = ServerFacts(url=asker.url, model=model)
     listed = asker.ask(MODELS_PATH)
-    if problem := _problem(listed, has_key=asker.has_key):
+    if problem := _find_problem(listed, has_key=asker.has_key):
         server.problem = problem
         return server
-    _choose(server, listed)
-    _recognise(server, listed, profiles, named)
+    _choose_model(server, listed)
+    _recognise_server(server, listed, profiles, named)
     known = server.profile.name if server.profile else ""
-    for about in ABOUT:
-        if about.server == known or (not known and about.server in ASKED_BLINDLY):
-            _take(server, about, asker.ask(about.path).json, profiles)
+    for about in SELF_DESCRIPTIONS:
+        if about.server == known or (not known and about.server in UNRECOGNISED_CANDIDATES):
+            _apply_self_description(server, about, asker.ask(about.path).json, profiles)
             known = server.profile.name if server.profile else ""
-    path = OF_OLLAMA[1] if known == OF_OLLAMA[0] else ""
+    path = OLLAMA_MODEL_INFO[1] if known == OLLAMA_MODEL_INFO[0] else ""
     if path and server.model:
-        _take_model(server, asker.ask(path, encode({"model": server.model})).json)
+        _apply_model_info(server, asker.ask(path, encode({"model": server.model})).json)
     if not server.model:
-        server.problem = f"GET {MODELS_PATH} names no model: name one with --model"
+        server.problem = f"GET {MODELS_PATH} lists no model: name one with --model"
         return server
     server.apis = apis or detect_apis(asker)
     return server
 
 
-def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
+def _find_problem(listed: ServerAnswer, *, has_key: bool) -> str:
+    """Explain why the list of models cannot be read; empty if the probe can continue."""
     if isinstance(listed.error, NotAskedError):
         return listed.why
     if isinstance(listed.error, ssl.SSLCertVerificationError):
@@ -144,42 +153,46 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
     if listed.error:
         return f"the server cannot be reached ({listed.why}): is it running, and is the URL right?"
     if listed.status in (401, 403):
-        return (
-            f"the server does not accept the key (status {listed.status})"
-            if has_key
-            else f"the server wants a key (status {listed.status}): put it into a variable and name that with --key-env"
-        )
+        if has_key:
+            return f"the server does not accept the key (status {listed.status})"
+        return f"the server requires a key (status {listed.status}): name its environment variable with --key-env"
     return ""
 
 
-def _choose(server: ServerFacts, listed: ServerAnswer) -> None:
+def _choose_model(server: ServerFacts, listed: ServerAnswer) -> None:
+    """Choose the first chat model of the list, unless the user chose one, and record its context length."""
     models = list_entries(listed.json)
     server.models = tuple(list_model_names(listed.body)) if listed.ok else ()
     if not server.model:
-        server.model = next((name for name in server.models if not NO_CHAT.search(name)), "")
+        server.model = next((name for name in server.models if not NO_CHAT_MODELS.search(name)), "")
     own = next((model for model in models if model.get("id") == server.model), {})
-    numbers = [value_at(own, path) for path in CONTEXTS]
+    numbers = [value_at(own, path) for path in CONTEXT_PATHS]
     server.context = next((number for number in numbers if isinstance(number, int)), 0)
 
 
-def _recognise(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, named: str) -> None:
+def _recognise_server(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, named: str) -> None:
+    """Find the profile of the server by the user's choice, the owner of its models, a header, or the host."""
     by_host = best(profiles.servers, server.facts, profiles.sources).profile
     by_header = next((name for name in profiles.servers if name == listed.headers.get("server")), None)
     if named:
-        server.profile, server.how = profiles.servers[named], "as you say"
+        server.profile, server.recognised_by = profiles.servers[named], "named by --server"
     elif by_owner := find_by_owner(listed.json, profiles):
-        server.profile, server.how = by_owner, f"its list of models names {' or '.join(by_owner.owned_by)} as owner"
+        server.profile, server.recognised_by = (
+            by_owner,
+            f"its list of models names {' or '.join(by_owner.owned_by)} as owner",
+        )
     elif by_header:
-        server.profile, server.how = profiles.servers[by_header], f"its header says `server: {by_header}`"
+        server.profile, server.recognised_by = profiles.servers[by_header], f"it sends the header `server: {by_header}`"
     elif by_host:
-        server.profile, server.how = by_host, f"{server.where} matches its profile"
+        server.profile, server.recognised_by = by_host, f"{server.host_and_port} matches its profile"
 
 
-def _take(server: ServerFacts, about: About, answer: Any, profiles: Profiles) -> None:
-    if not isinstance(answer, Mapping) or about.shows not in answer:
+def _apply_self_description(server: ServerFacts, about: SelfDescription, answer: Any, profiles: Profiles) -> None:
+    """Record version, template and context length from a self-description, if it is of this kind of server."""
+    if not isinstance(answer, Mapping) or about.required_key not in answer:
         return
     if server.profile is None and about.server in profiles.servers:
-        server.profile, server.how = profiles.servers[about.server], f"it answers GET {about.path}"
+        server.profile, server.recognised_by = profiles.servers[about.server], f"it answers GET {about.path}"
     version, template = value_at(answer, about.version), value_at(answer, about.template)
     context = value_at(answer, about.context)
     server.version = version if isinstance(version, str) else server.version
@@ -187,85 +200,89 @@ def _take(server: ServerFacts, about: About, answer: Any, profiles: Profiles) ->
     server.context = context if isinstance(context, int) and context else server.context
 
 
-def _take_model(server: ServerFacts, answer: Any) -> None:
-    """Take what Ollama says of a model; its template is no Jinja."""
+def _apply_model_info(server: ServerFacts, answer: Any) -> None:
+    """Record capabilities and context length from Ollama's description of a model; its template is not Jinja."""
     if not isinstance(answer, Mapping):
         return
-    can = answer.get("capabilities")
-    server.can = tuple(map(str, can)) if isinstance(can, list) else None
-    set_ = re.search(r"^num_ctx\s+(\d{1,12})\b", str(answer.get("parameters") or ""), re.M)
-    about = answer.get("model_info")
-    most = [value for key, value in about.items() if key.endswith(".context_length")] if isinstance(about, dict) else []
-    server.context = int(set_[1]) if set_ else next((limit for limit in most if isinstance(limit, int)), server.context)
+    capabilities = answer.get("capabilities")
+    server.capabilities = tuple(map(str, capabilities)) if isinstance(capabilities, list) else None
+    configured = re.search(r"^num_ctx\s+(\d{1,12})\b", str(answer.get("parameters") or ""), re.M)
+    info = answer.get("model_info")
+    entries = info.items() if isinstance(info, dict) else ()
+    limits = [value for key, value in entries if key.endswith(".context_length") and isinstance(value, int)]
+    if configured:
+        server.context = int(configured[1])
+    elif limits:
+        server.context = limits[0]
 
 
-NOTHING = Reply(Message("assistant"))
+EMPTY_REPLY = Reply(Message("assistant"))
 
 
 @dataclass(frozen=True)
 class ProbeReply:
-    """The reply to one question, as it came and through VTC."""
+    """The reply to one question, as the server sent it and as a client receives it from VTC."""
 
     scenario: Scenario
     status: int = 0
     problem: str = ""
-    """Why there is no reply."""
-    direct: Reply = NOTHING
-    """As the server sent it."""
-    through: Reply = NOTHING
-    """As a client gets it."""
+    """The reason why there is no reply."""
+    direct: Reply = EMPTY_REPLY
+    """The reply as the server sent it."""
+    via_vtc: Reply = EMPTY_REPLY
+    """The reply as a client receives it from VTC."""
     dialects: tuple[str, ...] = ()
-    """In which VTC read the calls."""
+    """The dialects of the text tool calls that VTC parsed."""
     repairs: tuple[str, ...] = ()
-    asked: bool = True
-    """False if no more was asked."""
+    is_asked: bool = True
+    """False if the probe had stopped, so the question was not sent."""
     prompted: bool = False
-    """The tools stood in the prompt."""
+    """True if the tools were in the prompt."""
     seconds: float = 0.0
-    refusal: str = ""
-    """The error of the server to what it took when it was asked again with what the error taught."""
+    rejection: str = ""
+    """The server's error about the first request, if it accepted the corrected retry."""
 
     @property
-    def refused(self) -> bool:
-        """True if the server answered with an error."""
+    def is_rejected(self) -> bool:
+        """True if the server answered with an error status."""
         return self.status >= 400
 
     @cached_property
     def faults_direct(self) -> list[str]:
-        """List what is wrong with the reply as the server sent it."""
+        """The faults of the reply as the server sent it."""
         if self.problem:
             return [self.problem]
-        if self.refusal:
-            return [self.refusal]
-        faults = self.scenario.faults(self.direct.message.text, self.direct.message.calls)
-        return [*faults, *_leaks(self.direct)] or self._broken_rules()
+        if self.rejection:
+            return [self.rejection]
+        faults = self.scenario.find_faults(self.direct.message.text, self.direct.message.calls)
+        return [*faults, *_list_leaked_reasoning(self.direct)] or self._list_broken_rules()
 
     @cached_property
     def faults(self) -> list[str]:
-        """List what is wrong with the reply as a client gets it."""
-        return [*self.misses, *_leaks(self.through)]
+        """The faults of the reply as a client receives it."""
+        return [*self.misses, *_list_leaked_reasoning(self.via_vtc)]
 
     @cached_property
     def misses(self) -> list[str]:
-        """Say what of the question the reply misses, as a client gets it; its thinking may stand in the text."""
-        calls = self.through.message.calls
+        """The faults of the client's reply with regard to the question; reasoning in the text is ignored."""
+        calls = self.via_vtc.message.calls
         if self.problem and not calls:
             return [self.problem]
-        return self.scenario.faults(self.through.message.text, calls)
+        return self.scenario.find_faults(self.via_vtc.message.text, calls)
 
     @property
-    def silent(self) -> bool:
-        """True if a call was wanted and there is none of any kind, but an answer."""
-        return bool(self.scenario.calls) and not (self.problem or self.through.message.calls)
+    def is_silent(self) -> bool:
+        """True if the question requests a call, but the reply contains none."""
+        return bool(self.scenario.calls) and not (self.problem or self.via_vtc.message.calls)
 
     @property
     def outcome(self) -> ProbeOutcome:
-        """Say in a word what became of it; an answer where a call was wanted, and not demanded, says nothing."""
-        if not self.asked:
+        """The outcome of the question; a text instead of a call is `seen`, unless the request demanded a call."""
+        if not self.is_asked:
             return "unasked"
-        if self.refused and self.faults:
+        if self.is_rejected and self.faults:
             return "refused"
-        if self.silent and self.scenario.choice == "auto":
+        if self.is_silent and self.scenario.choice == "auto":
             return "seen"
         if self.faults and not (self.problem or self.scenario.calls) and self.scenario.contains:
             return "seen"
@@ -274,49 +291,109 @@ class ProbeReply:
         return "mended" if self.faults_direct or (self.prompted and self.scenario.calls) else "works"
 
     @property
-    def saw(self) -> str:
-        """Sum up the reply in a line for people."""
+    def summary(self) -> str:
+        """The reply in one line, for people."""
         if self.problem:
             return self.problem
-        calls = ", ".join(f"{call.name}({_short(_readable(call.arguments))})" for call in self.through.message.calls)
-        text = _short(self.through.message.text)
-        cut = "" if self.through.complete else " (cut off: more tokens with --tokens)"
+        calls = ", ".join(
+            f"{call.name}({_shorten(_unescape_arguments(call.arguments))})" for call in self.via_vtc.message.calls
+        )
+        text = _shorten(self.via_vtc.message.text)
+        cut = "" if self.via_vtc.complete else " (cut off: more tokens with --tokens)"
         words = "; ".join(part for part in (calls, f'text "{text}"' if text else "") if part)
         return f"{words or 'nothing'}{cut}"
 
-    def _broken_rules(self) -> list[str]:
+    def _list_broken_rules(self) -> list[str]:
         calls = self.direct.message.calls
         faults = [] if self.direct.in_order else ["pieces of calls out of order"]
         ids = [call.id for call in calls]
-        return faults + ["calls without ids of their own"] * (len({*filter(None, ids)}) < len(ids))
+        if len({*filter(None, ids)}) < len(ids):
+            faults.append("calls without unique ids")
+        return faults
 
 
 @dataclass(slots=True)
 class Talk:
-    """Asks one model of one server in one of its APIs."""
+    """A series of questions to one model of one server in one of its APIs."""
 
     asker: BoundedAsker
     server: ServerFacts
     api: Api
     limits: dict[str, Any] = field(default_factory=dict)
-    taught: dict[str, str] = field(default_factory=dict)
-    """What is done since the server refused a request, in the proxy's words, each with its error."""
-    seeds: int = 0
+    quirks: dict[str, str] = field(default_factory=dict)
+    """Descriptions of learned quirks, each with the server's error."""
+    request_number: int = 0
     memory: Memory = field(default_factory=Memory)
-    replied: bool = False
-    """The model has answered, so the server has it."""
+    has_replied: bool = False
+    """True if the model has answered, so it exists at the server."""
 
     def ask(self, scenario: Scenario, planner: Planner, *, bare: bool = False) -> ProbeReply:
-        """Put a question as VTC would with these profiles; `bare`: as the client sent it."""
-        heard, answer = self._ask(scenario, planner, bare=bare)
-        if answer.status == 400 and (refused := [limit for limit in self.limits if limit in heard.problem]):
-            self.limits = {name: value for name, value in self.limits.items() if name not in refused}
-            heard, _ = self._ask(scenario, planner, bare=bare)
-        return heard
+        """Send a question as VTC would with these profiles, or, if `bare`, as a client sends it.
 
-    def _ask(self, scenario: Scenario, planner: Planner, *, bare: bool) -> tuple[ProbeReply, ServerAnswer]:
-        self.seeds += 1
-        asked = CanonicalRequest(
+        If the server rejects a limit (`temperature`, `max_tokens`), the question is sent again without it.
+        """
+        reply, answer = self._send(scenario, planner, bare=bare)
+        if answer.status == 400 and (rejected := [limit for limit in self.limits if limit in reply.problem]):
+            self.limits = {name: value for name, value in self.limits.items() if name not in rejected}
+            reply, _ = self._send(scenario, planner, bare=bare)
+        return reply
+
+    def _send(self, scenario: Scenario, planner: Planner, *, bare: bool) -> tuple[ProbeReply, ServerAnswer]:
+        """Send a question, and retry as the proxy does; return the parsed reply with the server's last answer."""
+        # Step 1: open a session for the request of a client of this API.
+        self.request_number += 1
+        place = self.api.place
+        path = place.build_path(place.version, self.server.model, streams=scenario.stream)
+        body = self._encode_request(scenario)
+        headers = {**place.headers, **AGENT_HEADERS.get(self.api.name, {})}
+        facts = replace(self.server.facts, path=path, headers=headers)
+        exchange = Session.open(self.api, body, facts, planner, f"probe {self.request_number}", self.memory)
+        sent = exchange.request()
+        self.asker.question = scenario.asks
+
+        def post(body: bytes) -> ServerAnswer:
+            server = exchange.server.place  # of another API, if a quirk says that the server serves the model there
+            is_own = exchange.server is self.api or bare
+            target = path if is_own else server.build_path(server.version, self.server.model, streams=scenario.stream)
+            return self.asker.ask(target, body, _merge_headers(headers, exchange.sent_request.headers), server.key)
+
+        # Step 2: send the request, and retry while a rejection shows how to correct it.
+        answer = post(body if bare else sent)
+        errors_by_quirk: dict[str, str] = {}
+        first_error = ""
+        for _ in range(MAX_REQUESTS - 1):
+            if answer.ok or answer.error:
+                break
+            corrected = exchange.encode_after_rejection(answer.body, answer.status)
+            if corrected is None:
+                break
+            error = _format_rejection(answer)
+            first_error = first_error or error
+            errors_by_quirk = {**dict.fromkeys(exchange.learned_quirks, error), **errors_by_quirk}
+            answer = post(corrected)
+        # Step 3: record the quirks that led to an accepted request.
+        self.has_replied = self.has_replied or answer.ok
+        self._stop_if_unknown(answer, path)
+        if first_error and answer.ok:
+            exchange.confirm_quirks()
+            for name, line in describe_steps(exchange.plan.quirks.list_known()).items():
+                self.quirks.setdefault(line, errors_by_quirk.get(name, first_error))
+        # Step 4: parse the answer.
+        problem = "" if answer.ok else answer.why if answer.error else _format_rejection(answer)
+        reply = ProbeReply(
+            scenario,
+            answer.status,
+            problem,
+            is_asked=not isinstance(answer.error, NotAskedError),
+            prompted=exchange.plan.protocol.prompt_tools,
+            seconds=answer.seconds,
+            rejection=first_error if answer.ok else "",
+        )
+        return self._parse_answer(reply, answer, exchange), answer
+
+    def _encode_request(self, scenario: Scenario) -> bytes:
+        """Encode a scenario as a client of this API would."""
+        request = CanonicalRequest(
             model=self.server.model,
             messages=scenario.messages,
             stream=scenario.stream,
@@ -325,109 +402,79 @@ class Talk:
             limits=self.limits,
             answer=scenario.answer,
         )
-        place = self.api.place
-        path = place.build_path(place.version, self.server.model, streams=scenario.stream)
-        body = encode(self.api.build_request(asked))
-        headers = {**place.headers, **HEADERS.get(self.api.name, {})}
-        facts = replace(self.server.facts, path=path, headers=headers)
-        exchange = Session.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)
-        sent = exchange.request()
-        self.asker.about = scenario.asks
+        return encode(self.api.build_request(request))
 
-        def post(body: bytes) -> ServerAnswer:
-            server = exchange.server.place  # another one's, once the server has taught that
-            is_own = exchange.server is self.api or bare
-            at = path if is_own else server.build_path(server.version, self.server.model, streams=scenario.stream)
-            return self.asker.ask(at, body, _merge_headers(headers, exchange.sent_request.headers), server.key)
-
-        answer = post(body if bare else sent)
-        refusals: dict[str, str] = {}
-        refusal = ""
-        for _ in range(MAX_REQUESTS - 1):
-            again = None if answer.ok or answer.error else exchange.encode_after_rejection(answer.body, answer.status)
-            if again is None:
-                break
-            refusal = refusal or _words(answer)
-            refusals = {**dict.fromkeys(exchange.learned_quirks, _words(answer)), **refusals}
-            answer = post(again)
-        self.replied = self.replied or answer.ok
-        self._stop_if_unknown(answer, path)
-        if refusal and answer.ok:
-            exchange.confirm_quirks()
-            for name, line in describe_steps(exchange.plan.quirks.list_known()).items():
-                self.taught.setdefault(line, refusals.get(name, refusal))
-        prompted = exchange.plan.protocol.prompt_tools
-        problem = "" if answer.ok else answer.why if answer.error else _words(answer)
-        asked_it = not isinstance(answer.error, NotAskedError)
-        heard = ProbeReply(scenario, answer.status, problem, asked=asked_it, prompted=prompted, seconds=answer.seconds)
-        heard = replace(heard, refusal=refusal if answer.ok else "")
+    def _parse_answer(self, reply: ProbeReply, answer: ServerAnswer, exchange: Session) -> ProbeReply:
+        """Parse the answer as the server sent it, and as a client receives it; return the completed reply."""
         if answer.error:
-            return heard, answer
+            return reply
         if not answer.ok:
-            mended = exchange.whole.extract_from_error(answer.body, answer.status)
-            through = mended and _read(self.api, mended.body)
-            return _with(heard, exchange, through=through or NOTHING), answer
-        direct = _read(exchange.server, answer.body)
+            recovered = exchange.whole.extract_from_error(answer.body, answer.status)
+            via_vtc = recovered and _decode_reply(self.api, recovered.body)
+            return _add_calls(reply, exchange, via_vtc=via_vtc or EMPTY_REPLY)
+        direct = _decode_reply(exchange.server, answer.body)
         if direct is None:
-            words = hints.extract_message(answer.body) or "nothing"
-            return _with(heard, exchange, problem=f"no reply of {self.api.name}: {words}"), answer
-        through = _read(self.api, exchange.whole.rewrite(answer.body))
-        return _with(heard, exchange, direct=direct, through=through or NOTHING), answer
+            message = hints.extract_message(answer.body) or "nothing"
+            return _add_calls(reply, exchange, problem=f"not a reply of {self.api.name}: {message}")
+        via_vtc = _decode_reply(self.api, exchange.whole.rewrite(answer.body))
+        return _add_calls(reply, exchange, direct=direct, via_vtc=via_vtc or EMPTY_REPLY)
 
     def _stop_if_unknown(self, answer: ServerAnswer, path: str) -> None:
-        """Ask no more if the server has not this model, or nothing at this path: all questions would be refused so."""
-        if self.replied or answer.ok or answer.error or self.asker.stopped:
+        """Stop the probe if the server lacks this model or this path, because it would reject all questions."""
+        if self.has_replied or answer.ok or answer.error or self.asker.stopped:
             return
-        taught = learn_steps(answer.status, hints.extract_message(answer.body), {})
+        steps = learn_steps(answer.status, hints.extract_message(answer.body), {})
         others = [name for name in self.server.models if name != self.server.model]
-        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        listed = f"; it lists {', '.join(others[:MOST_NAMED])}{more}" if others else ""
-        if taught and "model" in taught.steps:
-            why, named = f"the server does not have the model {self.server.model}", "another with --model"
-        elif answer.status in (404, 405) and not taught:
-            why, named = f"the server has nothing at {path}", "another model with --model, or another API with --api"
+        more = f" and {len(others) - MAX_LISTED_MODELS} more" if len(others) > MAX_LISTED_MODELS else ""
+        listed = f"; it lists {', '.join(others[:MAX_LISTED_MODELS])}{more}" if others else ""
+        if steps and "model" in steps.steps:
+            why, advice = f"the server does not have the model {self.server.model}", "another with --model"
+        elif answer.status in (404, 405) and not steps:
+            why, advice = f"the server has nothing at {path}", "another model with --model, or another API with --api"
         else:
             return
-        self.asker.stopped = f"{why} ({_words(answer)}): name {named}{listed}"
+        self.asker.stopped = f"{why} ({_format_rejection(answer)}): choose {advice}{listed}"
 
 
 def _merge_headers(headers: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return headers with changes; None leaves one out."""
+    """Return headers with changes applied; None removes a header."""
     return {name: value for name, value in {**headers, **changes}.items() if value is not None}
 
 
-def _leaks(reply: Reply) -> list[str]:
-    """Tell where thinking stands in the text."""
-    return [f"thinking stands in the text: {close}" for _, close in COMMON_TAGS if close in reply.message.text]
+def _list_leaked_reasoning(reply: Reply) -> list[str]:
+    """Describe the closing tags of reasoning that appear in the text."""
+    return [f"the text contains reasoning: {close}" for _, close in COMMON_TAGS if close in reply.message.text]
 
 
-def _with(heard: ProbeReply, exchange: Session, **more: Any) -> ProbeReply:
+def _add_calls(reply: ProbeReply, exchange: Session, **changes: Any) -> ProbeReply:
+    """Return the reply with these changes, and with the dialects and repairs of the calls that VTC parsed."""
     calls = exchange.report.calls
     dialects = tuple(dict.fromkeys(call["dialect"] for call in calls if call["dialect"] != NATIVE))
     repairs = tuple(dict.fromkeys(repair for call in calls for repair in call["repairs"]))
-    return replace(heard, dialects=dialects, repairs=repairs, **more)
+    return replace(reply, dialects=dialects, repairs=repairs, **changes)
 
 
-def _read(api: Api, body: bytes) -> Reply | None:
+def _decode_reply(api: Api, body: bytes) -> Reply | None:
+    """Decode the first reply of a body; None if it is not one of this API."""
     try:
         return whole.read_replies(api, body)[0]
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
-def _words(answer: ServerAnswer) -> str:
-    words = hints.extract_message(answer.body)
-    return f"status {answer.status}" + (f": {words}" if words else "")
+def _format_rejection(answer: ServerAnswer) -> str:
+    message = hints.extract_message(answer.body)
+    return f"status {answer.status}" + (f": {message}" if message else "")
 
 
-def _readable(arguments: str) -> str:
-    """Write arguments with the characters that they stand for."""
+def _unescape_arguments(arguments: str) -> str:
+    """Replace the escapes of JSON arguments by the characters that they denote."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
     except ValueError:
         return arguments
 
 
-def _short(text: str, most: int = 80) -> str:
+def _shorten(text: str, max_chars: int = 80) -> str:
     line = re.sub(r"\s+", " ", text).strip()
-    return line if len(line) <= most else f"{line[:most]}…"
+    return line if len(line) <= max_chars else f"{line[:max_chars]}…"
