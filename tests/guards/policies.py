@@ -1,4 +1,4 @@
-"""Policies as the YAML of a profile has them."""
+"""Policies built from the fields of a profile."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from vtc.events import Tool
 from vtc.guards import GuardChain, Guards, build_chain
 
 
-def policies(tools: Mapping[str, Tool], **fields: Any) -> GuardChain:
-    """Make the guards of one reply of these fields of a profile's `guards`."""
+def build_policies(tools: Mapping[str, Tool], **fields: Any) -> GuardChain:
+    """Build the guards of one reply from fields of a profile's `guards`."""
     return build_chain([msgspec.convert(fields, Guards)], tools)

@@ -1,10 +1,10 @@
-"""Which tools may be used."""
+"""Allowed and denied tools."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.guards.policies import policies
+from tests.guards.policies import build_policies
 from vtc.events import Call, Denied, Intervention, Text, Tool, ToolCall
 
 TOOLS = {"bash": Tool("bash"), "read": Tool("read")}
@@ -23,7 +23,7 @@ TOOLS = {"bash": Tool("bash"), "read": Tool("read")}
 def test_a_call_that_may_not_be_made_is_refused(allowed: str, denied: str, policy: str | None) -> None:
     call = Call("<bash>", ToolCall("bash", "{}"), "tag")
     lists = {"allowed_tools": allowed, **({"denied_tools": denied} if denied else {})}
-    events = policies(TOOLS, **lists, on_denied="steer").feed(call)
+    events = build_policies(TOOLS, **lists, on_denied="steer").feed(call)
     if policy is None:
         assert events == [call]
         return
@@ -36,7 +36,7 @@ def test_a_call_that_may_not_be_made_is_refused(allowed: str, denied: str, polic
 
 
 def test_the_message_is_the_users_own_and_all_else_passes() -> None:
-    access = policies(TOOLS, allowed_tools="read", on_denied="drop", denied_message="No.")
+    access = build_policies(TOOLS, allowed_tools="read", on_denied="drop", denied_message="No.")
     assert access.feed(Text("bash")) == [Text("bash")]
     assert access.feed(Call("", ToolCall("bash", "{}"), "tag"))[1] == Denied("", ToolCall("bash", "{}"), "drop", "No.")
     assert access.finish() == []

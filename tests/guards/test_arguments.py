@@ -1,4 +1,4 @@
-"""Arguments against a JSON Schema."""
+"""The check of arguments against a JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.guards.policies import policies
+from tests.guards.policies import build_policies
 from vtc.events import Call, Denied, Event, Intervention, Manner, Text, Tool, ToolCall
 
 SCHEMA = {
@@ -30,9 +30,9 @@ SCHEMA = {
 TOOLS = {"run": Tool("run", "", SCHEMA)}
 
 
-def fed(arguments: Any, *, coerce: bool = True, manner: Manner | None = None) -> list[Event]:
+def feed_call(arguments: Any, *, coerce: bool = True, manner: Manner | None = None) -> list[Event]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    checking = policies(TOOLS, arguments={"coerce": coerce, "misfit": manner})
+    checking = build_policies(TOOLS, arguments={"coerce": coerce, "misfit": manner})
     return checking.feed(Call("raw", ToolCall("run", text), "tag"))
 
 
@@ -46,7 +46,7 @@ def fed(arguments: Any, *, coerce: bool = True, manner: Manner | None = None) ->
 )
 def test_what_fits_is_not_touched(arguments: Any) -> None:
     text = json.dumps(arguments, indent=3)
-    (event,) = fed(text)
+    (event,) = feed_call(text)
     assert isinstance(event, Call)
     assert (event.call.arguments, event.changed) == (text, False)
 
@@ -69,7 +69,7 @@ def test_what_fits_is_not_touched(arguments: Any) -> None:
     ],
 )
 def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, expected: Any, told: str) -> None:
-    said, event = fed({"path": "a", key: written})
+    said, event = feed_call({"path": "a", key: written})
     assert said == Intervention("arguments", "coerced", "run", told)
     assert isinstance(event, Call)
     assert json.loads(event.call.arguments) == {"path": "a", key: expected}
@@ -93,7 +93,7 @@ def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, ex
 )
 @pytest.mark.parametrize("manner", [None, "steer", "text", "drop"])
 def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, manner: Manner | None) -> None:
-    said, event = fed(arguments, manner=manner)
+    said, event = feed_call(arguments, manner=manner)
     assert isinstance(said, Intervention)
     assert fault in (said.detail or said.reason)
     if manner is None:
@@ -107,13 +107,13 @@ def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, mann
 
 
 def test_the_reason_quotes_no_argument() -> None:
-    """It stands in logs; what the model wrote is a detail."""
+    """Because the reason is logged; the model's text is in the detail."""
     for arguments in (
         {"path": "a", "times": ["PRIVATE"]},
         {"path": "a", "colour": "PRIVATE"},
         {"path": "a", "PRIVATE": 1},
     ):
-        said, _ = fed(arguments, manner="steer")
+        said, _ = feed_call(arguments, manner="steer")
         assert isinstance(said, Intervention)
         assert ("PRIVATE" in said.reason, "PRIVATE" in said.detail) == (False, True)
 
@@ -127,14 +127,14 @@ def test_arguments_that_cannot_be_checked_do_not_fit(manner: Manner | None, on_f
         TOOLS["run"],
         Tool("run", "", {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}),
     ):
-        guard = policies({"run": tool}, arguments={"misfit": manner}, on_failure=on_failure)
+        guard = build_policies({"run": tool}, arguments={"misfit": manner}, on_failure=on_failure)
         for text in (DEEP, "[" * 600 + "]" * 600):
             *_, event = guard.feed(Call("", ToolCall("run", text), "tag"))
             assert isinstance(event, kind) or tool is not TOOLS["run"]
 
 
 def test_nothing_is_coerced_unless_that_is_wanted() -> None:
-    said, _ = fed({"path": "a", "times": "3"}, coerce=False)
+    said, _ = feed_call({"path": "a", "times": "3"}, coerce=False)
     assert isinstance(said, Intervention)
     assert said.action == "passed"
 
@@ -150,14 +150,14 @@ def test_nothing_is_coerced_unless_that_is_wanted() -> None:
 def test_a_schema_that_cannot_be_used_is_told_of_and_nothing_is_fetched(schema: Any, fault: str) -> None:
     tools = {"run": Tool("run", "", schema)}
     call = Call("", ToolCall("run", '{"a": 1}'), "tag")
-    said, event = policies(tools, arguments={"misfit": "drop"}).feed(call)
+    said, event = build_policies(tools, arguments={"misfit": "drop"}).feed(call)
     assert event is call
     assert isinstance(said, Intervention)
     assert (said.action, fault in said.reason) == ("unchecked", True)
 
 
 def test_tools_that_nobody_declares_and_other_events_pass() -> None:
-    guard = policies(TOOLS, arguments={"misfit": "drop"})
+    guard = build_policies(TOOLS, arguments={"misfit": "drop"})
     call = Call("", ToolCall("other", "{"), "tag")
     assert guard.feed(call) == [call]
     assert guard.feed(Text("x")) == [Text("x")]
@@ -173,12 +173,12 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*SCHEMA["properties"]]), VALUES))
 def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> None:
-    *_, event = fed(arguments, manner="drop")
+    *_, event = feed_call(arguments, manner="drop")
     if isinstance(event, Denied):
-        assert isinstance(fed(arguments, coerce=False, manner="drop")[-1], Denied)
+        assert isinstance(feed_call(arguments, coerce=False, manner="drop")[-1], Denied)
         return
     assert isinstance(event, Call)
-    (again,) = fed(event.call.arguments, coerce=False, manner="drop")
+    (again,) = feed_call(event.call.arguments, coerce=False, manner="drop")
     assert isinstance(again, Call)
     value = json.loads(event.call.arguments)
     assert set(value) == set(arguments)
@@ -186,7 +186,7 @@ def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> No
 
 
 def test_a_schema_that_is_none_is_told_of_at_once() -> None:
-    said, _ = policies({"x": Tool("x", "", {"type": "objekt"})}, arguments={}).feed(
+    said, _ = build_policies({"x": Tool("x", "", {"type": "objekt"})}, arguments={}).feed(
         Call("", ToolCall("x", "{}"), "tag")
     )
     assert isinstance(said, Intervention)

@@ -1,4 +1,4 @@
-"""Guards one behind the other."""
+"""Guards in a chain."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
 
 
-def guards(**fields: Any) -> Guards:
+def make_guards(**fields: Any) -> Guards:
     return msgspec.convert(fields, Guards)
 
 
-def fed(one: GuardChain, *events: Event) -> list[Event]:
+def feed_all(one: GuardChain, *events: Event) -> list[Event]:
     return [*(out for event in events for out in one.feed(event)), *one.finish()]
 
 
 def test_no_guards_change_nothing() -> None:
     events = [Text("a"), READ, Markup("b"), Reasoning("c")]
-    assert fed(build_chain([], TOOLS), *events) == events
-    assert fed(build_chain([Guards()], TOOLS), *events) == events
-    assert fed(build_content_chain([]), *events) == events
+    assert feed_all(build_chain([], TOOLS), *events) == events
+    assert feed_all(build_chain([Guards()], TOOLS), *events) == events
+    assert feed_all(build_content_chain([]), *events) == events
 
 
 def test_reactors_come_before_access_whichever_profile_they_are_of() -> None:
-    denying = guards(denied_tools=["bash"])
-    renaming = guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "bash"}}])
+    denying = make_guards(denied_tools=["bash"])
+    renaming = make_guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "bash"}}])
     for configured in ([denying, renaming], [renaming, denying]):
-        events = fed(build_chain(configured, TOOLS), READ)
+        events = feed_all(build_chain(configured, TOOLS), READ)
         assert isinstance(events[-1], Denied)
         assert [event.policy for event in events if isinstance(event, Intervention)] == ["reactors.r", "denied_tools"]
 
 
 def test_what_one_profile_allows_another_may_deny() -> None:
     one = build_chain(
-        [guards(allowed_tools=["read", "bash"]), guards(denied_tools="bash"), guards(arguments={})], TOOLS
+        [make_guards(allowed_tools=["read", "bash"]), make_guards(denied_tools="bash"), make_guards(arguments={})],
+        TOOLS,
     )
-    assert fed(one, READ) == [READ]
-    assert isinstance(fed(one, BASH)[-1], Denied)
+    assert feed_all(one, READ) == [READ]
+    assert isinstance(feed_all(one, BASH)[-1], Denied)
 
 
 class Failing:
-    """Raises at the word `fail`, or at the end; holds back what it is fed."""
+    """Buffers text; raises at the word `fail`, or at the end."""
 
     reads_text = True
     on_failure: OnFailure = "refuse"
@@ -71,7 +72,7 @@ class Failing:
 
 
 class Replacing(Failing):
-    """Writes `y` for a text that ends with `x`."""
+    """Replaces a text that ends with `x` by `y`."""
 
     def feed(self, event: Event) -> list[Event]:
         return [Rewritten(event.raw, "y") if event.raw.endswith("x") else event]
@@ -87,7 +88,7 @@ REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and 
 def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
     one = GuardChain([Failing(), Replacing()])
     assert [out for text in ("a", "fail", "b") for out in one.feed(Text(text))] == [FAILED, Text("a"), Text("fail")]
-    assert fed(one, Text("x")) == [Rewritten("bx", "y")]
+    assert feed_all(one, Text("x")) == [Rewritten("bx", "y")]
 
 
 def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:
@@ -106,15 +107,15 @@ def test_a_guard_that_may_fail_lets_the_call_pass() -> None:
 
 def test_a_guard_that_raises_at_the_end_gives_back_what_it_held() -> None:
     one = GuardChain([Failing(at_end=True)])
-    assert fed(one, Text("a"), Text("b")) == [FAILED, Text("ab")]
+    assert feed_all(one, Text("a"), Text("b")) == [FAILED, Text("ab")]
     assert one.finish() == [FAILED]
 
 
 CONFIGURED = [
-    guards(denied_tools="bash", on_denied="steer"),
-    guards(content=[{"pattern": "a+", "replacement": "b"}, {"pattern": "bc"}]),
-    guards(arguments={"misfit": "text"}),
-    guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"steer": "s", "rename_tool": "bash"}}]),
+    make_guards(denied_tools="bash", on_denied="steer"),
+    make_guards(content=[{"pattern": "a+", "replacement": "b"}, {"pattern": "bc"}]),
+    make_guards(arguments={"misfit": "text"}),
+    make_guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"steer": "s", "rename_tool": "bash"}}]),
 ]
 EVENTS = st.one_of(
     st.text("abc ", min_size=1, max_size=6).map(Text),
@@ -124,10 +125,10 @@ EVENTS = st.one_of(
 
 @given(st.lists(st.sampled_from(range(len(CONFIGURED))), unique=True), st.lists(EVENTS, max_size=12))
 def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event]) -> None:
-    """Guards never reorder: the characters that events stand for are the same, in the same order."""
+    """Guards never reorder: the events denote the same characters in the same order."""
     policies = [CONFIGURED[index] for index in configured]
     rules = [rule for policy in policies for rule in policy.content]
-    out = fed(build_content_chain(rules), *fed(build_chain(policies, TOOLS), *events))
+    out = feed_all(build_content_chain(rules), *feed_all(build_chain(policies, TOOLS), *events))
     assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
 
 
@@ -144,5 +145,5 @@ def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event
     ],
 )
 def test_what_is_looked_at(fields: Any, restricts_tools: bool, checks_calls: bool) -> None:
-    found = guards(**fields)
+    found = make_guards(**fields)
     assert (found.restricts_tools, found.checks_calls) == (restricts_tools, checks_calls)

@@ -1,4 +1,4 @@
-"""Rules on visible text, in any cut."""
+"""Content rules on visible text, however it is cut into pieces."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ RULES = [
 ]
 
 
-def told(events: list[Event]) -> str:
+def join_output(events: list[Event]) -> str:
     said = {Text: "raw", Rewritten: "text"}
     return "".join(getattr(event, said[type(event)]) for event in events if type(event) in said)
 
 
-def guard(rule: Rule) -> GuardChain:
+def build_guard(rule: Rule) -> GuardChain:
     return build_content_chain([rule])
 
 
-def run(rule: Rule, *pieces: str) -> list[Event]:
-    one = guard(rule)
+def feed_pieces(rule: Rule, *pieces: str) -> list[Event]:
+    one = build_guard(rule)
     return [*(event for piece in pieces if piece for event in one.feed(Text(piece))), *one.finish()]
 
 
-def meant(rule: Rule, text: str) -> str:
-    """Apply a rule as it is described: at each place, to the `most` characters from there."""
+def apply_rule(rule: Rule, text: str) -> str:
+    """Apply a rule by its definition: at each place, to the next `most` characters."""
     out, at = "", 0
     while at < len(text):
         found = regex.match(rule.pattern, text[: at + rule.most], pos=at)
@@ -76,25 +76,25 @@ def test_any_cut_gives_the_same_and_nothing_is_lost(
     rule = Rule(pattern=written[0], replacement=written[1], most=most)
     pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
     for cut in ([text], pieces, list(text)):
-        events = run(rule, *cut)
+        events = feed_pieces(rule, *cut)
         assert "".join(event.raw for event in events) == text
-        assert told(events) == meant(rule, text)
+        assert join_output(events) == apply_rule(rule, text)
     if len(text) <= most:
-        assert meant(rule, text) == regex.sub(*written, text)
+        assert apply_rule(rule, text) == regex.sub(*written, text)
 
 
 @pytest.mark.parametrize("before", ["x", " ", "SECRET"])
 def test_a_rule_holds_at_pieces_of_any_length(before: str) -> None:
-    """Also where a piece is about as long as the longest match, or a multiple of that."""
+    """Even if a piece is about as long as the longest match, or a multiple of it."""
     rule = Rule(pattern=r"SECRET|\bkey\b", replacement="***", most=8)
     for length in range(4 * rule.most):
         text = (before * length)[:length]
-        expected = told(run(rule, text)) + " ***. ***."
-        assert told(run(rule, f"{text} SEC", "RET.", " ke", "y", ".")) == expected
+        expected = join_output(feed_pieces(rule, text)) + " ***. ***."
+        assert join_output(feed_pieces(rule, f"{text} SEC", "RET.", " ke", "y", ".")) == expected
 
 
 def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
-    one = guard(Rule(pattern="<end>", replacement="."))
+    one = build_guard(Rule(pattern="<end>", replacement="."))
     assert one.feed(Text("all of this")) == [Text("all of this")]
     assert one.feed(Text("a <e")) == [Text("a ")]
     assert one.feed(Text("m>b<end")) == [Text("<em>b")]
@@ -107,7 +107,7 @@ def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
 
 
 def test_what_is_held_is_bounded() -> None:
-    one = guard(Rule(pattern="<.*>", most=8))
+    one = build_guard(Rule(pattern="<.*>", most=8))
     left = 0
     for count in range(100):
         left += sum(len(event.raw) for event in one.feed(Text("<aaaa")))
@@ -115,7 +115,7 @@ def test_what_is_held_is_bounded() -> None:
 
 
 def test_a_match_does_not_go_past_a_call() -> None:
-    one = guard(Rule(pattern="ab"))
+    one = build_guard(Rule(pattern="ab"))
     call = Call("<x>", ToolCall("x", "{}"), "tag")
     assert one.feed(Text("a")) == []
     assert one.feed(call) == [Text("a"), call]
@@ -123,7 +123,7 @@ def test_a_match_does_not_go_past_a_call() -> None:
 
 
 def test_what_stands_for_no_text_does_not_part_it() -> None:
-    one = guard(Rule(pattern="ab"))
+    one = build_guard(Rule(pattern="ab"))
     refusal = UnreadCall("r", "tag")
     assert one.feed(Text("a")) == []
     assert one.feed(refusal) == [refusal]

@@ -1,4 +1,4 @@
-"""What a policy must say before it can refuse a call, shown with policies that are made up."""
+"""The declarations that a guard needs before it can deny a call, tested with made-up guards."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from vtc.guards.guard import Guard, Refuses, always
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
 
 
-def policies(guards: Sequence[Guard], monkeypatch: pytest.MonkeyPatch) -> Guards:
-    """Make policies that consist of these guards."""
+def make_policies(guards: Sequence[Guard], monkeypatch: pytest.MonkeyPatch) -> Guards:
+    """Make policies that build these guards."""
     monkeypatch.setattr(Guards, "build_call_guards", lambda *_, **__: iter(guards))
     return Guards()
 
 
 class Refusing(Guard):
-    """Refuses each call."""
+    """Denies each call."""
 
     def feed(self, event: Event) -> list[Event]:
         return [Denied(event.raw, event.call, "drop", "No.") if isinstance(event, Call) else event]
 
 
 class Mute(Refusing):
-    """Says nothing of what it refuses."""
+    """Declares no tool whose calls it may deny."""
 
     def __init__(self) -> None:
         pass
@@ -41,7 +41,7 @@ def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: p
     with pytest.raises(TypeError, match="on_failure"):
         Refusing(refuses=always)  # type: ignore[call-arg]
     with pytest.raises(AttributeError, match="on_failure"):
-        _ = policies([Mute()], monkeypatch).is_strict
+        _ = make_policies([Mute()], monkeypatch).is_strict
 
 
 @pytest.mark.parametrize("refuses", [None, lambda name: name == "read"])
@@ -74,8 +74,8 @@ def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
 def test_what_policies_may_refuse_follows_from_their_guards(
     refuses: Refuses, on_failure: OnFailure, strict: bool, refused: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else is written for a new guard: neither that it looks at calls nor that nothing may leave unseen."""
-    made = policies([Refusing(refuses=refuses, on_failure=on_failure)], monkeypatch)
+    """Everything else follows: that the policies check calls, and that nothing unchecked may be forwarded."""
+    made = make_policies([Refusing(refuses=refuses, on_failure=on_failure)], monkeypatch)
     assert (made.checks_calls, made.is_strict, list_refusable_tools([made], ["read", "bash"])) == (
         True,
         strict,
@@ -84,7 +84,7 @@ def test_what_policies_may_refuse_follows_from_their_guards(
 
 
 def test_a_guard_without_a_place_in_the_order_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = policies([Refusing(refuses=always, on_failure="refuse")], monkeypatch)
+    made = make_policies([Refusing(refuses=always, on_failure="refuse")], monkeypatch)
     with pytest.raises(ValueError, match="not in tuple"):
         build_chain([made], {})
     monkeypatch.setattr(chain_module, "CALL_GUARD_ORDER", (*chain_module.CALL_GUARD_ORDER, Refusing))

@@ -1,4 +1,4 @@
-"""Keys that a client may take for others are refused where a rule or a schema names these."""
+"""Calls with ambiguous keys are denied if a rule or a schema names one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER = {"reactors": [{"name": "etc", "when": {"arguments": {"any[*].key": "."}}
 MISFIT = {"arguments": {"misfit": "steer"}}
 
 
-def fed(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -> list[Event]:
+def feed_call(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -> list[Event]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     one = build_chain([msgspec.convert(guards, Guards)], tools)
     return one.feed(Call("raw", ToolCall(name, text), "tag"))
@@ -56,7 +56,7 @@ def fed(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -
     ],
 )  # fmt: skip
 def test_a_key_in_another_case_is_refused(guards: dict[str, Any], name: str, arguments: Any) -> None:
-    told, event = fed(guards, name, arguments)
+    told, event = feed_call(guards, name, arguments)
     assert isinstance(told, Intervention)
     assert (told.policy, told.action, told.tool) == ("unread_calls", "refused", name)
     assert "only in upper and lower case" in told.reason
@@ -88,11 +88,11 @@ def test_a_key_in_another_case_is_refused(guards: dict[str, Any], name: str, arg
 def test_keys_of_which_nothing_is_known_or_that_are_declared_so_pass(
     guards: dict[str, Any], name: str, arguments: Any
 ) -> None:
-    assert isinstance(fed(guards, name, arguments)[-1], Call)
+    assert isinstance(feed_call(guards, name, arguments)[-1], Call)
 
 
 def test_a_schema_that_refers_to_itself_is_followed_only_so_far() -> None:
-    assert isinstance(fed(OTHER, "loop", {"a": 1})[-1], Call)
+    assert isinstance(feed_call(OTHER, "loop", {"a": 1})[-1], Call)
 
 
 PATHS_OF_KEYS = ["a", '"b-c"', "d[*].e", "starts_with(f, 'x')", "g[?h=='x'].i", "@.j", "k || l", "m[0].n", "o[].p"]
@@ -101,13 +101,13 @@ OUTER = ["a", "b-c", *"dfgjklmo", *"rstuv"]
 
 @pytest.mark.parametrize("key", [*OUTER, *"eihnpq"])
 def test_the_keys_that_rules_name(key: str) -> None:
-    """Those of the arguments themselves, and of what is in them."""
+    """Keys at the top level and in nested values."""
     when = {"arguments": dict.fromkeys([*PATHS_OF_KEYS, "*.q"], ".")}
     then = {"rename_arguments": {"r": "s"}, "set_arguments": {"t": 1}, "remove_arguments": ["u"]}
     rule = {"name": "x", "when": when, "unless": {"arguments": {"v": "."}}, "then": then}
 
     def is_refused(arguments: dict[str, Any]) -> bool:
-        *_, event = fed({"reactors": [rule]}, "unknown", arguments)
+        *_, event = feed_call({"reactors": [rule]}, "unknown", arguments)
         return isinstance(event, Denied)
 
     assert is_refused({key.upper(): 1}) is (key in OUTER)
@@ -116,4 +116,4 @@ def test_the_keys_that_rules_name(key: str) -> None:
 
 def test_a_long_list_is_not_looked_through_for_ever() -> None:
     arguments = {"edits": [{"path": "a"}] * 60_000}
-    assert isinstance(fed(OTHER, "edit", arguments)[-1], Denied)
+    assert isinstance(feed_call(OTHER, "edit", arguments)[-1], Denied)

@@ -1,4 +1,4 @@
-"""Going round in circles, told from a conversation."""
+"""Loops of an agent, detected from a conversation."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ USER, TOOL = Message("user", ("go",)), Message("tool", ("x",), call_id="c")
 BAD, SAID = Message("assistant", ("bad",)), Message("assistant", ("done",))
 
 
-def calling(*calls: tuple[str, str]) -> Message:
+def make_calling_message(*calls: tuple[str, str]) -> Message:
     return Message("assistant", (), tuple(ToolCall(name, arguments) for name, arguments in calls))
 
 
-READ = calling(("read", '{"a": 1, "b": 2}'))
-SAME = calling(("read", '{ "b":2, "a":1 }'))
-OTHER = calling(("read", '{"a": 2}'))
+READ = make_calling_message(("read", '{"a": 1, "b": 2}'))
+SAME = make_calling_message(("read", '{ "b":2, "a":1 }'))
+OTHER = make_calling_message(("read", '{"a": 2}'))
 NEWER, OLDER = (Message("tool", (text,), call_id="d") for text in ("y", "z"))
 BY_ID = Message("assistant", (), (ToolCall("read", "{}", "a"), ToolCall("read", "{}", "b")))
 SAID_OF = {id_: Message("tool", ("x",), call_id=id_) for id_ in "ab"}
-BROKEN = calling(("read", '{"a": '))
+BROKEN = make_calling_message(("read", '{"a": '))
 
 
-def found(loop: Loop, *messages: Message) -> str:
+def find_fault(loop: Loop, *messages: Message) -> str:
     return fault(loop, messages, lambda one: one.role == "user", lambda one: one.text == "bad")
 
 
@@ -37,13 +37,13 @@ def found(loop: Loop, *messages: Message) -> str:
         ([USER, READ, TOOL, READ, TOOL, READ, TOOL], True),
         ([READ, TOOL, READ, TOOL, READ, TOOL], True),
         ([USER, READ, TOOL, USER, READ, TOOL, READ, TOOL], False),
-        ([USER, calling(("a", "{}"), ("b", "{}"), ("c", "{}")), TOOL, TOOL, TOOL], True),
+        ([USER, make_calling_message(("a", "{}"), ("b", "{}"), ("c", "{}")), TOOL, TOOL, TOOL], True),
         ([USER, READ, TOOL, READ, TOOL, READ, TOOL, USER], False),
     ],
 )
 def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -> None:
-    assert bool(found(Loop(max_tool_messages=3), *messages)) is expected
-    assert found(Loop(malformed_calls=9), *messages) == ""
+    assert bool(find_fault(Loop(max_tool_messages=3), *messages)) is expected
+    assert find_fault(Loop(malformed_calls=9), *messages) == ""
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -
         ([USER, OTHER, TOOL, READ, TOOL, SAME, TOOL], True),
         ([USER, READ, TOOL, USER, READ, TOOL], False),
         ([USER, BROKEN, TOOL, BROKEN, TOOL], True),
-        ([USER, calling(("read", "{}"), ("read", "{}")), TOOL, TOOL], True),
+        ([USER, make_calling_message(("read", "{}"), ("read", "{}")), TOOL, TOOL], True),
         ([USER, READ, TOOL, SAME, NEWER], False),
         ([USER, READ, NEWER, SAME, NEWER], True),
         ([USER, READ, TOOL, READ], False),
@@ -65,7 +65,7 @@ def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -
     ],
 )
 def test_the_same_call_with_the_same_result_in_a_row(messages: list[Message], expected: bool) -> None:
-    told = found(Loop(max_tool_messages=None, repeated_calls=2), *messages)
+    told = find_fault(Loop(max_tool_messages=None, repeated_calls=2), *messages)
     same = "`read` was called 2 times in a row with the same arguments and the same result"
     assert told == (same if expected else "")
 
@@ -81,7 +81,7 @@ def test_the_same_call_with_the_same_result_in_a_row(messages: list[Message], ex
     ],
 )
 def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expected: bool) -> None:
-    told = found(Loop(malformed_calls=2), *messages)
+    told = find_fault(Loop(malformed_calls=2), *messages)
     assert told == ("2 replies in a row held a tool call that could not be read" if expected else "")
 
 
@@ -90,4 +90,4 @@ def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expect
 )
 def test_results_are_limited_where_nothing_else_is_said(loop: Loop, limit: int | None) -> None:
     assert loop.results == limit
-    assert bool(found(loop, USER, *[READ, TOOL] * 19, OTHER, TOOL)) is (limit is not None)
+    assert bool(find_fault(loop, USER, *[READ, TOOL] * 19, OTHER, TOOL)) is (limit is not None)

@@ -1,4 +1,4 @@
-"""The names by which the patterns of a policy mean a tool, and rules, lists and exceptions that go by them."""
+"""The names by which patterns refer to a tool, in rules, lists and exceptions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_tool_goes_by_its_own_name_whatever_others_have() -> None:
     ],
 )
 def test_every_policy_takes_every_name(guards: dict[str, Any], refuses: bool, name: str) -> None:
-    made = msgspec.convert(_filled(guards, name), Guards)
+    made = msgspec.convert(_fill_names(guards, name), Guards)
     for tools in (ALONE, SHARED):
         one = build_chain([made], {tool: Tool(tool) for tool in tools})
         called = "x" if "rename_tool" in str(guards) else "mcp__fs.delete"
@@ -71,9 +71,9 @@ def test_every_policy_takes_every_name(guards: dict[str, Any], refuses: bool, na
         assert isinstance(event, Denied) == (refuses or is_shared), tools
 
 
-def _filled(value: Any, name: str) -> Any:
+def _fill_names(value: Any, name: str) -> Any:
     if isinstance(value, dict):
-        return {key: _filled(one, name) for key, one in value.items()}
+        return {key: _fill_names(one, name) for key, one in value.items()}
     if isinstance(value, list):
-        return [_filled(one, name) for one in value]
+        return [_fill_names(one, name) for one in value]
     return name if value == "{}" else value

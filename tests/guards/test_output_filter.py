@@ -1,4 +1,4 @@
-"""Openers of calls that were not read are parted, and matches of rules do not come together, in any cut."""
+"""Openers of unread calls are broken up, and removed text creates no match of a rule, however the text is cut."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from vtc.guards.output_filter import OutputFilter
 NAMES = ("<run>", "<run_all>")
 
 
-def told(events: list[Event]) -> str:
+def join_output(events: list[Event]) -> str:
     return "".join(getattr(event, "text", event.raw) for event in events if isinstance(event, Text | Rewritten))
 
 
-def run(*events: Event) -> list[Event]:
+def feed_events(*events: Event) -> list[Event]:
     one = OutputFilter(NAMES)
     return [*(out for event in events for out in one.feed(event)), *one.finish()]
 
 
 @given(st.text("<run_al> ", max_size=40), st.integers(1, 5))
 def test_no_opener_leaves_and_nothing_is_lost(text: str, size: int) -> None:
-    events = run(*(Text(text[at : at + size]) for at in range(0, len(text), size)))
+    events = feed_events(*(Text(text[at : at + size]) for at in range(0, len(text), size)))
     assert "".join(event.raw for event in events) == text
-    assert told(events) == text.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
+    assert join_output(events) == text.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
 
 
 @pytest.mark.parametrize("text", ["a <r@un>b", "a <run@>b", "@<@run>", "<run>@", "<ru@@n>"])
 def test_what_leaves_between_its_pieces_does_not_join_them(text: str) -> None:
-    """As where a content filter takes something out of the middle of one."""
+    """For example if a content filter removes text from the middle of an opener."""
     content = ContentGuard(Rule(pattern="@"))
-    found = run(*content.feed(Text(text)), *content.finish())
-    assert "<run>" not in told(found)
+    found = feed_events(*content.feed(Text(text)), *content.finish())
+    assert "<run>" not in join_output(found)
     assert "".join(event.raw for event in found) == text
 
 
 @pytest.mark.parametrize("between", [Markup("\n"), Rewritten("x", "y"), Call("<run>", ToolCall("run", "{}"), "t")])
 def test_calls_that_were_read_pass(between: Event) -> None:
-    assert between in run(Text("a "), between, Text(" b"))
+    assert between in feed_events(Text("a "), between, Text(" b"))
 
 
 def test_a_text_full_of_beginnings_takes_no_longer_for_each_of_them() -> None:
-    """A million of them took hours if each looked at all that follows."""
+    """A million of them would take hours if each searched all of the rest."""
     text = "<" * 1_000_000
-    assert told(run(Text(text))) == text
+    assert join_output(feed_events(Text(text))) == text
 
 
 def test_names_of_tools_stay_in_no_library() -> None:
     regex.purge()  # other tests of this process may have had such a pattern
-    run(Text("<run>"))
+    feed_events(Text("<run>"))
     assert not any("run" in key[0] for key in regex._main._cache)
 
 
@@ -69,9 +69,9 @@ KINDS = st.sampled_from(
 @given(st.lists(st.tuples(KINDS, HALVES), max_size=12))
 def test_no_opener_comes_together_out_of_any_events(made: list[Any]) -> None:
     events: list[Event] = [kind(text) for kind, text in made]
-    found = run(*events)
-    left = told(events)
-    assert told(found) == left.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
+    found = feed_events(*events)
+    left = join_output(events)
+    assert join_output(found) == left.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
     assert "".join(event.raw for event in found) == "".join(event.raw for event in events)
 
 
@@ -87,9 +87,9 @@ def test_a_call_keeps_its_openers_and_what_waits_comes_before_it() -> None:
 
 
 def test_what_leaves_nothing_waits_without_being_looked_at_again() -> None:
-    """A reply may take out a thousand things in the middle of an opener."""
+    """Even if a thousand matches are removed from the middle of an opener."""
     events: list[Event] = [Text("<ru"), *[Markup(" ")] * 10_000, Text("n>")]
-    assert told(run(*events)) == "< run>"
+    assert join_output(feed_events(*events)) == "< run>"
 
 
 PARTS = st.sampled_from(["se", "cret", "secre", "t", "s", "e", "x", "f", "o", "a"])
@@ -100,11 +100,11 @@ def test_no_text_makes_a_match_with_what_left_before_it(parts: list[str]) -> Non
     one = OutputFilter(rules=[Rule(pattern="secret"), Rule(pattern="fo+")])
     events: list[Event] = [event for part in parts for event in (Text(part), Markup("-"))]
     out = [out for event in events for out in one.feed(event)] + one.finish()
-    assert "secret" not in told(out)
-    assert "fo" not in told(out)
+    assert "secret" not in join_output(out)
+    assert "fo" not in join_output(out)
     assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
     if not regex.search("secret|fo", "".join(parts)):
-        assert told(out) == "".join(parts)
+        assert join_output(out) == "".join(parts)
 
 
 @given(st.sampled_from(RULES), st.lists(PARTS, min_size=1, max_size=4), st.lists(PARTS, max_size=8))
@@ -113,7 +113,7 @@ def test_where_texts_meet_no_cut_matters(written: tuple[str, str], before: list[
     def out(*pieces: str) -> str:
         one = OutputFilter(rules=[Rule(pattern=written[0], most=5), Rule(pattern="secret")])
         events = [Text("".join(before)), Markup("-"), *map(Text, pieces)]
-        return told([out for event in events for out in one.feed(event)] + one.finish())
+        return join_output([out for event in events for out in one.feed(event)] + one.finish())
 
     assert out("".join(after)) == out(*after) == out(*"".join(after))
 

@@ -1,4 +1,4 @@
-"""Names of tools as policies give them."""
+"""Patterns of tool names in policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.guards.policies import policies
+from tests.guards.policies import build_policies
 from vtc.events import Call, Denied, Tool, ToolCall
 from vtc.profiles import ProfileError, load
 
@@ -32,12 +32,12 @@ from vtc.profiles import ProfileError, load
 def test_a_glob_holds_for_all_of_a_name_and_an_expression_for_a_part(
     patterns: str | tuple[str, ...], name: str, found: bool
 ) -> None:
-    denying = policies({name: Tool(name)}, denied_tools=patterns, on_denied="drop")
+    denying = build_policies({name: Tool(name)}, denied_tools=patterns, on_denied="drop")
     *_, event = denying.feed(Call("", ToolCall(name, "{}"), "tag"))
     assert isinstance(event, Denied) is found
 
 
-def loaded(directory: Path, glob: str) -> None:
+def load_glob(directory: Path, glob: str) -> None:
     model = {"kind": "model", "name": "mine", "match": {"model": glob}}
     (directory / "mine.yaml").write_text(json.dumps(model))
     load([directory])
@@ -48,12 +48,12 @@ def loaded(directory: Path, glob: str) -> None:
 )
 def test_an_expression_where_only_globs_are_taken_is_told_of(glob: str, tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="only globs are taken here"):
-        loaded(tmp_path, glob)
+        load_glob(tmp_path, glob)
 
 
 @pytest.mark.parametrize("glob", ["*x*", "/v1/chat/", "a.b", "/", "[ab]*", "gpt-5.*", "Mozilla (X11; Linux)*"])
 def test_a_glob_is_a_glob(glob: str, tmp_path: Path) -> None:
-    loaded(tmp_path, glob)
+    load_glob(tmp_path, glob)
 
 
 @pytest.mark.parametrize("host", ["http://127.0.0.1:8000", "127.0.0.1:8000/v1", "https://*.example.com/"])
@@ -66,6 +66,6 @@ def test_a_url_where_only_a_host_is_taken_is_told_of(host: str, tmp_path: Path) 
 
 
 def test_what_is_no_expression_is_told_of() -> None:
-    policies({}, denied_tools=("(", "[", "/fine/"))
+    build_policies({}, denied_tools=("(", "[", "/fine/"))
     with pytest.raises(msgspec.ValidationError, match=r"^denied_tools: '/\(/' is no regular expression: .*position 1"):
-        policies({}, denied_tools=("fine", "/(/"))
+        build_policies({}, denied_tools=("fine", "/(/"))

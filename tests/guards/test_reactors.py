@@ -1,4 +1,4 @@
-"""Rules of a user's own."""
+"""Reactors: the user's rules on calls."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "require
 TOOLS = {"read": Tool("read", "", SCHEMA), "bash": Tool("bash")}
 
 
-def reactor(name: str = "mine", **fields: Any) -> Reactor:
+def make_reactor(name: str = "mine", **fields: Any) -> Reactor:
     return msgspec.convert({"name": name, **fields}, Reactor)
 
 
-def rules(*reactors: Reactor, on_failure: OnFailure = "refuse") -> GuardChain:
+def build_rules(*reactors: Reactor, on_failure: OnFailure = "refuse") -> GuardChain:
     return build_chain([Guards(reactors=reactors, on_failure=on_failure)], TOOLS)
 
 
-def fed(*reactors: Reactor, name: str = "read", arguments: Any = None) -> list[Event]:
+def feed_call(*reactors: Reactor, name: str = "read", arguments: Any = None) -> list[Event]:
     text = (
         arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {"path": "a"})
     )
-    return rules(*reactors).feed(Call("raw", ToolCall(name, text, "id"), "tag"))
+    return build_rules(*reactors).feed(Call("raw", ToolCall(name, text, "id"), "tag"))
 
 
-def passing(*reactors: Reactor, arguments: str) -> list[Event]:
-    """As `fed`, with `on_failure: pass`."""
-    return rules(*reactors, on_failure="pass").feed(Call("raw", ToolCall("read", arguments, "id"), "tag"))
+def feed_under_pass(*reactors: Reactor, arguments: str) -> list[Event]:
+    """Feed one call under `on_failure: pass`."""
+    return build_rules(*reactors, on_failure="pass").feed(Call("raw", ToolCall("read", arguments, "id"), "tag"))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def passing(*reactors: Reactor, arguments: str) -> list[Event]:
 )
 def test_conditions(when: Any, holds: bool) -> None:
     arguments = {"path": "a.py", "n": 3, "edits": [{"file": "ab"}, {"file": "bc"}], "odd-name": "x"}
-    told = fed(reactor(when=when, then={"tag": "t"}), arguments=arguments)
+    told = feed_call(make_reactor(when=when, then={"tag": "t"}), arguments=arguments)
     assert (Intervention("reactors.mine", "tagged", "read", "t") in told) is holds
-    assert fed(reactor(unless=when, then={"tag": "t"}), arguments=arguments)[-1:] == told[-1:]
+    assert feed_call(make_reactor(unless=when, then={"tag": "t"}), arguments=arguments)[-1:] == told[-1:]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_conditions(when: Any, holds: bool) -> None:
 )
 def test_what_is_done_to_a_call(then: Any, name: str, arguments: Any) -> None:
     before = {"path": "a", "n": 1}
-    *told, event = fed(reactor(then=then), arguments=before)
+    *told, event = feed_call(make_reactor(then=then), arguments=before)
     assert isinstance(event, Call)
     assert (event.call.name, json.loads(event.call.arguments), event.call.id) == (name, arguments, "id")
     assert event.changed is bool(told) is ((name, arguments) != ("read", before))
@@ -90,12 +90,12 @@ def test_what_is_done_to_a_call(then: Any, name: str, arguments: Any) -> None:
 
 
 def test_rules_act_in_order_each_on_what_was_made_before() -> None:
-    *told, event = fed(
-        reactor("a", when={"tools": "read"}, then={"rename_tool": "bash"}),
-        reactor("b", when={"tools": "read"}, then={"tag": "no more"}),
-        reactor("c", when={"tools": "bash"}, then={"steer": "Mind.", "tag": "t"}),
-        reactor("d", when={"tools": "bash"}, then={"refuse": "No.", "refuse_as": "text"}),
-        reactor("e", then={"tag": "never"}),
+    *told, event = feed_call(
+        make_reactor("a", when={"tools": "read"}, then={"rename_tool": "bash"}),
+        make_reactor("b", when={"tools": "read"}, then={"tag": "no more"}),
+        make_reactor("c", when={"tools": "bash"}, then={"steer": "Mind.", "tag": "t"}),
+        make_reactor("d", when={"tools": "bash"}, then={"refuse": "No.", "refuse_as": "text"}),
+        make_reactor("e", then={"tag": "never"}),
     )
     assert told == [
         Intervention("reactors.a", "changed", "read", "renamed to bash"),
@@ -109,24 +109,24 @@ def test_rules_act_in_order_each_on_what_was_made_before() -> None:
 
 @pytest.mark.parametrize("arguments", ["[1]", "{", '{"n": ' + "1" * 5_000 + "}", '"x"'])
 def test_what_is_no_object_cannot_be_changed_and_is_refused(arguments: str) -> None:
-    one = reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
-    said, event = fed(one, arguments=arguments)
+    one = make_reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
+    said, event = feed_call(one, arguments=arguments)
     assert isinstance(said, Intervention)
     assert (said.action, type(event)) == ("refused", Denied)
-    (event,) = passing(one, arguments=arguments)
+    (event,) = feed_under_pass(one, arguments=arguments)
     assert isinstance(event, Call)
     assert event.call.arguments == arguments
 
 
 def test_the_text_of_a_custom_tool_has_no_arguments_to_change() -> None:
-    one = reactor(then={"set_arguments": {"a": 1}})
+    one = make_reactor(then={"set_arguments": {"a": 1}})
     call = Call("", ToolCall("patch", "*** Begin", "id", {"type": "custom_tool_call"}), "tool_calls")
-    assert rules(one).feed(call) == [call]
+    assert build_rules(one).feed(call) == [call]
 
 
 def test_other_events_pass() -> None:
-    one = reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
-    guard = rules(one)
+    one = make_reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
+    guard = build_rules(one)
     assert (guard.feed(Text("x")), guard.finish()) == ([Text("x")], [])
 
 
@@ -144,14 +144,14 @@ def test_other_events_pass() -> None:
 )
 def test_a_rule_that_cannot_be_is_told_of(fields: Any, fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=fault):
-        reactor(**fields)
+        make_reactor(**fields)
 
 
 def test_names_that_are_renamed_are_read_too() -> None:
     reactors = [
-        reactor(when={"tools": ["cat", "re*"]}, then={"rename_tool": "read"}),
-        reactor(when={"tools": "read"}, then={"rename_arguments": {"file": "path", "x": "y"}}),
-        reactor(when={"tools": "shell"}, then={"rename_tool": "nothing"}),
+        make_reactor(when={"tools": ["cat", "re*"]}, then={"rename_tool": "read"}),
+        make_reactor(when={"tools": "read"}, then={"rename_arguments": {"file": "path", "x": "y"}}),
+        make_reactor(when={"tools": "shell"}, then={"rename_tool": "nothing"}),
     ]
     written = add_renamed_tools(reactors, TOOLS)
     assert sorted(written) == ["bash", "cat", "read"]
@@ -164,9 +164,9 @@ def test_names_that_are_renamed_are_read_too() -> None:
 def test_renames_that_meet_are_all_read() -> None:
     """Two rules for one argument, and an alias whose arguments are renamed, too."""
     reactors = [
-        reactor(when={"tools": "read"}, then={"rename_arguments": {"file_path": "path"}}),
-        reactor(when={"tools": "re*"}, then={"rename_arguments": {"filename": "path"}}),
-        reactor(when={"tools": "cat"}, then={"rename_tool": "read", "rename_arguments": {"f": "path"}}),
+        make_reactor(when={"tools": "read"}, then={"rename_arguments": {"file_path": "path"}}),
+        make_reactor(when={"tools": "re*"}, then={"rename_arguments": {"filename": "path"}}),
+        make_reactor(when={"tools": "cat"}, then={"rename_tool": "read", "rename_arguments": {"f": "path"}}),
     ]
     written = add_renamed_tools(reactors, TOOLS)
     assert sorted(written["read"].parameters["properties"]) == ["file_path", "filename", "path"]
@@ -174,17 +174,19 @@ def test_renames_that_meet_are_all_read() -> None:
 
 
 def test_a_rule_that_fails_is_told_of_and_the_others_act() -> None:
-    failing = reactor(
+    failing = make_reactor(
         "bad", when={"arguments": {"length(path) && starts_with(n, 'x') && path": "."}}, then={"tag": "t"}
     )
-    told = fed(failing, reactor(then={"tag": "t"}), arguments={"path": "a", "n": 1})
+    told = feed_call(failing, make_reactor(then={"tag": "t"}), arguments={"path": "a", "n": 1})
     assert [event.action for event in told if isinstance(event, Intervention)] == ["failed", "tagged"]
 
 
 @pytest.mark.parametrize("number", ["0.12345678901234567890123", "1e999", "-1E-999", "1e5", "9007199254740993.0"])
 def test_a_number_stays_what_it_was_where_something_else_changes(number: str) -> None:
-    setting = reactor(then={"set_arguments": {"a": "é"}})
-    told = fed(setting, reactor(then={"remove_arguments": ["path"]}), arguments=f'{{"path": "a", "n": {number}}}')
+    setting = make_reactor(then={"set_arguments": {"a": "é"}})
+    told = feed_call(
+        setting, make_reactor(then={"remove_arguments": ["path"]}), arguments=f'{{"path": "a", "n": {number}}}'
+    )
     assert [event.action for event in told if isinstance(event, Intervention)] == ["changed", "changed"]
     assert isinstance(told[-1], Call)
     found = json.loads(told[-1].call.arguments, parse_float=Decimal)
@@ -206,35 +208,37 @@ FAILING: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("when", "arguments"), FAILING)
 @pytest.mark.parametrize("then", [{"refuse": "No."}, {"set_arguments": {"n": 1}}])
 def test_no_call_leaves_as_it_is_because_a_rule_fails_on_it(then: Any, when: Any, arguments: str) -> None:
-    *told, event = fed(reactor(when=when, then=then), arguments=arguments)
+    *told, event = feed_call(make_reactor(when=when, then=then), arguments=arguments)
     assert [one.action for one in told if isinstance(one, Intervention)] in (["refused"], ["changed"])
     assert isinstance(event, Denied) or (isinstance(event, Call) and event.changed and "refuse" not in then)
 
 
 def test_a_rule_that_only_speaks_of_a_call_is_skipped_where_it_fails() -> None:
-    one = reactor(when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"tag": "t", "steer": "s"})
-    *told, event = fed(one, arguments={"path": 1})
+    one = make_reactor(
+        when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"tag": "t", "steer": "s"}
+    )
+    *told, event = feed_call(one, arguments={"path": 1})
     assert [one.action for one in told if isinstance(one, Intervention)] == ["failed"]
     assert isinstance(event, Call)
 
 
 def test_a_rule_that_fails_may_be_skipped() -> None:
-    one = reactor(when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"refuse": "No."})
-    *told, event = passing(one, arguments='{"path": 1}')
+    one = make_reactor(when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"refuse": "No."})
+    *told, event = feed_under_pass(one, arguments='{"path": 1}')
     assert [one.action for one in told if isinstance(one, Intervention)] == ["failed"]
     assert isinstance(event, Call)
 
 
 def test_an_argument_that_is_not_there_is_nothing_for_a_function_either() -> None:
-    """Or each call of another tool would be refused."""
-    one = reactor(when={"arguments": {"starts_with(command, 'a')": {"equals": True}}}, then={"refuse": "No."})
-    (event,) = fed(one, arguments={"path": 1})
+    """Otherwise each call of another tool would be denied."""
+    one = make_reactor(when={"arguments": {"starts_with(command, 'a')": {"equals": True}}}, then={"refuse": "No."})
+    (event,) = feed_call(one, arguments={"path": 1})
     assert isinstance(event, Call)
 
 
 def test_deep_arguments_elsewhere_do_not_hinder_a_rule() -> None:
-    *_, event = fed(
-        reactor(when={"arguments": {"path": r"\brm\b"}}, then={"refuse": "No."}),
+    *_, event = feed_call(
+        make_reactor(when={"arguments": {"path": r"\brm\b"}}, then={"refuse": "No."}),
         arguments=f'{{"path": "rm x", "y": {DEEP}}}',
     )
     assert isinstance(event, Denied)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from tests.guards.policies import policies
+from tests.guards.policies import build_policies
 from vtc.events import Call, Denied, Intervention, Tool, ToolCall
 from vtc.guards import GuardChain
 from vtc.guards.arguments import make_counting_validator
@@ -27,16 +27,16 @@ NODE: dict[str, Any] = {
 }
 
 
-def of(entry: Any, **more: Any) -> dict[str, Any]:
+def make_schema(entry: Any, **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"x": entry}, **more}
 
 
-def doubling(levels: int) -> dict[str, Any]:
+def make_doubling_schema(levels: int) -> dict[str, Any]:
     defs = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(levels)}
     return {"$defs": {**defs, f"d{levels}": {"type": "object"}}, "$ref": "#/$defs/d0"}
 
 
-def nested(levels: int, value: Any) -> Any:
+def nest_value(levels: int, value: Any) -> Any:
     for _ in range(levels):
         value = {"c": value}
     return value
@@ -44,44 +44,47 @@ def nested(levels: int, value: Any) -> Any:
 
 OBJECTS = [{"a": i, "b": str(i)} for i in range(60_000)]
 ENDLESS_WORK: Mapping[str, tuple[dict[str, Any], Any]] = {
-    "a pattern": (of({"pattern": ENDLESS}), {"x": LETTERS}),
+    "a pattern": (make_schema({"pattern": ENDLESS}), {"x": LETTERS}),
     "a pattern of another part, which names a draft": (
-        of({"$schema": "https://json-schema.org/draft/2020-12/schema", "pattern": ENDLESS}),
+        make_schema({"$schema": "https://json-schema.org/draft/2020-12/schema", "pattern": ENDLESS}),
         {"x": LETTERS},
     ),
-    "a pattern for many short texts": (of({"items": {"pattern": ENDLESS}}), {"x": ["a" * 22 + "!"] * 9_000}),
+    "a pattern for many short texts": (make_schema({"items": {"pattern": ENDLESS}}), {"x": ["a" * 22 + "!"] * 9_000}),
     "a pattern of a name": ({"patternProperties": {ENDLESS: {}}}, {LETTERS: 1}),
     "a pattern of the names that are known": (
         {"additionalProperties": False, "patternProperties": {ENDLESS: {}}},
         {LETTERS: 1},
     ),
-    "a pattern of 100 KB": (of({"pattern": "(a|b)" * 20_000}), {"x": "a"}),
-    "references that double": (doubling(20), {"x": 1}),
-    "references that double below what is not evaluated": ({"unevaluatedProperties": False, **doubling(20)}, {"x": 1}),
-    "a recursive choice": ({"$defs": {"n": NODE}, **of({"$ref": "#/$defs/n"})}, {"x": nested(20, 5)}),
-    "unique objects": (of({"uniqueItems": True}), {"x": OBJECTS}),
-    "an item that is in no list": (of({"contains": {"type": "string"}}), {"x": [*range(100_000)]}),
-    "items of which nothing is asked": (of({"items": {}}), {"x": [*range(100_000)]}),
-    "numbers as text": (of({"items": {"type": "integer"}}), {"x": ["1"] * 20_000}),
-    "options for many items": (of({"items": {"enum": [[i] for i in range(40_000)]}}), {"x": [[-1]]}),
-    "an option that is long": (of({"const": [*range(100_000)]}), {"x": 1}),
+    "a pattern of 100 KB": (make_schema({"pattern": "(a|b)" * 20_000}), {"x": "a"}),
+    "references that double": (make_doubling_schema(20), {"x": 1}),
+    "references that double below what is not evaluated": (
+        {"unevaluatedProperties": False, **make_doubling_schema(20)},
+        {"x": 1},
+    ),
+    "a recursive choice": ({"$defs": {"n": NODE}, **make_schema({"$ref": "#/$defs/n"})}, {"x": nest_value(20, 5)}),
+    "unique objects": (make_schema({"uniqueItems": True}), {"x": OBJECTS}),
+    "an item that is in no list": (make_schema({"contains": {"type": "string"}}), {"x": [*range(100_000)]}),
+    "items of which nothing is asked": (make_schema({"items": {}}), {"x": [*range(100_000)]}),
+    "numbers as text": (make_schema({"items": {"type": "integer"}}), {"x": ["1"] * 20_000}),
+    "options for many items": (make_schema({"items": {"enum": [[i] for i in range(40_000)]}}), {"x": [[-1]]}),
+    "an option that is long": (make_schema({"const": [*range(100_000)]}), {"x": 1}),
     "100,000 keys": ({"additionalProperties": {"type": "integer"}}, {f"k{i}": i for i in range(100_000)}),
-    "a message that quotes 10 MB": (of({"type": "integer"}), {"x": "a" * 10_000_000}),
+    "a message that quotes 10 MB": (make_schema({"type": "integer"}), {"x": "a" * 10_000_000}),
 }
 
 
-def checking(schema: dict[str, Any]) -> GuardChain:
-    return policies({"run": Tool("run", "", schema)}, arguments={"misfit": "steer"})
+def build_checking_guard(schema: dict[str, Any]) -> GuardChain:
+    return build_policies({"run": Tool("run", "", schema)}, arguments={"misfit": "steer"})
 
 
-def call(arguments: Any) -> Call:
+def make_call(arguments: Any) -> Call:
     return Call("raw", ToolCall("run", json.dumps(arguments)), "tag")
 
 
 @pytest.mark.parametrize("what", ENDLESS_WORK)
 def test_arguments_that_take_too_long_to_check_do_not_fit(what: str) -> None:
     schema, arguments = ENDLESS_WORK[what]
-    told, event = checking(schema).feed(call(arguments))
+    told, event = build_checking_guard(schema).feed(make_call(arguments))
     assert isinstance(told, Intervention)
     assert (told.action, isinstance(event, Denied)) == ("refused", True)
     if told.policy == "keys":  # which are looked through first
@@ -94,39 +97,42 @@ def test_arguments_that_take_too_long_to_check_do_not_fit(what: str) -> None:
 def test_a_rule_on_what_fits_refuses_what_takes_too_long() -> None:
     rule = {"name": "fits", "when": {"fits": False}, "then": {"refuse": "No."}}
     schema, arguments = ENDLESS_WORK["a pattern"]
-    *_, event = policies({"run": Tool("run", "", schema)}, reactors=[rule]).feed(call(arguments))
+    *_, event = build_policies({"run": Tool("run", "", schema)}, reactors=[rule]).feed(make_call(arguments))
     assert isinstance(event, Denied)
 
 
 def test_a_schema_that_takes_too_long_to_check_lets_no_call_pass_as_fitting() -> None:
     schema = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(20_000)}}
-    *_, event = checking(schema).feed(call({}))
+    *_, event = build_checking_guard(schema).feed(make_call({}))
     assert isinstance(event, Denied)
 
 
 def test_calls_of_one_reply_share_what_they_may_spend() -> None:
-    schema = of({"items": {"type": "integer"}})
-    guard = checking(schema)
-    ends = [guard.feed(call({"x": [*range(5_000)]}))[-1] for _ in range(6)]
+    schema = make_schema({"items": {"type": "integer"}})
+    guard = build_checking_guard(schema)
+    ends = [guard.feed(make_call({"x": [*range(5_000)]}))[-1] for _ in range(6)]
     assert [isinstance(event, Call) for event in ends] == [True, True, True, False, False, False]
 
 
 ORDINARY: Mapping[str, tuple[dict[str, Any], Any]] = {
-    "1,500 unique objects": (of({"uniqueItems": True}), {"x": OBJECTS[:1_500]}),
-    "5,000 numbers": (of({"items": {"type": "integer"}}), {"x": [*range(5_000)]}),
-    "a file of 1 MB": (of({"type": "string"}), {"x": "a, b\n" * 200_000}),
+    "1,500 unique objects": (make_schema({"uniqueItems": True}), {"x": OBJECTS[:1_500]}),
+    "5,000 numbers": (make_schema({"items": {"type": "integer"}}), {"x": [*range(5_000)]}),
+    "a file of 1 MB": (make_schema({"type": "string"}), {"x": "a, b\n" * 200_000}),
     "300 parameters": (
         {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(300)}},
         {"p1": "x"},
     ),
-    "2,000 of 5,000 options": (of({"items": {"enum": [f"e{i}" for i in range(5_000)]}}), {"x": ["e7"] * 2_000}),
+    "2,000 of 5,000 options": (
+        make_schema({"items": {"enum": [f"e{i}" for i in range(5_000)]}}),
+        {"x": ["e7"] * 2_000},
+    ),
 }
 
 
 @pytest.mark.parametrize("what", ORDINARY)
 def test_what_is_large_but_ordinary_is_checked(what: str) -> None:
     schema, arguments = ORDINARY[what]
-    (event,) = checking(schema).feed(call(arguments))
+    (event,) = build_checking_guard(schema).feed(make_call(arguments))
     assert isinstance(event, Call)
 
 

@@ -1,4 +1,4 @@
-"""Recorded replies: what is written can be read, and reads as it says."""
+"""Cases: a serialized case can be parsed, and its reply is read as it says."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TAGS = (("<think>", "</think>"),)
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
-def recorded(text: str, plan: ReadingPlan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
-    """A case that was written to a file and read again."""
+def record_and_parse(text: str, plan: ReadingPlan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
+    """Record a case, serialize it and parse it again."""
     (found,) = parse_cases(serialize_case(Case.record("it", text, plan, complete=complete, secrets=secrets)))
     return found
 
 
-def differences(one: Case) -> list[str]:
+def list_differences(one: Case) -> list[str]:
     dialects = [DIALECTS[name] for name in one.dialects]
     return one.list_differences(one.read_events([one.text], dialects, one.resolve_tools()))
 
@@ -66,9 +66,9 @@ def differences(one: Case) -> list[str]:
     ],
 )
 def test_a_recorded_case_reads_as_it_says(text: str, plan: ReadingPlan, complete: bool, fields: dict[str, Any]) -> None:
-    found = recorded(text, plan, complete=complete)
+    found = record_and_parse(text, plan, complete=complete)
     assert (found.text, found.dialects) == (text, ("hermes", "tag"))
-    assert differences(found) == []
+    assert list_differences(found) == []
     assert {key: getattr(found, key) for key in fields} == fields
 
 
@@ -77,7 +77,7 @@ def test_secrets_are_in_no_case() -> None:
     written = serialize_case(Case.record("it", text, PLAN, complete=True, secrets=["open-sesame"]))
     assert "abcdefgh" not in written
     assert "open-sesame" not in written
-    assert differences(recorded(text, secrets=["open-sesame"])) == []
+    assert list_differences(record_and_parse(text, secrets=["open-sesame"])) == []
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_secrets_are_in_no_case() -> None:
     ],
 )
 def test_what_is_read_otherwise_is_told(changed: dict[str, Any], line: str) -> None:
-    found = recorded(f"I look.\n{CALL}")
+    found = record_and_parse(f"I look.\n{CALL}")
     for key, value in changed.items():
         setattr(found, key, value)
-    assert differences(found) == [line]
+    assert list_differences(found) == [line]
 
 
 def test_part_of_a_refusal_will_do() -> None:
-    found = recorded(CALL.replace("read", "rm"))
+    found = record_and_parse(CALL.replace("read", "rm"))
     found.refusals = ("no tool",)
-    assert differences(found) == []
+    assert list_differences(found) == []
 
 
 @pytest.mark.parametrize(

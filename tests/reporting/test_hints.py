@@ -1,4 +1,4 @@
-"""What a server's error means."""
+"""Explanations of server errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a session: its geometry."""
+"""The geometry of the charts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vtc.reporting.picture import CHART_HEIGHT, CHART_WIDTH, SPAN_COUNT, Chart
 OUTCOMES = {"unchanged": "quiet", "rewritten": "good", "denied": "warn", "left as text": "warn", "error": "bad"}
 
 
-def drawn(*samples: ExchangeSample) -> dict[str, Chart]:
+def draw_by_name(*samples: ExchangeSample) -> dict[str, Chart]:
     return {chart.name: chart for chart in draw_charts(samples, OUTCOMES)}
 
 
@@ -20,7 +20,7 @@ def test_without_exchanges_there_is_nothing() -> None:
 
 
 def test_one_exchange_is_one_bar() -> None:
-    found = drawn(ExchangeSample(100.0, "rewritten", made=2, seconds=0.004))
+    found = draw_by_name(ExchangeSample(100.0, "rewritten", made=2, seconds=0.004))
     assert [*found] == ["exchanges", "calls", "time in VTC"]  # no prompt before it, of which something might be kept
     (bar,) = found["exchanges"].bars
     assert bar.segments == (("good", 0, CHART_HEIGHT),)
@@ -28,7 +28,7 @@ def test_one_exchange_is_one_bar() -> None:
 
 
 def test_bars_are_as_high_as_what_they_stand_for() -> None:
-    found = drawn(
+    found = draw_by_name(
         ExchangeSample(0, "error"),
         ExchangeSample(0, "rewritten"),
         ExchangeSample(0, "rewritten"),
@@ -43,15 +43,15 @@ def test_bars_are_as_high_as_what_they_stand_for() -> None:
 
 
 def test_each_outcome_is_counted_whatever_its_colour() -> None:
-    chart = drawn(ExchangeSample(0, "denied"), ExchangeSample(0, "left as text"), ExchangeSample(0, "left as text"))[
-        "exchanges"
-    ]
+    chart = draw_by_name(
+        ExchangeSample(0, "denied"), ExchangeSample(0, "left as text"), ExchangeSample(0, "left as text")
+    )["exchanges"]
     assert chart.sums == {"denied": 1, "left as text": 2}
     assert [part.tone for part in chart.bars[0].segments] == ["warn", "warn"]
 
 
 def test_what_prompts_kept_is_a_share() -> None:
-    bars = drawn(
+    bars = draw_by_name(
         ExchangeSample(0, "rewritten", kept=75, lost=25),
         ExchangeSample(9, "rewritten"),
         ExchangeSample(48, "rewritten", kept=1),
@@ -66,11 +66,11 @@ def test_calls_are_parted_by_what_became_of_them() -> None:
         ExchangeSample(0, "unread", unread=1),
     ]
     expected = {"without repair": 4, "repaired": 1, "left as text": 2, "unread": 1}
-    assert drawn(*samples)["calls"].sums == expected
+    assert draw_by_name(*samples)["calls"].sums == expected
 
 
 def test_time_is_the_median() -> None:
-    chart = drawn(
+    chart = draw_by_name(
         *(ExchangeSample(0, "rewritten", seconds=one) for one in (0.002, 0.5, 0.001)),
         ExchangeSample(1, "rewritten", seconds=0.003),
     )

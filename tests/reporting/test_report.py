@@ -1,4 +1,4 @@
-"""What was done to one exchange, in a line and as plain data."""
+"""The report of one exchange, as a summary and as plain data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_stayed_text_is_told_from_what_was_left_out() -> None:
 
 
 def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
-    """A reply may hold thousands of calls: what is told of it stays short, and the work linear."""
+    """A reply may hold thousands of calls: the report stays short, and the work linear."""
     report = Report()
     for number in range(5_000):
         report.record_call("f", f"c{number}", "tag", ["missing-closer"])

@@ -1,4 +1,4 @@
-"""Two texts beside each other."""
+"""The side-by-side comparison of two texts."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def test_a_long_text_takes_no_seconds_for_its_common_lines() -> None:
     assert [row.left for row in pair_lines(left, left)] == left
 
 
-def block(title: str, lines: int) -> TranscriptBlock:
+def make_block(title: str, lines: int) -> TranscriptBlock:
     return TranscriptBlock(title, "\n".join(f"{title} {number}" for number in range(lines)))
 
 
-def everything(text: FoldedText | None) -> list[str]:
+def list_all_lines(text: FoldedText | None) -> list[str]:
     return [line for part in (text.shown, text.rest) for line in part.split("\n") if part] if text else []
 
 
 def test_what_both_sides_have_stands_there_once_and_what_is_long_is_folded() -> None:
-    prompt, question = block("system", 300), TranscriptBlock("user", "What does note.txt say?")
+    prompt, question = make_block("system", 300), TranscriptBlock("user", "What does note.txt say?")
     received = [prompt, question, TranscriptBlock("assistant", "<call>")]
     first, second, title, change = pair_passages(
         received, [prompt, question, TranscriptBlock("assistant", "-> call")], 24, 4
@@ -52,7 +52,7 @@ def test_what_both_sides_have_stands_there_once_and_what_is_long_is_folded() -> 
     assert not first.changed
     assert first.left.shown.split("\n") == ["[system]", *(f"  system {number}" for number in range(4))]
     assert first.left.label == "296 more lines"
-    assert everything(first.left) == str(prompt).split("\n")
+    assert list_all_lines(first.left) == str(prompt).split("\n")
     assert second == (False, FoldedText("[user]\n  What does note.txt say?"), None)
     assert title == (False, FoldedText("[assistant]"), None)
     assert change == (True, FoldedText("  <call>"), FoldedText("  -> call"))
@@ -66,14 +66,14 @@ def test_of_many_messages_that_stayed_the_same_the_first_and_the_last_are_shown(
 
 
 def test_tools_are_folded_on_whichever_side_they_are() -> None:
-    tools, prompt = block(TOOLS_TITLE, 16), TranscriptBlock("system", "# Tools")
+    tools, prompt = make_block(TOOLS_TITLE, 16), TranscriptBlock("system", "# Tools")
     for received, sent in (([tools], [tools]), ([tools], [prompt]), ([prompt], [tools])):
         texts = [text for passage in pair_passages(received, sent, 24, 4) for text in passage[1:] if text]
         assert [(text.shown, text.label) for text in texts if text.rest] == [("[tools]", "16 more lines")]
 
 
 BLOCKS = st.lists(
-    st.builds(block, st.sampled_from(["system", "user", TOOLS_TITLE]), st.sampled_from([0, 1, 3, 40])), max_size=12
+    st.builds(make_block, st.sampled_from(["system", "user", TOOLS_TITLE]), st.sampled_from([0, 1, 3, 40])), max_size=12
 )
 
 
@@ -82,5 +82,5 @@ def test_no_line_of_a_conversation_is_lost(received: list[TranscriptBlock], sent
     for side, blocks in enumerate((received, sent)):
         lines: list[str] = []
         for passage in pair_passages(received, sent, 6, 2):
-            lines += everything(passage.left if not passage.changed else passage[1 + side])
+            lines += list_all_lines(passage.left if not passage.changed else passage[1 + side])
         assert sorted(filter(None, lines)) == sorted(line for one in blocks for line in str(one).split("\n"))

@@ -1,4 +1,4 @@
-"""Conversations as people read them."""
+"""Conversations rendered for people."""
 
 from __future__ import annotations
 

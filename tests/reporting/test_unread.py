@@ -1,4 +1,4 @@
-"""What looks like a call that nobody read."""
+"""Possible calls that no dialect reads."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_prose_and_code_are_not(text: str) -> None:
 @pytest.mark.every
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_framed])
 def test_a_call_in_a_code_block_is_told_in_every_framed_dialect(name: str) -> None:
-    """Also one with words after it, where the markup is that of calls."""
+    """Even if words follow it, because the markup is that of calls."""
     tool = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}})
     text = write_calls([ToolCall("bash", '{"command": "ls"}', id="c1")], DIALECTS[name], {"bash": tool})
     for after in ("", "\n", "\nThen I wait.\n```\nx\n```\n"):

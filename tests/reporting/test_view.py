@@ -1,4 +1,4 @@
-"""An exchange as its panes show it."""
+"""The panes of an exchange."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_long_summary_is_broken_into_lines() -> None:
 
 
 def test_without_a_report_the_body_is_read() -> None:
-    """A flow from a file that VTC never saw."""
+    """For a flow from a file that VTC did not process."""
     assert render_pane(API, "reply", Bodies(None, WENT), None).startswith("[assistant]\n  I look.\n  -> read  call_1\n")
     assert render_pane(API, "request", Bodies(None, chat.encoded(chat.request("hi"))), None).startswith(
         "[user]\n  hi\n"
@@ -104,7 +104,7 @@ def test_a_diff() -> None:
 
 @pytest.mark.parametrize("body", ['{"error": {"message": "no"}}', "<html>", "\ufffd"])
 def test_what_is_no_reply_is_shown_as_it_is(body: str) -> None:
-    """An error page of the server is what one wants to see."""
+    """For example an error page of the server."""
     shown = render_pane(API, "reply", Bodies(None, body.encode()), REPORT)
     assert "What VTC did" in shown
     assert body in shown.splitlines()
