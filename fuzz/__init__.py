@@ -1,5 +1,5 @@
 """Coverage-guided fuzzing: `make fuzz`, or `python -m fuzz reply --seconds 600` for one target.
 
-`targets.py` says what must hold for any input, `__main__.py` hands the targets to the fuzzer. What it found is kept in
-`tests/cases/fuzz` and read again by the ordinary tests, which need no fuzzer.
+`targets.py` states the properties that must hold for any input, and `__main__.py` runs the targets in the fuzzer.
+Failing inputs are stored in `tests/cases/fuzz`; the ordinary tests repeat them without the fuzzer.
 """

@@ -1,8 +1,8 @@
-"""`python -m fuzz [TARGET …] [--seconds N]`: the targets share the time; ends with 1 if one of them found something.
+"""`python -m fuzz [TARGET …] [--seconds N]`: the targets share the time; exits with 1 if one of them fails.
 
-Each target runs in a process of its own, since the fuzzer ends its process. What it learns is kept in `.cache/fuzz`,
-and the next run goes on from there. An input that fails is left in `tests/cases/fuzz/TARGET`: mend what it found and
-commit it, and the ordinary tests read it from then on.
+Each target runs in a separate process, because the fuzzer ends its process. The corpus is stored in `.cache/fuzz`, and
+the next run continues from it. A failing input is stored in `tests/cases/fuzz/TARGET`. Fix the bug and commit the
+input; the ordinary tests then repeat it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
 NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "gemini", "profile", "policies")
 SLOW = 30
-"""Seconds after which one input is a finding."""
+"""Time limit of one input in seconds; a slower input is a failure."""
 
 
 def main() -> None:
@@ -50,12 +50,12 @@ def run(target: str, seconds: int) -> None:
         sys.exit(
             "the fuzzer is not installed: run `make fuzz`, or pip install -e '.[fuzz]' (it has wheels for Linux only)"
         )
-    # Only what is imported here is instrumented.
+    # Only modules that are imported here are instrumented.
     with atheris.instrument_imports(include=["vtc"]):
         from fuzz import targets
         from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 
-    # It meets every dialect by turns: to compile their patterns again takes nine tenths of its time.
+    # Targets alternate between all dialects; recompiling their patterns would take nine tenths of the time.
     COMPILED_PATTERNS.max_bytes = 256 << 20
 
     learnt, cases = LEARNT / target, CASES / "fuzz" / target
@@ -81,7 +81,7 @@ def run(target: str, seconds: int) -> None:
 
 
 def seeds(target: str) -> Iterator[bytes]:
-    """Inputs to begin with, from the recorded cases and the profiles."""
+    """Yield the initial corpus, from the recorded cases and the profiles."""
     if target == "profile":
         for file in sorted((ROOT / "profiles").rglob("*.yaml")):
             yield file.read_bytes()
@@ -137,7 +137,7 @@ def _texts(directory: Path) -> Sequence[str]:
 
 
 def _ruled() -> Iterator[str]:
-    """Calls that the rules of the reader decide about: what may quote them, closing tags and long runs beside them."""
+    """Yield calls next to text that the reader's rules depend on: quotes, closing tags and long runs."""
     from tests.exchanges import WRITTEN
     from tests.rules import LONG, RULES
 
@@ -151,8 +151,9 @@ def _string(text: str) -> bytes:
 
 
 def dictionary() -> list[str]:
-    """Words that random bytes would hardly become: the markup of every dialect, what the reader's rules decide by, and
-    keys of profiles and requests.
+    """List words that random bytes are unlikely to form.
+
+    They are the markup of every dialect, the words of the reader's rules, and the keys of profiles and requests.
     """
     from tests.rules import QUOTES, TAGS, WORDS
     from vtc.profiles import builtin_directory, load

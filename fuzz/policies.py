@@ -1,7 +1,7 @@
-"""Under a policy: whatever bytes a server sends, no client finds a call that the policy forbids, by its own parser.
+"""Check policies: for any bytes of a server, no client's own parser finds a call that the policy forbids.
 
-The first byte chooses the policy and the client, the second how the bytes are cut, whether they are a stream, and
-whether that is compressed.
+The first byte of an input chooses the policy and the client. The second chooses the size of the chunks, a stream or a
+whole reply, and compression.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def planner(choice: int) -> Planner:
 
 
 def opened(choice: int, client: int) -> Session:
-    """An exchange of a client: 0 is Cline, the others are native ones of each API."""
+    """Open an exchange of a client: 0 is Cline, the others are clients of each API with native tool calls."""
     if client == 0:
         said = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
         body, api, facts = chat.request(messages=said, tools=None, stream=True), APIS[0], TEXT
@@ -66,7 +66,7 @@ def opened(choice: int, client: int) -> Session:
 
 
 def policies(data: bytes) -> None:
-    """Any bytes as the reply to a client under a policy."""
+    """Check any bytes as the reply to a client under a policy."""
     if len(data) < 2:
         return
     choice, client, how, body = data[0] % len(POLICIES), data[0] // 16, data[1], data[2:]
@@ -80,11 +80,11 @@ def policies(data: bytes) -> None:
         pieces = [gzip.compress(piece) for piece in pieces] if coding else pieces
         out = b"".join([left for piece in pieces for left in stream.feed(piece)] + stream.finish())
     if exchange.report.failures:
-        # A whole body in which there is no object at all passes, as an error page does.
+        # A whole body without any object passes through, for example an error page.
         assert how & 8, exchange.report.failures
         assert b"{" not in body, exchange.report.failures
         assert out == body
-    if exchange.media_type != "text/event-stream":  # its clients read lines of JSON and no events
+    if exchange.media_type != "text/event-stream":  # its clients parse lines of JSON instead of events
         out = b"\n".join(line for line in out.split(b"\n") if line.lstrip()[:1] in (b"{", b"["))
     found = called(out) | named(out) | ({name for name, _ in cline(told(out))} if client == 0 else set())
     assert not found & FORBIDDEN, found

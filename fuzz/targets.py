@@ -1,6 +1,6 @@
-"""What must hold for any bytes: each target takes some, and raises if anything does not.
+"""Fuzz targets: each takes any bytes and raises if a property of VTC does not hold for them.
 
-The first bytes of an input choose settings, so that the rest of it is what a person reads and a fuzzer mutates.
+The first bytes of an input choose settings; the rest is text that people can read and the fuzzer mutates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vtc.wire import EventReader
 
 API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
 OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
-"""By target, the APIs that are no chat completions."""
+"""The APIs other than chat completions, by target."""
 PROFILES = load([builtin_directory()])
 NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
 TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
@@ -49,9 +49,9 @@ CHOICES: tuple[Mapping[str, str], ...] = (
     *({"model": name} for name in sorted(PROFILES.models)),
     *({"dialect": name, "tools": "prompt"} for name in sorted(PROFILES.dialects)),
 )
-"""The settings that the first byte chooses from."""
+"""The settings from which the first byte chooses."""
 PIECES = (1, 2, 3, 7, 16, 64, 500, 1 << 20)
-"""Characters of a delta, or bytes of a read; chosen by the lowest bits of the second byte."""
+"""Sizes of a delta (characters) or of a read (bytes); the lowest bits of the second byte choose one."""
 
 
 @cache
@@ -60,14 +60,14 @@ def planner(choice: int) -> Planner:
 
 
 def opened(choice: int, *, text_client: bool) -> Session:
-    """An exchange that is waiting for its reply."""
+    """Open an exchange up to its reply."""
     body, request, plan = asked(planner(choice % len(CHOICES)), text_client=text_client)
     return Session(API, request, body, plan, "seed")
 
 
 @cache
 def asked(planner: Planner, *, text_client: bool) -> tuple[bytes, Request, Plan]:
-    """A request, and what is planned for it."""
+    """Return a request with its plan."""
     if text_client:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
         body = chat.encoded(chat.request(messages=messages, tools=None, stream=True))
@@ -82,7 +82,7 @@ def _facts(text_client: bool) -> Facts:
 
 
 def fed(exchange: Session, pieces: Iterator[bytes]) -> bytes:
-    """What leaves of a stream; the end comes twice, as it may."""
+    """Return the bytes that a stream emits; finish it twice, because callers may do that."""
     stream = exchange.stream()
     out: list[bytes] = []
     for piece in pieces:
@@ -97,7 +97,7 @@ def cut(body: bytes, size: int) -> Iterator[bytes]:
 
 
 def reply(data: bytes) -> None:
-    """What a model says, in well-formed frames: nothing fails, nothing is lost, and no cut matters."""
+    """Check the text of a model in well-formed frames: no failure, no lost text, no effect of chunk boundaries."""
     if len(data) >= 2:
         choice, how, text = data[0], data[1], data[2:].decode("utf-8", "surrogateescape")
         finish = "length" if how & 8 else "stop"
@@ -105,7 +105,7 @@ def reply(data: bytes) -> None:
 
 
 def check_reply(opened: Callable[[], Session], text: str, size: int, finish: str) -> None:
-    """A reply of this text, in deltas of `size` characters."""
+    """Check a reply of this text, in deltas of `size` characters."""
     body = b"".join(chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
     exchange, other = opened(), opened()
     out = fed(exchange, cut(body, 1 << 20))
@@ -118,7 +118,7 @@ def check_reply(opened: Callable[[], Session], text: str, size: int, finish: str
     whole = chat.read(rewritten)
     assert not other.report.failures, other.report.failures
     if not whole.reasoning and streamed.reasoning and streamed.content.strip().startswith(streamed.reasoning.strip()):
-        # Text that a stream guessed to be reasoning is sent again as text, at the end of the reply or before a call.
+        # If a stream took text for reasoning, it sends it again as text at the end of the reply or before a call.
         streamed = replace(streamed, reasoning="")
     alike = not shows_reasoning(other, text)
     if report.calls and exchange.plan.protocol.client_text:  # white space that a client strips from a value
@@ -135,13 +135,13 @@ def check_reply(opened: Callable[[], Session], text: str, size: int, finish: str
 
 _AROUND_TAGS = re.compile(r"\s*(</?[^<>]+>)\s*")
 LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<\|close\|>\w+<\|sep\|>|<[^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
-"""Markup that is none of the message at the end of a text: closing tags, ends of the turn."""
+"""Markup at the end of a text that does not belong to the message: closing tags, ends of the turn."""
 
 
 def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:
-    """Whether texts in which nothing was read are said, at most without markup that closes nothing at their ends.
+    """Return True if `said` consists of these texts, each possibly without unmatched markup at its end.
 
-    Closing tags are left out only after something else. Nothing is left out of what is not `mended`.
+    The texts contain no calls. Closing tags are removed only after other text, and only if `mended` is true.
     """
     if not texts:
         return not said
@@ -154,12 +154,12 @@ def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:
 
 
 def _keeps_all(exchange: Session) -> bool:
-    """Whether only calls are taken out of the text."""
+    """Return True if only calls are removed from the text."""
     return exchange.plan.reading.thinking.to == "keep" and not exchange.plan.reading.markers
 
 
 def stream(data: bytes) -> None:
-    """Any bytes where a stream should be."""
+    """Check any bytes in place of a stream."""
     if len(data) < 2:
         return
     choice, how, body = data[0], data[1], data[2:]
@@ -170,7 +170,7 @@ def stream(data: bytes) -> None:
     assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
     if not exchange.report.calls and _keeps_all(exchange):
         received, sent = _read_texts(body), _read_texts(out)
-        if received.keys() != sent.keys():  # the only choice is sent as choice 0, whatever number the server gave it
+        if received.keys() != sent.keys():  # a single choice is always sent as choice 0
             received, sent = _read_texts(body, merged=True), _read_texts(out, merged=True)
         for index in received | sent:
             text = "".join(sent.get(index, []))
@@ -196,7 +196,7 @@ def _read_texts(body: bytes, *, merged: bool = False) -> dict[str, list[str]]:
 
 
 def request(data: bytes) -> None:
-    """Any body of a request, and any text in the places where texts are read or written anew."""
+    """Check any body of a request, and any text in the fields that VTC parses or re-encodes."""
     if len(data) < 2:
         return
     choice, how, body = data[0], data[1], data[2:]
@@ -237,7 +237,7 @@ def request(data: bytes) -> None:
 
 
 def check_messages(opened: Callable[[], Session], texts: Sequence[str], size: int, reason: str) -> None:
-    """A reply of Messages whose blocks say these texts, in deltas of `size` characters."""
+    """Check a reply of Messages with these texts as blocks, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
     blocks = [anthropic.text_block(index, *one) for index, one in enumerate(pieces)]
     body = b"".join(anthropic.streamed(*blocks, stop_reason=reason))
@@ -249,7 +249,7 @@ def check_messages(opened: Callable[[], Session], texts: Sequence[str], size: in
     rewritten = other.whole.rewrite(message)
     assert not other.report.failures, other.report.failures
     alike = not shows_reasoning(other, *texts)
-    if alike and all(text.strip() for text in texts):  # the strict reader takes no blank text
+    if alike and all(text.strip() for text in texts):  # the strict client rejects blank text
         assert anthropic.read(out) == anthropic.read(rewritten), "streamed and whole replies differ"
     if alike and not exchange.report.calls and _keeps_all(exchange):
         said = [block["text"] for block in json.loads(rewritten)["content"] if block["type"] == "text"]
@@ -279,7 +279,7 @@ def _directory() -> tuple[Path, Path, tempfile.TemporaryDirectory[str]]:
 
 
 def profile(data: bytes) -> None:
-    """Any text in a profile file: it is refused with its line, or what it says works."""
+    """Check any text as a profile file: it is rejected with a line number, or the profile works."""
     needed, own, _ = _directory()
     (own / "mine.yaml").write_bytes(data)
     try:
@@ -314,7 +314,7 @@ def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
 
 
 def request_or_reply(api: Api, data: bytes) -> None:
-    """Any bytes as a request of an API, or as a reply, streamed and whole."""
+    """Check any bytes as a request of an API, or as a reply, streamed and whole."""
     if len(data) < 2:
         return
     choice, how, body = data[0], data[1], data[2:]
@@ -334,14 +334,14 @@ def request_or_reply(api: Api, data: bytes) -> None:
 
 
 def opened_for(api: Api, choice: int) -> Session:
-    """An exchange of an API that is waiting for its reply."""
+    """Open an exchange of an API up to its reply."""
     thinking = {"thinking": {"type": "enabled"}} if api is MESSAGES and choice % 2 else {}
     asked, facts = asked_of(api.name, stream=True, **thinking), agent(api.name, stream=True)
     return Session.open(api, asked, facts, planner(choice), "seed")
 
 
 def check_responses(opened: Callable[[], Session], texts: Sequence[str], size: int, status: str) -> None:
-    """A reply of Responses whose messages say these texts, in deltas of `size` characters."""
+    """Check a reply of Responses with these texts as messages, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
     items = [openai_responses.text_events(*one, id=f"msg_{place}") for place, one in enumerate(pieces)]
     body = b"".join(openai_responses.streamed(*items, status=status))
@@ -366,14 +366,14 @@ def check_responses(opened: Callable[[], Session], texts: Sequence[str], size: i
 
 
 def check_ollama(opened: Callable[[], Session], text: str, size: int, reason: str) -> None:
-    """A reply of Ollama that says this text, in lines of `size` characters."""
+    """Check a reply of Ollama with this text, in lines of `size` characters."""
     lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
     whole = chat.encoded(ollama.message(text, done_reason=reason))
     _check_both(opened, text, b"".join(lines), whole, ollama.read, partial(ollama.read, stream=False), reason == "stop")
 
 
 def check_gemini(opened: Callable[[], Session], text: str, size: int, reason: str) -> None:
-    """A reply of Gemini's API that says this text, in events of `size` characters."""
+    """Check a reply of Gemini's API with this text, in events of `size` characters."""
     events = gemini.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
     whole = chat.encoded(gemini.reply(gemini.text(text), reason=reason))
     _check_both(opened, text, b"".join(events), whole, gemini.read, gemini.read, reason == "STOP")
@@ -388,7 +388,7 @@ def _check_both(
     read_whole: Callable[[bytes], Any],
     complete: bool,
 ) -> None:
-    """Check a stream that says a text, and the whole reply that says the same."""
+    """Check a stream of this text, and the whole reply with the same text."""
     exchange, other = opened(), opened()
     out = fed(exchange, cut(streamed, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures

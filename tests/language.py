@@ -76,7 +76,7 @@ FRONT_DOCUMENTS = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
 FACTORS = {
     "vtc": 1.0,
     "vtc/apis": 1.0,
-    "vtc/cli": 5.1,
+    "vtc/cli": 1.0,
     "vtc/demo": 1.0,
     "vtc/dialects": 1.0,
     "vtc/exchange": 1.0,
