@@ -306,7 +306,7 @@ class Session:
         From then on the session holds nothing of the conversation, because a stream may be long. The exception is a
         reply whose turn may need a retry at its end.
         """
-        self._encoder.confirm()
+        self._encoder.confirm_held_quirks()
         decoder = compression.make_decoder(content_encoding)
         if whole or not self.plan.stack.silences:
             self._forget()

@@ -100,7 +100,7 @@ class WholeReplies:
     def rewrite(self, body: bytes, *, is_error: bool = False) -> bytes:
         """Rewrite a reply into the form that the client asked for; an error (`is_error`) keeps its form."""
         if not is_error:
-            self._encoder.confirm()
+            self._encoder.confirm_held_quirks()
         reply = self._rewrite_safely(body)
         self._report.add_reply(reply.report)
         return reply.body if is_error else self._convert_to_asked(reply.body)

@@ -1,1 +1,1 @@
-"""A request on its way up: what the model is shown, in its server's API, ready for the server."""
+"""A request on its way to the server: the prompt for the model, the server's API, and retries after rejections."""

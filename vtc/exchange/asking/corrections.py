@@ -1,4 +1,4 @@
-"""Correct a request: drop a field, rename it, clamp it, drop one of two fields; drop a flag from a header.
+"""Correct fields of a request that a server rejected, for example drop, rename or clamp one; drop flags of headers.
 
     body, flags in headers -> Correction, Correction, … -> corrected body and flags
 
@@ -26,9 +26,12 @@ from vtc.apis.layout import BodyLayout
 from vtc.json_text import decode, encode
 from vtc.profiles.document import table
 
-type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"]
+type CorrectionKind = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"]
+"""The change to a field: drop it, rename it, clamp it to bounds, replace it by the nearest accepted word, add it if it
+is missing or empty, or set it."""
 type RequestPart = Literal["body", "headers"]
 type Speaker = Literal["", "server", "provider"]
+"""Who wrote an error: the server itself, or the provider whose error a gateway quotes; empty for neither."""
 type Fields = Mapping[str, Any]
 """An object of the body: fields as plain data or, if unchanged, as their original bytes."""
 EVERY = "*"
@@ -48,16 +51,17 @@ class RequestParts(NamedTuple):
 class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A change to one field of a request, at every place to which its path leads."""
 
-    do: Deed
+    do: CorrectionKind
     path: tuple[str, ...]
     to: Any = None
-    """The new name; or lower and upper bound, None for no bound; or the accepted words; or the value to set."""
+    """The operand of `do`: the new name (`rename`), lower and upper bound or None (`keep_within`), the accepted words
+    (`spell`), or the value (`give`, `set`)."""
     beside: str = ""
     """Require this field in the same object."""
     where: Mapping[str, Sequence[Any]] = {}
     """Require one of these values at each dotted path in the object; None stands for a missing field."""
-    kept: bool = True
-    """False if the cause lies in the conversation, so that other conversations are sent unchanged."""
+    is_general: bool = True
+    """True if later requests of any conversation are corrected, too; False if the cause lies in this conversation."""
     values: tuple[Any, ...] = ()
     """Require one of these values in the field, if there are any."""
     of: RequestPart = "body"
@@ -69,15 +73,18 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         path = ".".join(self.path) if self.of == "body" else f"header {': '.join(self.path)}"
         match self.do:
             case "leave_out":
-                which = (
-                    f" beside {self.beside}" if self.beside else f" where it is {self.values[0]}" if self.values else ""
-                )
-                return f"{path} left out{which}"
+                if self.beside:
+                    return f"{path} left out beside {self.beside}"
+                return f"{path} left out where it is {self.values[0]}" if self.values else f"{path} left out"
             case "rename":
                 return f"{path} sent as {self.to}"
             case "keep_within":
                 least, most = self.to
-                bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+                bounds: list[str] = []
+                if least is not None:
+                    bounds.append(f"at least {least}")
+                if most is not None:
+                    bounds.append(f"at most {most}")
                 return f"{path} {' and '.join(bounds)}"
             case "spell":
                 return f"{path} one of {', '.join(self.to)}"
@@ -88,18 +95,18 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def apply(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
         """Correct a request; return the same object if nothing changes."""
-        if not self._may_change(scope):
+        if not self._is_permitted(scope):
             return parts
         before = getattr(parts, self.of)
         to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        after = _edit_at(to_objects, partial(self._change, scope, parts.body))(before)
+        after = _edit_at(to_objects, partial(self._change_object, scope, parts.body))(before)
         return parts if after is before else parts._replace(**{self.of: after or {}})
 
-    def _may_change(self, scope: CorrectionScope) -> bool:
-        """Return False if no value at its path may be changed this way."""
+    def _is_permitted(self, scope: CorrectionScope) -> bool:
+        """Return False if its path is protected from this kind of change, for any value there."""
         if self.of == "headers":
             return self.do == "leave_out"
-        if any(map(limits().protects, self.path)):
+        if any(map(load_limits().protects, self.path)):
             return False
         match self.do:
             case "leave_out":
@@ -110,19 +117,24 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return not scope.is_set_by_policy(self.path)
         return scope.may_set(self.path)
 
-    def _change(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
-        """Change an object at the path; return the same object if nothing changes, None to drop it."""
+    def _change_object(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
+        """Change the object that holds the field; return the same object if nothing changes, None to drop the object.
+
+        `top` is the whole body.
+        """
+        # Step 1: check that the object has the field, and meets the conditions of the correction.
         key = self.path[-1]
         if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._matches(fields):
             return fields
         if key == EVERY:
             return None if self.where else fields
-        value = _value(fields, key)
+        value = _get_plain(fields, key)
         if self.values and value not in self.values:
             return fields
+        # Step 2: change it. A field is dropped or renamed only if its value is no content and protects nobody.
         match self.do:
             case "give":
-                return {**fields, key: self.to} if _is_nothing(value) and value != self.to else fields
+                return {**fields, key: self.to} if _is_empty(value) and value != self.to else fields
             case "set":
                 return {**fields, key: self.to} if value != self.to else fields
             case "leave_out" | "rename":
@@ -131,12 +143,10 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 if holds_protected(value) or (self.do == "leave_out" and self._lifts_a_limit(value)):
                     return fields
                 if self.do == "leave_out" or self.to in fields:
-                    rest = {**fields}
-                    del rest[key]
-                    return rest
+                    return {name: field for name, field in fields.items() if name != key}
                 return {self.to if name == key else name: field for name, field in fields.items()}
         if self.do == "keep_within":
-            new = _clamp(value, *self.to, shortens=fold_name(key) in limits().shortened_names)
+            new = _clamp(value, *self.to, shortens=fold_name(key) in load_limits().shortened_names)
         else:
             new = value if scope.is_limiting_choice(self.path, value) else _find_nearest_word(value, self.to)
         return fields if new == value else {**fields, key: new}
@@ -146,22 +156,23 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name = fold_name(self.path[-1])
         if self.path == ("store",):
             return value is False and self.unknown_to != "server"
-        names, objects = limits().names_unless_unknown, ("generationConfig", "options")
+        names, objects = load_limits().names_unless_unknown, ("generationConfig", "options")
         if name not in names or fold_name(self.beside) in names or not (len(self.path) == 1 or self.path[0] in objects):
             return False
         return isinstance(value, int) and value > 0 and not self.unknown_to
 
     def _matches(self, fields: Fields) -> bool:
-        """Return True for an object whose field is to be changed."""
+        """Return True if an object meets the conditions `beside` and `where`."""
         if self.beside and self.beside not in fields:
             return False
-        return not self.where or all(_at(fields, path) in values for path, values in self.where.items())
+        return not self.where or all(_get_at(fields, path) in values for path, values in self.where.items())
 
 
 class CorrectionScope(NamedTuple):
-    """The fields of a body that no correction may touch."""
+    """The limits of corrections for one body: its API's layout, and the fields that policies set."""
 
     layout: BodyLayout
+    """Names of the fields for the conversation, the choice of a tool and so on."""
     policies: Collection[str] = ()
     """Dotted paths that policies set or drop."""
 
@@ -169,22 +180,24 @@ class CorrectionScope(NamedTuple):
         """Return True if the field at a path may be dropped or renamed, provided that it is metadata."""
         if self.is_set_by_policy(path) or (len(path) == 1 and path[0] in (self.layout.entries, "model", "stream")):
             return False
-        if ".".join(path) in limits().required:
+        if ".".join(path) in load_limits().required:
             return False
-        return not self._leads_to_content(path) or limits().free_names.isdisjoint(path[1:])
+        return not self._leads_to_content(path) or load_limits().free_names.isdisjoint(path[1:])
 
     def is_metadata(self, path: Sequence[str], value: Any, top: Fields) -> bool:
         """Return True if the value at a path that a server named is metadata and not content."""
-        if _is_nothing(value):
+        if _is_empty(value):
             return True
         if path[0] == self.layout.choice:
-            return not _demands_tool(value) or _is_nothing(_value(top, "tools"))
+            return not _demands_tool(value) or _is_empty(_get_plain(top, "tools"))
         if path[0] == "tools":
-            return any(map(limits().tool_names.__contains__, map(fold_name, path)))
+            return any(map(load_limits().tool_names.__contains__, map(fold_name, path)))
         if self._leads_to_content(path):
-            return len(path) > 1 and (".".join(path) in limits().beside_paths or _is_metadata(path[-1], value))
+            return len(path) > 1 and (".".join(path) in load_limits().beside_paths or _is_metadata(path[-1], value))
         dotted = ".".join(path)
-        return not any(_affects(never, dotted, value) for never in limits().never if never.startswith(path[0]))
+        return not any(
+            _overlaps_protected(never, dotted, value) for never in load_limits().never if never.startswith(path[0])
+        )
 
     def _leads_to_content(self, path: Sequence[str]) -> bool:
         """Return True if a path leads into the content of messages and tools."""
@@ -193,12 +206,12 @@ class CorrectionScope(NamedTuple):
     def may_set(self, path: Sequence[str]) -> bool:
         """Return True if the field at a path may get another number or word."""
         layout, dotted = self.layout, f"{'.'.join(path)}."
-        if any(dotted.startswith(f"{never}.") for never in limits().never):
+        if any(dotted.startswith(f"{never}.") for never in load_limits().never):
             return False
         return not self.is_set_by_policy(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
 
     def is_limiting_choice(self, path: Sequence[str], value: Any) -> bool:
-        """Return True for a choice of a tool that no other word expresses."""
+        """Return True for a value that limits which tools may be called, so that no other word replaces it."""
         return path[0] == self.layout.choice and value not in ("required", "any")
 
     def is_set_by_policy(self, path: Sequence[str]) -> bool:
@@ -214,7 +227,7 @@ def apply_corrections(
     lines: dict[str, str] = {}
     for correction in corrections:
         if (new := correction.apply(parts, scope)) is not parts:
-            is_stored = _value(parts.body, "store") is False and "store" not in new.body
+            is_stored = _get_plain(parts.body, "store") is False and "store" not in new.body
             why = (
                 "as the server does not know it; it may store the conversation"
                 if is_stored
@@ -258,11 +271,11 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     never: tuple[str, ...]
     """Dotted paths that are never dropped."""
     meaning: str
-    """Names of fields with the content of messages and tools."""
+    """Names of fields with the content of messages and tools, separated by spaces; so are the next two."""
     free: str
-    """Those whose value is arbitrary JSON of a user, a model or a tool."""
+    """Names in `meaning` whose value is arbitrary JSON of a user, a model or a tool."""
     beside: str
-    """Names of metadata fields that may hold text."""
+    """Names of metadata fields, next to content, that may hold text."""
     required: tuple[str, ...]
     """Dotted paths that are never dropped, even if empty."""
     beside_paths: tuple[str, ...]
@@ -317,18 +330,18 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 @cache
-def limits() -> CorrectionLimits:
+def load_limits() -> CorrectionLimits:
     """Load `corrections.yaml`, which few requests need."""
     return table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
 
 
-def _affects(never: str, path: str, value: Any) -> bool:
-    """Return True if the value at a path overlaps a field that is `never` dropped, and is not empty."""
+def _overlaps_protected(never: str, path: str, value: Any) -> bool:
+    """Return True if dropping the value at a path would drop a field that is `never` dropped, and is not empty."""
     if never.startswith(f"{path}."):
         value = at(value, never[len(path) + 1 :])
     elif not f"{path}.".startswith(f"{never}."):
         return False
-    return not _is_nothing(value) and value != {"type": "text"}
+    return not _is_empty(value) and value != {"type": "text"}
 
 
 def holds_protected(value: Any) -> bool:
@@ -337,7 +350,7 @@ def holds_protected(value: Any) -> bool:
     while rest:
         node = rest.pop()
         if isinstance(node, dict):
-            if any(map(limits().protects, node)):
+            if any(map(load_limits().protects, node)):
                 return True
             rest += node.values()
         elif isinstance(node, list):
@@ -353,17 +366,17 @@ def fold_name(name: str) -> str:
 
 def _is_metadata(name: str, value: Any) -> bool:
     """Return True for a field of a message or a tool without text, call, result or schema."""
-    if name in limits().meaning_names:
+    if name in load_limits().meaning_names:
         return False
-    return name in limits().beside_names or not any(map(_is_content, _leaves(value)))
+    return name in load_limits().beside_names or not any(map(_is_content, _list_leaves(value)))
 
 
 def _is_content(leaf: Any) -> bool:
-    """Return True for a text, or the name of a content field; a short string without a space is no text."""
-    return isinstance(leaf, str) and (leaf in limits().meaning_names or len(leaf.split()) > 1 or len(leaf) > 64)
+    """Return True for a text, or the name of a content field. A string of one short word is metadata, not text."""
+    return isinstance(leaf, str) and (leaf in load_limits().meaning_names or len(leaf.split()) > 1 or len(leaf) > 64)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _list_leaves(value: Any) -> Iterator[Any]:
     """Yield the names and scalar values in a value, at any depth."""
     rest = [value]
     while rest:
@@ -378,11 +391,11 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _demands_tool(choice: Any) -> bool:
     """Return True if a choice of a tool demands a call."""
-    words = (leaf for leaf in _leaves(choice) if isinstance(leaf, str))
+    words = (leaf for leaf in _list_leaves(choice) if isinstance(leaf, str))
     return any(word.lower() not in ("auto", "type", "mode", "functioncallingconfig") for word in words)
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value in (None, "", [], {})
 
 
@@ -392,17 +405,20 @@ def _clamp(value: Any, least: int | float | None, most: int | float | None, *, s
         return value[: max(most, 0)] if shortens and isinstance(most, int) else value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    return least if least is not None and value < least else most if most is not None and value > most else value
+    if least is not None and value < least:
+        return least
+    return most if most is not None and value > most else value
 
 
 def _find_nearest_word(value: Any, words: Sequence[str]) -> Any:
     """Return the accepted word nearest to a value on its scale; the value itself if there is none."""
-    scale = next((scale for scale in limits().scales if value in scale), ())
-    taken = [word for word in scale if word in words and (word != "none" or value == word)]  # `none` must be requested
-    if not taken or value in words:
+    scale = next((scale for scale in load_limits().scales if value in scale), ())
+    # `none` turns a feature off, so it is no substitute for another word.
+    accepted = [word for word in scale if word in words and (word != "none" or value == word)]
+    if not accepted or value in words:
         return value
     place = scale.index(value)
-    return min(taken, key=lambda word: (abs(scale.index(word) - place), -scale.index(word)))
+    return min(accepted, key=lambda word: (abs(scale.index(word) - place), -scale.index(word)))
 
 
 type Edit = Callable[[Any], Any]
@@ -434,9 +450,10 @@ def _edit_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
 
 def _edit_field(key: str, edit: Edit, fields: Fields) -> Fields:
     """Edit a field of an object."""
-    if key not in fields or (new := edit(fields[key])) is fields[key]:
+    if key not in fields:
         return fields
-    return {**fields, key: new} if new is not None else fields
+    new = edit(fields[key])
+    return fields if new is None or new is fields[key] else {**fields, key: new}
 
 
 def _edit_each(edit: Edit, values: Any) -> Any:
@@ -458,23 +475,23 @@ def _edit_last(edit: Edit, values: Any) -> Any:
     for place in reversed(range(len(entries))):
         entry = entries[place]
         fields = split_raw_object(entry) if isinstance(entry, msgspec.Raw) else entry
-        if isinstance(fields, dict) and _value(fields, "role") in ("assistant", "model"):
+        if isinstance(fields, dict) and _get_plain(fields, "role") in ("assistant", "model"):
             new = edit(entry)
             return values if new is entry else [*entries[:place], new, *entries[place + 1 :]]
     return values
 
 
-def _at(fields: Fields, path: str) -> Any:
+def _get_at(fields: Fields, path: str) -> Any:
     """Return the value at a dotted path, as plain data."""
     key, _, below = path.partition(".")
-    value = _value(fields, key)
+    value = _get_plain(fields, key)
     return at(value, below) if below else value
 
 
 _PLAIN = str | int | float | None
 
 
-def _value(fields: Fields, key: str) -> Any:
+def _get_plain(fields: Fields, key: str) -> Any:
     """Return a field as plain data, decoding raw bytes in it."""
     value = fields.get(key)
     return value if isinstance(value, _PLAIN) else decode(encode(value))

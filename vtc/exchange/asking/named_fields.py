@@ -20,14 +20,14 @@ from vtc.apis.fields import at, split_raw_object
 from vtc.exchange.asking.corrections import (
     EVERY,
     Correction,
+    CorrectionKind,
     CorrectionScope,
-    Deed,
     Fields,
     RequestPart,
     RequestParts,
     Speaker,
     fold_name,
-    limits,
+    load_limits,
 )
 from vtc.exchange.asking.outline import FieldPath as KeyPath
 from vtc.exchange.asking.outline import RequestOutline, split_path
@@ -44,7 +44,7 @@ FIELDS_OF_THE_ERROR = ""
 _NUMBER = r"-?[0-9]{1,19}(?:\.[0-9]{1,19})?"
 """A complete number: `words.read_number` accepts no longer one."""
 _LISTED = r"(?:⟨[^⟩]*⟩|'[^'\n]{1,80}'|(?<![⟨'\w=.-])[\w=.-]+\d)"
-"""An entry in a list of names, some of which may be no fields of the request."""
+"""Matches an entry in a list of names, some of which may be no fields of the request."""
 _HOLES = {
     **{name: rf"⟨(?P<{name}>[^⟩]*)⟩" for name in ("name", "at", "second")},
     "names": rf"(?P<names>{_LISTED}(?:(?:,\s?| )(?:and |or )?{_LISTED})*+)",
@@ -52,11 +52,12 @@ _HOLES = {
     **{name: rf"(?P<{name}>{_NUMBER})(?!\w|\.[0-9])" for name in ("least", "most")},
     "words": r"(?P<words>'?[\w-]++'?(?:(?:,? (?:and|or) |, ?|\|)'?[\w-]++'?)*)",
 }
-"""Expressions for the placeholders of a row; names of fields are marked before matching (`_mark_names`)."""
+"""Expressions for the placeholders `{name}`, `{most}` … of a row. Names of fields are marked by ⟨⟩ before matching
+(`_mark_names`)."""
 
 
 @cache
-def _pattern(words: str) -> re.Pattern[str]:
+def _compile_row(words: str) -> re.Pattern[str]:
     """Compile an expression with placeholders. Raises ValueError."""
     try:
         return re.compile(re.sub(r"\{(\w+)\}", lambda hole: _HOLES.get(hole[1], hole[0]), words), re.I)
@@ -65,19 +66,20 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 class NamedCorrection(NamedTuple):
-    """A correction, and the words in an error that name it."""
+    """A correction, and how the error named its field."""
 
     correction: Correction
     row: str
-    """First expression of its row; the matching one for a row with fixed places, which other rows may share."""
+    """Identifies the row that matched, by its first expression; a row with fixed paths by the matching one, because
+    corrections of different rows with the same expression are tried together."""
     places: tuple[str, ...] = ()
-    """Names and paths in the error's words."""
+    """The name and the path in the error's words."""
 
 
 class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Expressions for parts that servers reject, and the correction."""
 
-    do: Deed
+    do: CorrectionKind
     words: tuple[str, ...]
     paths: tuple[str, ...] = ()
     """Dotted paths, if the expressions name none."""
@@ -91,47 +93,49 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     value_alone: bool = False
     """True if only the value that was sent is rejected, not the field."""
     unknown: bool = False
-    """True if the server states that it does not know the field."""
+    """True if the expressions say that the server does not know the field."""
 
     def __post_init__(self) -> None:
         for words in self.words:
-            _pattern(words)
+            _compile_row(words)
 
-    def corrections(
+    def list_corrections(
         self, text: str, marked: str, sent: Mapping[RequestPart, Any], outline: RequestOutline
     ) -> Iterator[NamedCorrection]:
-        """Yield the corrections of an error (names are `marked` in it) for the request that was `sent`."""
+        """Yield the corrections of the fields that an error names; `marked` is its text with names in ⟨⟩."""
         if not self.is_fixed:
-            for match in chain.from_iterable(_pattern(words).finditer(marked) for words in self.words):
+            for match in chain.from_iterable(_compile_row(words).finditer(marked) for words in self.words):
                 named = match.groupdict()
                 places = tuple(filter(None, (named.get("name"), named.get("at"))))
-                for correction in self._list_corrections(named, sent, outline):
+                for correction in self._list_for_match(named, sent, outline):
                     yield NamedCorrection(correction, self.words[0], places)
-        elif found := next((words for words in self.words if _pattern(words).search(text)), None):
-            for part, path in self._fixed:
-                correction = Correction(self.do, path, self.to, self.beside, self.where, kept=self.kept, of=part)
+            return
+        found = next((words for words in self.words if _compile_row(words).search(text)), None)
+        if found:
+            for part, path in self._fixed_paths:
+                correction = Correction(self.do, path, self.to, self.beside, self.where, is_general=self.kept, of=part)
                 yield NamedCorrection(correction, found)
 
     @property
     def is_fixed(self) -> bool:
-        """True if the row lists its places."""
+        """True if the row lists the paths itself; False if they are taken from the error."""
         return bool(self.paths or self.headers)
 
     @property
-    def _fixed(self) -> list[tuple[RequestPart, tuple[str, ...]]]:
-        """The listed places."""
+    def _fixed_paths(self) -> list[tuple[RequestPart, tuple[str, ...]]]:
+        """The listed paths, with their part of the request."""
         paths: dict[RequestPart, tuple[str, ...]] = {"body": self.paths, "headers": self.headers}
         return [(part, tuple(path.split("."))) for part in paths for path in paths[part]]
 
-    def _list_corrections(
+    def _list_for_match(
         self, named: Mapping[str, str | None], sent: Mapping[RequestPart, Any], outline: RequestOutline
     ) -> Iterator[Correction]:
-        """Yield the corrections of the fields that a match names."""
+        """Yield the corrections of the fields in the groups of one match."""
         name, second = named.get("name"), named.get("second")
         if name and second:
             yield from _drop_one_of_two(outline, split_path(name), split_path(second))
             return
-        to = self._new_value(named)
+        to = self._read_new_value(named)
         for each in [name] if name else re.findall("⟨([^⟩]*)⟩", named.get("names") or ""):
             part, paths = outline.find(split_path(named.get("at") or "") + split_path(each))
             for path in paths:
@@ -144,14 +148,14 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         """Return False for a new name, bound or word that no correction may set."""
         match self.do:
             case "rename":
-                return limits().may_rename(name, str(to))
+                return load_limits().may_rename(name, str(to))
             case "keep_within":
                 return tuple(to) != NO_BOUNDS
             case "spell":
                 return bool(to)
         return True
 
-    def _new_value(self, named: Mapping[str, str | None]) -> Any:
+    def _read_new_value(self, named: Mapping[str, str | None]) -> Any:
         """Return the new value or name from the groups of a match."""
         match self.do:
             case "rename":
@@ -161,13 +165,13 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 return least, most - 1 if named.get("exclusive") and isinstance(most, int) else most
             case "spell":
                 words = re.findall(r"[\w-]+", re.sub(r"\b(?:and|or)\b", " ", named["words"] or ""))
-                return tuple(filter(limits().is_on_a_scale, words))
+                return tuple(filter(load_limits().is_on_a_scale, words))
         return None
 
 
 def _is_no_secret(value: Any) -> bool:
     """Return True for a value that may be logged and stored: a number, a boolean, or a word on a scale."""
-    return isinstance(value, int | float) or limits().is_on_a_scale(value)
+    return isinstance(value, int | float) or load_limits().is_on_a_scale(value)
 
 
 class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -183,7 +187,7 @@ class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 @cache
-def _named_fields() -> NamedFields:
+def _load_named_fields() -> NamedFields:
     """Load `named_fields.yaml`, on the first rejection only."""
     return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
@@ -195,9 +199,9 @@ type Attempt = Mapping[str, Correction]
 def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: CorrectionScope) -> Sequence[Attempt]:
     """Find the parts of a request that an error names; return the corrections in the order in which to try them.
 
-    The first attempt holds all names in the error's own fields (`param`, `loc`); then follows one attempt for each row.
-    `headers` are the flags of the request (`corrections.read_flags`). Corrections without effect are omitted. There is
-    one for each path, and none for a value of which a part is corrected already.
+    The first attempt corrects all fields that the error names in separate fields (`param`, `loc`); then follows one
+    attempt for each matching row. `headers` are the flags of the request (`corrections.read_flags`). Corrections
+    without effect are omitted, as are those of a path that is corrected already, or of which a part is.
     """
     sent: Mapping[RequestPart, Any] = {"body": decode(body), "headers": headers}
     parts, outline = RequestParts(split_raw_object(body) or {}, headers), RequestOutline(sent)
@@ -205,16 +209,19 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     seen: set[str] = set()
     corrected: set[tuple[str, ...]] = set()
     for correction, row, names in _list_named(error, sent, outline):
-        if (line := str(correction)) in seen:  # several names may lead to one place
+        line = str(correction)
+        if line in seen:  # several names may lead to one path
             continue
         seen.add(line)
-        place = correction.of, *correction.path
-        is_new = not any(other[: len(place)] == place for other in corrected)
-        if is_new and (new := correction.apply(parts, scope)) is not parts:
-            parts = new
-            corrected.add(place)
-            trial = FIELDS_OF_THE_ERROR if error.names_in_a_field(*names) else row
-            attempts.setdefault(trial, {})[line] = correction
+        path = correction.of, *correction.path
+        if any(other[: len(path)] == path for other in corrected):
+            continue
+        corrected_parts = correction.apply(parts, scope)
+        if corrected_parts is not parts:
+            parts = corrected_parts
+            corrected.add(path)
+            attempt = FIELDS_OF_THE_ERROR if error.names_field(*names) else row
+            attempts.setdefault(attempt, {})[line] = correction
     return [attempt for attempt in attempts.values() if attempt]
 
 
@@ -231,8 +238,8 @@ def _list_named(
         for name in sent["headers"]:  # headers ignore case
             text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
         marked = _mark_names(text, outline)
-        for row in _named_fields().rows if text else ():
-            for named in row.corrections(text, marked, sent, outline):
+        for row in _load_named_fields().rows if text else ():
+            for named in row.list_corrections(text, marked, sent, outline):
                 of_speaker = msgspec.structs.replace(named.correction, unknown_to=speaker)
                 yield named._replace(correction=of_speaker) if row.unknown else named
 
@@ -243,9 +250,9 @@ _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(
 
 def _mark_names(text: str, outline: RequestOutline) -> str:
     """Mark possible names of fields, or paths to them, in a text: `⟨name⟩` replaces the quotes."""
-    known, prose = outline.names, _named_fields().prose
+    known, prose = outline.names, _load_named_fields().prose
     paths = chain.from_iterable(outline.paths.values())
-    # Errors use spaced words for much in messages and tools without naming a field.
+    # Only names outside of lists: errors use spaced words for much in messages and tools without naming a field.
     text = _quote_spaced_names(text.translate(_UNMARKED), {path[-1] for path in paths if EVERY not in path})
 
     def mark(match: re.Match[str]) -> str:
@@ -260,7 +267,9 @@ def _mark_names(text: str, outline: RequestOutline) -> str:
 def _quote_spaced_names(text: str, names: Collection[str]) -> str:
     """Quote names that a text spells as separate words: `Thinking level` for `thinkingLevel`."""
     lower = text.lower()
-    spelled = {_SEAM.sub(" ", name).lower(): name for name in names if _SEAM.search(name) and name.isascii()}
+    spelled = {
+        _WORD_BOUNDARY.sub(" ", name).lower(): name for name in names if _WORD_BOUNDARY.search(name) and name.isascii()
+    }
     spelled = {words: name for words, name in spelled.items() if words in lower}
     if not spelled:
         return text
@@ -269,7 +278,7 @@ def _quote_spaced_names(text: str, names: Collection[str]) -> str:
     return pattern.sub(lambda match: f"'{spelled[match[0].lower()]}'", text)
 
 
-_SEAM = re.compile(r"(?<=[a-z])(?:_|(?=[A-Z]))")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?:_|(?=[A-Z]))")
 """Boundary between the words of a name."""
 
 

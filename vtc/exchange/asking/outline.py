@@ -1,4 +1,6 @@
-"""Index the fields of a request by the names that errors use: each path once, for all messages together.
+"""Index the fields of a request, to look up the names that a server's error contains.
+
+Messages (all entries of a list) are merged, so each path occurs once:
 
 messages: [{role, content}, {role, content, name}] -> messages, messages.*.role, messages.*.content, messages.*.name
 """
@@ -10,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from vtc.exchange.asking.corrections import EVERY, RequestPart, fold_name, limits
+from vtc.exchange.asking.corrections import EVERY, RequestPart, fold_name, load_limits
 
 MAX_NAMES_PER_ERROR = 20
 """Names that are looked up per error; further names find nothing."""
@@ -20,7 +22,7 @@ MAX_DEPTH_BY_PATH = 32
 MAX_DEPTH_BY_NAME = 12
 """Levels of a body at which a single name is found."""
 
-type Tree = dict[str, "Tree"]
+type FieldTree = dict[str, "FieldTree"]
 """The fields of an object, with their own fields; all entries of a list are merged under `EVERY`."""
 type FieldPath = tuple[str, ...]
 
@@ -29,15 +31,15 @@ class RequestOutline:
     """Finds the fields of one request by their names in one error."""
 
     def __init__(self, sent: Mapping[RequestPart, Any]) -> None:
-        self._trees: dict[RequestPart, Tree] = {part: {} for part in sent}
+        self._trees: dict[RequestPart, FieldTree] = {part: {} for part in sent}
         for part, value in sent.items():
             _add_fields(value, self._trees[part], 0)
         self._found: dict[FieldPath, tuple[RequestPart, Sequence[FieldPath]]] = {}
-        self._spelled: dict[int, dict[str, str]] = {}
+        self._keys_by_folded_name: dict[int, dict[str, str]] = {}
 
     @cached_property
     def paths(self) -> Mapping[RequestPart, Sequence[FieldPath]]:
-        """All paths, by the part of the request, except inside free-form data of users and models."""
+        """All paths in the body and in the headers, except inside free-form data of users and models."""
         return {part: [*_list_paths(tree, ())] for part, tree in self._trees.items()}
 
     @cached_property
@@ -61,7 +63,7 @@ class RequestOutline:
         return {part: frozenset(fold_name(path[-1]) for path in paths) for part, paths in self.paths.items()}
 
     def find(self, names: FieldPath) -> tuple[RequestPart, Sequence[FieldPath]]:
-        """Find a field by its name or its path in the server's words: in the body first, then in the headers.
+        """Find the paths of a field by the keys that the server wrote, in the body first, then in the headers.
 
         Finds nothing for an empty path, and after `MAX_NAMES_PER_ERROR` names.
         """
@@ -69,16 +71,17 @@ class RequestOutline:
             if not 0 < len(names) <= MAX_KEYS_PER_NAME or len(self._found) >= MAX_NAMES_PER_ERROR:
                 return "body", ()
             found = {part: self._find_in(part, names) for part in self._trees}
-            self._found[names] = ("headers", found["headers"]) if not found["body"] else ("body", found["body"])
+            self._found[names] = ("body", found["body"]) if found["body"] else ("headers", found["headers"])
         return self._found[names]
 
     def find_sibling_spelling(self, path: FieldPath, name: str) -> str:
         """Return the spelling of a sibling of the body's field at a path; the name itself if there is none."""
-        beside = self._follow(self._trees["body"], (*path[:-1], name), set())
-        return beside[-1] if beside and beside[:-1] == path[:-1] else name
+        sibling = self._follow(self._trees["body"], (*path[:-1], name), set())
+        return sibling[-1] if sibling and sibling[:-1] == path[:-1] else name
 
     def _find_in(self, part: RequestPart, names: FieldPath) -> Sequence[FieldPath]:
-        if path := self._follow(self._trees[part], names, set()):
+        path = self._follow(self._trees[part], names, set())
+        if path:
             return [path]
         # A server behind the gateway may use a path of its own body, so match the end of the path.
         *above, last = map(fold_name, names)
@@ -86,41 +89,42 @@ class RequestOutline:
         ends = self._by_name[part].get(last, ())
         return [path for path in ends if first is None or first in map(fold_name, path[:-1])]
 
-    def _follow(self, tree: Tree, names: FieldPath, dead: set[tuple[int, int]]) -> FieldPath | None:
-        """Follow a path, skipping keys that no body has (a kind of message, `body`); any index means all.
+    def _follow(self, tree: FieldTree, names: FieldPath, failed: set[tuple[int, int]]) -> FieldPath | None:
+        """Find the path in a tree that has these keys in order; None if there is none.
 
-        `dead` holds failed places, by the number of remaining names, so that each is tried once.
+        Keys without a field are skipped, because errors name things that are no fields (`body`, a kind of message). Any
+        index means all entries. `failed` holds the nodes that were tried in vain, by the number of remaining names.
         """
         if not names:
             return ()
         here = id(tree), len(names)
-        if here in dead:
+        if here in failed:
             return None
         head, rest = names[0], names[1:]
         if EVERY in tree:
             is_index = head == EVERY or head.isdigit()
-            below = self._follow(tree[EVERY], rest if is_index else names, dead)
-            if below is not None:
-                return (EVERY, *below)
+            rest_path = self._follow(tree[EVERY], rest if is_index else names, failed)
+            if rest_path is not None:
+                return (EVERY, *rest_path)
         key = self._find_key(tree, head)
-        below = self._follow(tree[key], rest, dead) if key is not None else None
-        if key is not None and below is not None:
-            return (key, *below)
-        below = self._follow(tree, rest, dead) if rest else None
-        if below is None:
-            dead.add(here)
-        return below
+        rest_path = self._follow(tree[key], rest, failed) if key is not None else None
+        if key is not None and rest_path is not None:
+            return (key, *rest_path)
+        rest_path = self._follow(tree, rest, failed) if rest else None
+        if rest_path is None:
+            failed.add(here)
+        return rest_path
 
-    def _find_key(self, tree: Tree, name: str) -> str | None:
+    def _find_key(self, tree: FieldTree, name: str) -> str | None:
         """Find a field by name, in any spelling (`top_k`, `topK`)."""
         if name in tree:
             return name
-        if id(tree) not in self._spelled:
-            self._spelled[id(tree)] = {fold_name(key): key for key in reversed(tree)}
-        return self._spelled[id(tree)].get(fold_name(name))
+        if id(tree) not in self._keys_by_folded_name:
+            self._keys_by_folded_name[id(tree)] = {fold_name(key): key for key in reversed(tree)}
+        return self._keys_by_folded_name[id(tree)].get(fold_name(name))
 
 
-def _add_fields(value: Any, tree: Tree, depth: int) -> None:
+def _add_fields(value: Any, tree: FieldTree, depth: int) -> None:
     """Add the fields of a value to a tree."""
     if depth >= MAX_DEPTH_BY_PATH:
         return
@@ -134,7 +138,7 @@ def _add_fields(value: Any, tree: Tree, depth: int) -> None:
                 _add_fields(part, entries, depth + 1)
 
 
-def _list_paths(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
+def _list_paths(tree: FieldTree, above: FieldPath) -> Iterator[FieldPath]:
     """Yield the paths of all fields in a tree."""
     if len(above) >= MAX_DEPTH_BY_NAME:
         return
@@ -142,7 +146,7 @@ def _list_paths(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
         path = (*above, key)
         if key != EVERY:
             yield path
-        if not (above and key in limits().free_names):
+        if not (above and key in load_limits().free_names):
             yield from _list_paths(below, path)
 
 

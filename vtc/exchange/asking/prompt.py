@@ -22,7 +22,8 @@ from vtc.guards import loops
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
-_skip_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_check_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""Checks that a text is a JSON object, without building it."""
 
 
 def prepare_messages(
@@ -64,33 +65,37 @@ def prepare_messages(
 def _write_loaded_tools(
     request: Request, messages: Sequence[Message], plan: Plan
 ) -> tuple[Sequence[Message], Sequence[Tool]]:
-    """Render tools that results load into the conversation, each at its first place; return it and the other tools.
+    """Declare deferred tools in the conversation, at the first result that loads each.
 
-    A tool that is loaded later then changes nothing before it. The line that Claude Code puts before its prompt, and
-    changes in each request, is omitted.
+    So a tool that is loaded later changes nothing before it, which the server has cached. Return the conversation, and
+    the other tools for the start of the prompt. The line that Claude Code puts before its prompt, and changes in each
+    request, is omitted.
     """
     offered = {tool.name: tool for tool in plan.offered}
     later = {*request.offer.deferred}
 
-    def readable(part: str | Opaque) -> str | Opaque:
+    def render_part(part: str | Opaque) -> str | Opaque:
         if isinstance(part, str) or part.thought:
             return part
-        if name := request.get_loaded_tool(part.part):
-            tool = None if name in seen else offered.get(name)
-            seen.add(name)
+        name = request.get_loaded_tool(part.part)
+        if name:
+            tool = None if name in loaded else offered.get(name)
+            loaded.add(name)
             declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
             return f"The tool {name} can be called now{declared}\n"
-        meant = request.interpret_part(part.part)
-        return "" if isinstance(meant, str) and is_billing(meant) and not plan.stack.server.skips_billing else part
+        content = request.interpret_part(part.part)
+        if isinstance(content, str) and is_billing(content) and not plan.stack.server.skips_billing:
+            return ""
+        return part
 
-    seen: set[str] = set()
+    loaded: set[str] = set()
     out: list[Message] = []
     for message in messages:
-        content = tuple(readable(part) for part in message.content)
+        content = tuple(render_part(part) for part in message.content)
         out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
-    later |= seen
-    changed_ = any(new is not old for new, old in zip(out, messages, strict=True))
-    return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
+    later |= loaded
+    is_changed = any(new is not old for new, old in zip(out, messages, strict=True))
+    return out if is_changed else messages, [tool for tool in plan.offered if tool.name not in later]
 
 
 def _repair_past_calls(messages: Sequence[Message], tools: Mapping[str, Tool], lines: list[str]) -> Sequence[Message]:
@@ -99,19 +104,21 @@ def _repair_past_calls(messages: Sequence[Message], tools: Mapping[str, Tool], l
     if not broken:
         return messages
     lines.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments repaired")
-    return [
-        replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
-        for place, message in enumerate(messages)
-    ]
+
+    def repair(message: Message) -> Message:
+        return replace(message, calls=tuple(_repair_call(call, tools) for call in message.calls))
+
+    return [repair(message) if place in broken else message for place, message in enumerate(messages)]
 
 
 def _is_broken(call: ToolCall) -> bool:
+    """Return True if the arguments of a call are missing or no JSON object."""
     if call.is_custom:
         return False
     if lacks_arguments(call.source):
         return True
     try:
-        _skip_object(call.arguments)
+        _check_object(call.arguments)
     except (msgspec.DecodeError, UnicodeError):
         try:
             return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, or a number too large
@@ -120,18 +127,18 @@ def _is_broken(call: ToolCall) -> bool:
     return False
 
 
-def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+def _repair_call(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+    """Repair broken arguments; wrap them as `{"_raw": …}` if they cannot be repaired as one object."""
     if not _is_broken(call):
         return call
     try:
-        (mended, *more), _ = normalize_call(
-            call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True
-        )
+        known = {**tools, call.name: tools.get(call.name, Tool(call.name))}
+        repaired = normalize_call(call, known, lenient=True).calls
     except MalformedCall:
-        more = [call]
-    if more:
+        repaired = []
+    if len(repaired) != 1:
         return replace(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
-    return replace(call, arguments=mended.arguments)
+    return replace(call, arguments=repaired[0].arguments)
 
 
 def _structure_conversation(
@@ -161,12 +168,9 @@ def _structure_conversation(
     return out
 
 
-# Agents in a loop are stopped or warned, judging by the conversation in a request.
-
-
 RECENT_MESSAGES = 4 * (loops.USUAL.repeated_calls or 0)
 """Messages that are searched for loops if no profile configures that."""
-_ACTIONS = {"stop": "stopped", "steer": "steered", "tell": "told"}
+_PAST_ACTIONS = {"stop": "stopped", "steer": "steered", "tell": "told"}
 
 
 def answer_to_loops(
@@ -175,9 +179,9 @@ def answer_to_loops(
     reader: Callable[[], Reader],
     report: Report,
 ) -> tuple[str, str]:
-    """Return the reason to stop the agent, and a remark that steers the model out of a loop; empty if there is no loop.
+    """Find loops in the conversation; return the reason to stop the agent, and a remark that steers the model out.
 
-    `reader` creates the reader for a whole reply.
+    Both are empty if there is no loop. `reader` creates the reader for a whole reply.
     """
     stop = steer = ""
     configured = [guards.loop for guards in plan.stack.guards if guards.loop]
@@ -209,5 +213,5 @@ def answer_to_loops(
             stop = fault
         elif loop.action == "steer":
             steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
-        report.record_intervention("loop", _ACTIONS[loop.action], "", fault)
+        report.record_intervention("loop", _PAST_ACTIONS[loop.action], "", fault)
     return stop, steer

@@ -14,10 +14,10 @@ from typing import Any
 MIN_REPEATED_CHARACTERS = 24
 QUOTED_TEXT = "\n(quoted)\n"
 """Replaces repeated text; it is a word, so that the words around it do not become adjacent."""
-_STEP = MIN_REPEATED_CHARACTERS // 2
+_BLOCK_CHARS = MIN_REPEATED_CHARACTERS // 2
 """Each run of `MIN_REPEATED_CHARACTERS` contains a block of this size that begins at a multiple of it."""
 _QUOTES = "`'\"“”‘’"
-_SAME_QUOTE = str.maketrans(dict.fromkeys(_QUOTES, "'") | {"\\": None} | dict.fromkeys("\t\r\n\v\f\u00a0", " "))
+_NORMALIZE = str.maketrans(dict.fromkeys(_QUOTES, "'") | {"\\": None} | dict.fromkeys("\t\r\n\v\f\u00a0", " "))
 _NAME = re.compile(r"[\w$./:-]{1,128}")
 
 
@@ -30,18 +30,18 @@ class SentText:
         self._other_names = names
 
     def remove_from(self, text: str) -> str:
-        """Replace each run of at least `MIN_REPEATED_CHARACTERS` that the request contains by `QUOTED_TEXT`."""
+        """Replace each run of at least `MIN_REPEATED_CHARACTERS` that the request contains, too, by `QUOTED_TEXT`."""
         if len(text) < MIN_REPEATED_CHARACTERS:
             return text
-        squeezed, places = _drop_whitespace(text)
+        squeezed, offsets = _squeeze(text)
         kept, at = [], 0
-        for begin, end in self._runs(squeezed):
-            kept += [text[at : places[begin]], QUOTED_TEXT]
-            at = places[end]
+        for begin, end in self._find_runs(squeezed):
+            kept += [text[at : offsets[begin]], QUOTED_TEXT]
+            at = offsets[end]
         return "".join([*kept, text[at:]])
 
-    def _runs(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the start and end of each repeated run."""
+    def _find_runs(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each run of overlapping windows that the request contains."""
         windows = {text[at : at + MIN_REPEATED_CHARACTERS] for at in range(len(text) - MIN_REPEATED_CHARACTERS + 1)}
         repeated = self._find_repeated(windows)
         run: tuple[int, int] | None = None
@@ -56,21 +56,24 @@ class SentText:
             yield run
 
     def _find_repeated(self, windows: set[str]) -> set[str]:
-        """Return the windows of an error that the conversation contains."""
-        blocks = {window[:_STEP] for window in windows} | {window[-_STEP:] for window in windows}
+        """Return the windows of an error that the request contains.
+
+        A window of the request contains a block at a multiple of `_BLOCK_CHARS`, so only these positions are looked up.
+        """
+        blocks = {window[:_BLOCK_CHARS] for window in windows} | {window[-_BLOCK_CHARS:] for window in windows}
         text = self._text
-        places = (at for at in range(0, len(text), _STEP) if text[at : at + _STEP] in blocks)
-        around = {text[max(at - _STEP, 0) : at + MIN_REPEATED_CHARACTERS] for at in places}
-        found = (part[at : at + MIN_REPEATED_CHARACTERS] for part in around for at in range(_STEP + 1))
+        places = (at for at in range(0, len(text), _BLOCK_CHARS) if text[at : at + _BLOCK_CHARS] in blocks)
+        around = {text[max(at - _BLOCK_CHARS, 0) : at + MIN_REPEATED_CHARACTERS] for at in places}
+        found = (part[at : at + MIN_REPEATED_CHARACTERS] for part in around for at in range(_BLOCK_CHARS + 1))
         return windows.intersection(found)
 
     def _says_more_than_names(self, run: str) -> bool:
-        """Return True if enough of a run remains without its names."""
+        """Return True if a run without the names in it is still long enough to count as repeated."""
         names = sum(len(word) for word in _NAME.findall(run) if word.strip(".:/-") in self._names)
         return len(run) - names >= MIN_REPEATED_CHARACTERS
 
     @cached_property
-    def _leaves(self) -> tuple[list[str], set[str]]:
+    def _texts_and_names(self) -> tuple[list[str], set[str]]:
         """The texts of the body, and the names in it."""
         texts, names, rest = list[str](), {*self._other_names}, [self._body]
         while rest:
@@ -87,19 +90,19 @@ class SentText:
 
     @property
     def _names(self) -> set[str]:
-        return self._leaves[1]
+        return self._texts_and_names[1]
 
     @cached_property
     def _text(self) -> str:
         """All texts, normalized for comparison."""
-        joined = "\0".join(self._leaves[0])
+        joined = "\0".join(self._texts_and_names[0])
         for escape in ("\\n", "\\r", "\\t"):
             joined = joined.replace(escape, " ")
-        return re.sub("'{2,}", "'", re.sub(" {2,}", " ", joined.translate(_SAME_QUOTE)))
+        return re.sub("'{2,}", "'", re.sub(" {2,}", " ", joined.translate(_NORMALIZE)))
 
 
-def _drop_whitespace(text: str) -> tuple[str, list[int]]:
-    """Normalize a text for comparison; return the offset of each character in it, and its end, too."""
+def _squeeze(text: str) -> tuple[str, list[int]]:
+    """Normalize a text for comparison; also return the original offset of each character, and of the end."""
     out: list[str] = []
     places: list[int] = []
     at = 0
@@ -108,7 +111,7 @@ def _drop_whitespace(text: str) -> tuple[str, list[int]]:
         at += 1
         if char == "\\" and text[at : at + 1] in ("n", "r", "t"):
             char, at = " ", at + 1
-        char = char.translate(_SAME_QUOTE)
+        char = char.translate(_NORMALIZE)
         if char and not (char in " '" and out and out[-1] == char):
             out.append(char)
             places.append(begin)

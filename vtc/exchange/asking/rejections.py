@@ -1,6 +1,7 @@
-"""Learn quirks from a rejection: the server's message names, whatever its status, the step that was missing.
+"""Learn quirks from a rejection: the steps that its request lacked, by the server's message.
 
-The servers' messages are listed in `rejections.yaml`, with their sources.
+`rejections.yaml` lists the servers' messages, with their sources, and the steps. The status hardly matters, because
+servers reject requests with many.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from vtc.profiles.schema import Ready
 
 
 class QuirkRow(RejectionWords, frozen=True, kw_only=True):
-    """Messages that reject a request, and the steps that they call for, by name and value."""
+    """Expressions for one kind of rejection, and the steps that avoid it, by name and value."""
 
     steps: dict[str, Any]
     kept: bool = True
     """False if the cause lies in the conversation, so that other conversations are sent unchanged."""
     last: bool = False
-    """True if a field that the rejection names is corrected first."""
+    """True if this row is tried after the correction of fields that the rejection names."""
     asked: str = ""
     """The API in which the rejected request was sent; empty for any."""
 
@@ -41,10 +42,12 @@ class QuirkRow(RejectionWords, frozen=True, kw_only=True):
 
 
 class LimitWords(Expressions, frozen=True, kw_only=True):
-    """Expressions for the limit on a reply, with groups for the numbers."""
+    """Expressions for errors about the limit on a reply."""
 
     named: Expression
+    """Matches an error that names the limit."""
     most: Expression
+    """Matches the greatest accepted limit, with a group for the number."""
 
 
 class RejectionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -69,7 +72,7 @@ _STRONGER_VALUES: Mapping[Any, tuple[str, ...]] = {
     "short": ("alphanumeric9",),
     **dict.fromkeys(("openai-responses", "openai-chat"), (SAME,)),
 }
-"""Values of a step by the value that they include: a quirk must not replace them with that weaker one."""
+"""By value of a step, the values that do the same and more: a quirk must not weaken these to the key."""
 _UNRELATED_STATUSES = (401, 402, 403, 405, 408, 429, 502, 503, 504)
 """Statuses that no change of the request would avoid."""
 _API_MISSING_STATUSES = (404, 405, 501)
@@ -88,7 +91,7 @@ class LearnedSteps(NamedTuple):
 
     steps: Mapping[str, Any]
     once: int | None = None
-    """Tokens that remain for the reply to this request only."""
+    """Token limit for the reply to this retry alone, in place of `steps`, which hold for later requests."""
     kept: bool = True
     """True if the steps hold for later requests, too."""
 
@@ -105,36 +108,38 @@ def learn_steps(
     status: int,
     message: str,
     known: Mapping[str, Any],
-    named: Callable[[], Mapping[str, Correction]] = dict,
-    more: Sequence[str] = (),
-    asked: str = "",
+    find_corrections: Callable[[], Mapping[str, Correction]] = dict,
+    more_texts: Sequence[str] = (),
+    asked_api: str = "",
 ) -> LearnedSteps | None:
     """Learn steps from a rejection; None if it calls only for `known` steps, which were applied already.
 
-    `named` returns the corrections of the fields that it names. They come last, because a step may repair a field that
-    is named. `more` holds further texts of the error, from a list or another server's error. `asked` is the API of the
-    request, if known.
+    `find_corrections` returns the corrections of the fields that the rejection names. `more_texts` holds further texts
+    of the error, from a list or another server's error. `asked_api` is the API of the request, if known.
     """
     texts: dict[str, str] = {}
-    for text in (message, *more):
+    for text in (message, *more_texts):
         texts.setdefault(_QUOTES.sub("", " ".join(text.split())), text)
-    as_said, spellings = [*texts.values()], [*dict.fromkeys((*texts.values(), *texts))]
+    texts_as_sent, spellings = [*texts.values()], [*dict.fromkeys((*texts.values(), *texts))]
+    # Step 1: rejections that no step about the request's content avoids.
     if status in _API_MISSING_STATUSES and known.get(API) not in (None, SAME):
         return LearnedSteps({API: SAME})
-    if status in _UNRELATED_STATUSES or any(map(is_limited, as_said)):
+    if status in _UNRELATED_STATUSES or any(map(is_limited, texts_as_sent)):
         return None
-    if of_limit := next(filter(None, (_learn_limit(text, known) for text in as_said)), None):
+    # Step 2: a limit on the reply, or a prompt that is too long.
+    if of_limit := next(filter(None, (_learn_limit(text, known) for text in texts_as_sent)), None):
         return of_limit if of_limit.steps else None
-    if any(map(is_full, as_said)):
+    if any(map(is_full, texts_as_sent)):
         return None
+    # Step 3: the grammar, then the rows of the table, then named fields, because a step may repair a named field.
     grammar = next((step for step in GRAMMAR_STEPS if known.get(step)), "")
     if grammar and any(map(compile_any(*_read_table().grammars.words).search, spellings)):
         return LearnedSteps({grammar: False})
-    rows = [row for row in _read_table().lessons if not (row.asked and asked) or row.asked == asked]
+    rows = [row for row in _read_table().lessons if not (row.asked and asked_api) or row.asked == asked_api]
     if of_row := _match_rows((row for row in rows if not row.last), spellings, known):
         return of_row
-    if corrections := named():
-        return LearnedSteps(corrections, kept=all(correction.kept for correction in corrections.values()))
+    if corrections := find_corrections():
+        return LearnedSteps(corrections, kept=all(correction.is_general for correction in corrections.values()))
     if of_row := _match_rows((row for row in rows if row.last), spellings, known):
         return of_row
     # A server that does not know the field reports that in arbitrary words.
@@ -155,7 +160,7 @@ def _match_rows(rows: Iterable[QuirkRow], spellings: Sequence[str], known: Mappi
 
 
 def _learn_limit(message: str, known: Mapping[str, Any]) -> LearnedSteps | None:
-    """Parse the limit on the reply, or the window next to it; None if the text mentions neither."""
+    """Learn from an error about the limit on the reply, or about the window that limits it; None for another text."""
     limit = _read_table().limit
     names_limit = compile_any(limit.named).search(message)
     window, prompt, partly = read_token_counts(message)
@@ -164,6 +169,7 @@ def _learn_limit(message: str, known: Mapping[str, Any]) -> LearnedSteps | None:
     if window and prompt and names_limit:
         # The remaining tokens are exact for this request only; for others they are estimated.
         return LearnedSteps({"context": window}, window - prompt) if window > prompt else LearnedSteps({})
-    if most := find_number(message, limit.most):
-        return LearnedSteps({MAX_TOKENS: most} if known.get(MAX_TOKENS) != most else {})
+    maximum = find_number(message, limit.most)
+    if maximum:
+        return LearnedSteps({MAX_TOKENS: maximum} if known.get(MAX_TOKENS) != maximum else {})
     return None

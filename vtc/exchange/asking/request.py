@@ -87,21 +87,21 @@ class Outgoing:
     """Reason to stop the agent without sending the request; empty to send it."""
 
 
-class Trial:
-    """Steps and corrections of the last retry."""
+class LastRetry:
+    """The steps that the last retry added, and the error that led to it, to judge whether they helped."""
 
     def __init__(self) -> None:
-        self.applied: Mapping[str, str] = {}
+        self.applied_lines: Mapping[str, str] = {}
         """Report lines of the steps that changed the last request, by name."""
         self.in_vain: set[str] = set()
-        """Corrections after which the server sent the same error again."""
+        """Names of all corrections so far after which the server sent the same error again."""
         self.begin((), {}, ())
 
     def begin(self, words: tuple[str, ...], steps: Mapping[str, Any], lines: Sequence[str]) -> None:
         """Begin a retry with the steps learned from an error with these words; `lines` is the report without them."""
-        self.words = words
+        self.error_fingerprint = words
         self.steps = steps
-        self.lines = lines
+        self.report_lines = lines
 
 
 class RequestEncoder:
@@ -142,7 +142,7 @@ class RequestEncoder:
             self._steps["choice"] = True
         self.learned_quirks: dict[str, Any] = {**quirks}
         """Quirks learned from rejections of this request, useful or not."""
-        self._trial = Trial()
+        self._last_retry = LastRetry()
         self.sent_request = SentRequest(request.model, request.stream)
         """Model, form of the reply and changed headers of the last request."""
         self.sent_body = b""
@@ -169,11 +169,13 @@ class RequestEncoder:
         plan, request, changes = self._plan, self._request, self._plan.stack.request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names, plan.learned.made_id)
+        # Step 1: apply the steps to the canonical request.
         messages, lines = (messages, []) if self._is_bridged else self._drop_foreign_seals(messages)
         given = request.messages if messages is None else messages
         canonical = self._read_canonical(tuple(given))
-        ready, took = apply_steps(canonical, self._steps, context)
-        lines += [*request.body.lines, *took.values()]
+        ready, applied = apply_steps(canonical, self._steps, context)
+        lines += [*request.body.lines, *applied.values()]
+        # Step 2: write the result in the server's API, or change only the affected fields of the client's request.
         fields = self._server.build_request(ready) if self._is_bridged else request.fields
         drop = [path for path in changes.drop if has_path(fields, path.split("."))]
         lines += [f"{path} left out by a profile" for path in drop]
@@ -182,6 +184,7 @@ class RequestEncoder:
             lines += self._list_dropped(canonical, ready, names)
         else:
             out = self._change_fields(messages, canonical, ready, names, drop)
+        # Step 3: apply the corrections of profiles, and those learned from rejections.
         corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in changes.rename.items()]
         corrections += [Correction("leave_out", (*path.split("."),), of="headers") for path in changes.drop_flags]
         corrections += [step for step in self._steps.values() if isinstance(step, Correction) and self._corrects]
@@ -192,22 +195,22 @@ class RequestEncoder:
             after, changed_by = apply_corrections(before, corrections, self._scope)
             out = out if after.body is fields else after.body
             headers = render_headers(before.headers, after.headers)
-            took |= changed_by
+            applied |= changed_by
             lines += changed_by.values()
         body = self._received.body if out is None else encode(out)
+        # Step 4: record the facts that the reply, the report and a retry depend on.
         strict = {names.to_client(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else count_bytes(given, plan.offered)
+        may_be_truncated = length > MIN_CUT_TOKENS * MAX_BYTES_PER_TOKEN
         self._factory.expected = Expectation(
             names=names if names.changed else None,
             grammar=GrammarCheck(constrained, strict),
-            on_count=partial(self._record_token_count, length)
-            if length > MIN_CUT_TOKENS * MAX_BYTES_PER_TOKEN
-            else None,
+            on_count=partial(self._record_token_count, length) if may_be_truncated else None,
             on_error=self._learn_from_stream_error,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
-        self._trial.applied = took
+        self._last_retry.applied_lines = applied
         self.sent_request = SentRequest(ready.model or request.model, ready.stream, headers)
         self.sent_body, self.sent_prompt = body, (ready.messages, ready.tools)
         return body
@@ -284,11 +287,13 @@ class RequestEncoder:
         places, layout = self._request.LAYOUT.limits, self._server.layout
         strict = {names.to_client(tool.name) for tool in ready.tools if tool.strict}
         offered = {tool.name for tool in request.tools}
-        untold = [*ready.untranslated]
-        untold += ["strict of tools"] * bool(bridge.list_strict_tools(self._request) & offered - strict)
-        untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
-        untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
-        lines = [f"left out, because the server's API has no such field: {', '.join(untold)}"] if untold else []
+        dropped = [*ready.untranslated]
+        if bridge.list_strict_tools(self._request) & offered - strict:
+            dropped.append("strict of tools")
+        dropped += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
+        if ready.answer and not ready.answer.schema and not layout.any_json:
+            dropped.append("JSON without a schema")
+        lines = [f"left out, because the server's API has no such field: {', '.join(dropped)}"] if dropped else []
         if ready.foreign_seals:
             lines.append(_describe_foreign_seals(ready.foreign_seals))
         return lines
@@ -331,7 +336,7 @@ class RequestEncoder:
         """
         plan = self._plan
         learned = learn_steps(
-            200, hints.extract_message(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts
+            200, hints.extract_message(error, MAX_QUOTED_ERROR), self._steps, more_texts=read_error(error).texts
         )
         steps = {**learned.steps} if learned else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMAR_STEPS}:
@@ -350,34 +355,44 @@ class RequestEncoder:
         """
         # Step 1: parse the error, and judge the corrections that were tried last.
         sent = self._sent_text
-        words, said = sent.remove_from(hints.extract_message(error, MAX_QUOTED_ERROR)), read_error(error, sent)
-        self._judge_trial(said)
+        message = sent.remove_from(hints.extract_message(error, MAX_QUOTED_ERROR))
+        parsed = read_error(error, sent)
+        self._judge_last_retry(parsed)
         before = [*self._report.request]
         # The error of a prompt that is too long names no field worth leaving out.
         is_full = read_full_window(status, error, len(self._received.body), sent) is not None
-        # Step 2: learn steps from the error until one of them changes the request.
-        named = partial(self._next_attempt, said) if self._corrects and not is_full else dict
-        read = partial(learn_steps, asked=self._server.name)
+        # Step 2: learn steps from the error until some of them change the request. An error can match two rows in turn,
+        # of which neither changes this request.
+        find_corrections = partial(self._next_attempt, parsed) if self._corrects and not is_full else dict
+        learn = partial(
+            learn_steps,
+            status,
+            message,
+            find_corrections=find_corrections,
+            more_texts=parsed.texts,
+            asked_api=self._server.name,
+        )
         tried: list[Mapping[str, Any]] = []
-        # An error can match two rows in turn, of which neither changes this request.
-        while (learned := read(status, words, self._steps, named, said.texts)) and learned.steps not in tried:
+        while (learned := learn(known=self._steps)) and learned.steps not in tried:
             tried.append(learned.steps)
-            if replanned := {step: value for step, value in learned.steps.items() if step in REPLANNED}:
-                if API in replanned and API in self.learned_quirks:  # which is the reason for this API
+            replanned = {step: value for step, value in learned.steps.items() if step in REPLANNED}
+            if replanned:
+                if API in replanned and API in self.learned_quirks:  # this API was chosen by the same quirk: go back
                     replanned[API] = SAME
                 self.learned_quirks |= replanned
                 self._steps |= replanned
                 return None
             # Step 3: encode the request with the steps, and compare it with the last one.
-            last, self._report.request[:] = (self.sent_body, self.sent_request), before
+            last_sent = (self.sent_body, self.sent_request)
+            self._report.request[:] = before
             if learned.kept:
                 self.learned_quirks = merge_learned(self.learned_quirks, learned.steps)
             self._steps = merge_learned(
                 self._steps, learned.steps if learned.once is None else {MAX_TOKENS: learned.once}
             )
             body = self._encode(self._messages)
-            if (self.sent_body, self.sent_request) != last:
-                self._trial.begin(said.words, learned.steps if learned.kept else {}, before)
+            if (self.sent_body, self.sent_request) != last_sent:
+                self._last_retry.begin(parsed.fingerprint, learned.steps if learned.kept else {}, before)
                 return body
             self._report.request[:] = before
             if learned.once is not None:
@@ -387,20 +402,24 @@ class RequestEncoder:
     def _next_attempt(self, error: ServerError) -> Attempt:
         """Return the first corrections for an error that were not tried in vain; empty if none remain."""
         attempts = find_attempts(error, self.sent_body, self._flags, self._scope)
-        return next((attempt for attempt in attempts if not attempt.keys() <= self._trial.in_vain), {})
+        return next((attempt for attempt in attempts if not attempt.keys() <= self._last_retry.in_vain), {})
 
-    def _judge_trial(self, error: ServerError) -> None:
-        """Undo the last corrections if the server repeats its error; hold them if it sends another."""
-        trial = self._trial
-        if error.words != trial.words:
-            self._plan.quirks.hold(trial.steps)
-        elif undone := {name for name, step in trial.steps.items() if isinstance(step, Correction)}:
-            trial.in_vain |= undone
+    def _judge_last_retry(self, error: ServerError) -> None:
+        """Undo the last corrections if the server repeats its error; hold them if it sends another.
+
+        To hold quirks means to apply them in this conversation, until a reply confirms them for all.
+        """
+        last = self._last_retry
+        undone = {name for name, step in last.steps.items() if isinstance(step, Correction)}
+        if error.fingerprint != last.error_fingerprint:
+            self._plan.quirks.hold(last.steps)
+        elif undone:
+            last.in_vain |= undone
             self.learned_quirks = {name: step for name, step in self.learned_quirks.items() if name not in undone}
             self._steps = {name: step for name, step in self._steps.items() if name not in undone}
-            self._report.request[:] = trial.lines
+            self._report.request[:] = last.report_lines
             self._encode(self._messages)
-        trial.steps = {}
+        last.steps = {}
 
     def encode_retry(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode a retry with the model's reply, its faults, and samples of the calls that failed."""
@@ -412,15 +431,15 @@ class RequestEncoder:
         turns = Message("assistant", (reply or EMPTY_REPLY_TEXT,)), Message("user", (question,))
         return self._encode([*self._current_messages, *turns])
 
-    def encode_reminder(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
+    def encode_reminder(self, silence: Silence, text: str) -> tuple[bytes, tuple[Message, ...]]:
         """Encode a retry after a silent turn: the text that the model `said`, and a reminder.
 
         Return the added messages, too. `how` is the kind of silence.
         """
         tools = [tool.name for tool in self._plan.offered]
-        usage = self._render_usage(next((name for name in tools if name in said), tools[0] if tools else ""))
-        reminder = lexicon().reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
-        messages = Message("assistant", (said.strip() or EMPTY_REPLY_TEXT,)), Message("user", (reminder,))
+        usage = self._render_usage(next((name for name in tools if name in text), tools[0] if tools else ""))
+        reminder = lexicon().reminders[silence] + f"\nA call is written like this:\n{usage}" * bool(usage)
+        messages = Message("assistant", (text.strip() or EMPTY_REPLY_TEXT,)), Message("user", (reminder,))
         return self._encode([*self._current_messages, *messages]), messages
 
     @property
@@ -468,7 +487,7 @@ class RequestEncoder:
         if quirks.keys() & {*GRAMMAR_STEPS}:
             self._report_quirk("the server rejected the grammar: retried without one, as are later requests")
 
-    def confirm(self) -> None:
+    def confirm_held_quirks(self) -> None:
         """Store the quirks held for this conversation for all, because the server accepted a request with them."""
         if held := self._select_used(self._plan.quirks.list_held()):
             self._plan.quirks.learn(held)
@@ -476,8 +495,8 @@ class RequestEncoder:
 
     def _select_used(self, steps: Mapping[str, Any]) -> Mapping[str, Any]:
         """Select the steps that the last request needed."""
-        of_use = {*self._trial.applied, *_ALWAYS_LEARNED, *GRAMMAR_STEPS}
-        return {step: value for step, value in steps.items() if step in of_use}
+        used = {*self._last_retry.applied_lines, *_ALWAYS_LEARNED, *GRAMMAR_STEPS}
+        return {step: value for step, value in steps.items() if step in used}
 
     def _report_quirk(self, line: str) -> None:
         """Report a change that applies to later requests, too."""

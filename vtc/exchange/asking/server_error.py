@@ -1,4 +1,6 @@
-"""Parse a server's error into statements: its texts, and the paths in its fields, as if the text named them.
+"""Parse a server's error into statements: one per text in it.
+
+A path in a separate field (`param`) is put before the text, as if the text named it:
 
 {"error": {"message": "not permitted", "param": "seed"}}  ->  "seed: not permitted", "not permitted", "seed"
 """
@@ -19,16 +21,16 @@ MAX_ERROR_CHARACTERS = 4000
 MAX_STATEMENTS = 64
 MAX_DEPTH_OF_ERROR = 12
 
-_PLACES = (("param", "message"), ("loc", "msg"), ("field", "description"), ("path", "message"), ("param", "code"))
+_FIELD_PAIRS = (("param", "message"), ("loc", "msg"), ("field", "description"), ("path", "message"), ("param", "code"))
 """Pairs of fields in errors of OpenAI, FastAPI, Google, Zod and OpenAI: the path, and its problem."""
-_NO_STATEMENTS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
+_IGNORED_FIELDS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
 """Fields of errors (Pydantic, Groq, OpenRouter) that repeat sent or generated text, or add no information."""
-_QUOTED_IN = ("metadata",)
-"""Fields in which a gateway quotes the error of its provider (OpenRouter)."""
-_ERRORS = ("error", "message", "detail")
+_QUOTING_FIELDS = ("metadata",)
+"""Fields in which a gateway repeats the error of its provider (OpenRouter)."""
+_ERROR_FIELDS = ("error", "message", "detail")
 """Names of fields that hold an error."""
 _QUOTES = re.compile(r"[`'\"“”‘’\\]+")
-_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
+_PYTHON_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors in Python's notation."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
 """Text in which a gateway repeats the error of its provider (LiteLLM)."""
@@ -48,17 +50,17 @@ class ServerError(NamedTuple):
     """A parsed error of a server."""
 
     statements: Sequence[Statement]
-    places: frozenset[str]
+    paths: frozenset[str]
     """Paths in the error's own fields: `param`, `loc` …"""
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The texts without request ids, so that a repeated error is recognized."""
+    def fingerprint(self) -> tuple[str, ...]:
+        """The texts without request ids: equal for an error and its repetition."""
         return tuple(_ID.sub("#", text) for text in self.texts)
 
-    def names_in_a_field(self, *names: str) -> bool:
-        """Return True if one of these paths is in a field of the error: `param`, `loc`."""
-        return any(name in self.places for name in names if name)
+    def names_field(self, *names: str) -> bool:
+        """Return True if the error has one of these paths in a separate field (`param`, `loc`), not only in a text."""
+        return any(name in self.paths for name in names if name)
 
     @property
     def texts(self) -> Sequence[str]:
@@ -76,27 +78,27 @@ def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
     except ValueError:
         value = error.decode(errors="replace")
     reader = _ErrorReader()
-    found = dict.fromkeys(islice(reader.statements(value), MAX_STATEMENTS))
-    left, statements = MAX_ERROR_CHARACTERS, []
+    found = dict.fromkeys(islice(reader.read_statements(value), MAX_STATEMENTS))
+    remaining, statements = MAX_ERROR_CHARACTERS, []
     for text, is_own in found:
-        if left <= 0:
+        if remaining <= 0:
             break
-        said = text[: 2 * MAX_ERROR_CHARACTERS]
-        plain = reader.plain(sent.remove_from(said) if sent else said)[:left]
-        left -= len(plain)
-        if plain:
-            statements.append(Statement(plain, is_own))
-    return ServerError(statements, frozenset(reader.places))
+        start = text[: 2 * MAX_ERROR_CHARACTERS]
+        normalized = reader.normalize(sent.remove_from(start) if sent else start)[:remaining]
+        remaining -= len(normalized)
+        if normalized:
+            statements.append(Statement(normalized, is_own))
+    return ServerError(statements, frozenset(reader.paths))
 
 
 class _ErrorReader:
     """Parses one error."""
 
     def __init__(self) -> None:
-        self.places: set[str] = set()
+        self.paths: set[str] = set()
 
-    def statements(self, value: Any, depth: int = 0, *, is_own: bool = True) -> Iterator[tuple[str, bool]]:
-        """Yield the texts of a value, and whether the server itself wrote them."""
+    def read_statements(self, value: Any, depth: int = 0, *, is_own: bool = True) -> Iterator[tuple[str, bool]]:
+        """Yield each text of a value, and False if the server repeats it from its provider, else True."""
         if depth > MAX_DEPTH_OF_ERROR:
             return
         match value:
@@ -105,30 +107,31 @@ class _ErrorReader:
                 own = is_own and not _RELAYED.search(before)
                 yield from ((text, own) for text in (before, after) if text)
                 if inner is not None:
-                    yield from self.statements(inner, depth + 1, is_own=False)
+                    yield from self.read_statements(inner, depth + 1, is_own=False)
             case list():
                 for part in value:
-                    yield from self.statements(part, depth + 1, is_own=is_own)
+                    yield from self.read_statements(part, depth + 1, is_own=is_own)
             case dict():
-                for where, says in _PLACES:
-                    place, words = value.get(where), value.get(says)
-                    if place and isinstance(words, str) and (path := self._format_path(place)):
-                        yield f"{path}: {words}", is_own
+                for path_key, text_key in _FIELD_PAIRS:
+                    place, text = value.get(path_key), value.get(text_key)
+                    path = self._format_path(place) if place and isinstance(text, str) else ""
+                    if path:
+                        yield f"{path}: {text}", is_own
                 for name, part in value.items():
-                    if name not in _NO_STATEMENTS:
-                        yield from self.statements(part, depth + 1, is_own=is_own and name not in _QUOTED_IN)
+                    if name not in _IGNORED_FIELDS:
+                        yield from self.read_statements(part, depth + 1, is_own=is_own and name not in _QUOTING_FIELDS)
 
-    def plain(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """Return a text with uniform quotes and dotted paths."""
         text = _QUOTES.sub("'", text)
-        text = _LOC.sub(lambda match: f"\n{self._format_path(re.findall(r'[\w$-]+', match[1]))}: ", text)
+        text = _PYTHON_LOC.sub(lambda match: f"\n{self._format_path(re.findall(r'[\w$-]+', match[1]))}: ", text)
         return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 
     def _format_path(self, place: Any) -> str:
         """Join the parts of a path with dots; skip parts that are no names, for example Pydantic's kinds."""
         parts = place if isinstance(place, list) else [place]
         path = ".".join(str(part) for part in parts if re.fullmatch(r"[\w$.\[\]-]{1,200}", str(part)))
-        self.places.add(path)
+        self.paths.add(path)
         return path
 
 
@@ -142,6 +145,6 @@ def _split_quoted(text: str) -> tuple[str, Any, str]:
             continue
         after = text[end:].strip()
         fields = inner[0] if isinstance(inner, list) and inner else inner
-        if isinstance(fields, dict) and (not after or any(name in fields for name in _ERRORS)):
+        if isinstance(fields, dict) and (not after or any(name in fields for name in _ERROR_FIELDS)):
             return text[:begin].strip(), inner, after
     return text, None, ""

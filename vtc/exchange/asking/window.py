@@ -22,25 +22,30 @@ class WindowWords(Expressions, frozen=True, kw_only=True):
     """Expressions for a prompt that exceeds the window, and for the tokens of both."""
 
     full: tuple[Expression, ...]
+    """Match a prompt that is too long."""
     limited: tuple[Expression, ...]
     """Match rate and spending limits, which take precedence over all others."""
     reply: Expression
     """Matches a limit on the reply instead of the prompt."""
     window: tuple[Expression, ...]
+    """Match the window's length, with a group for the number of tokens."""
     prompt: tuple[Expression, ...]
+    """Match the prompt's length, in the same way."""
     partly: Expression
     """Matches a number of prompt tokens that is only a lower bound."""
 
 
 MAX_ERROR_LENGTH = 8000
 """Characters of a server's error that are examined."""
-_DEPTH = 8
-_ECHOES = frozenset(
+_MAX_DEPTH = 8
+_ECHO_FIELDS = frozenset(
     ("input", "input_value", "body", "ctx", "messages", "contents", "prompt", "failed_generation", "url")
 )
-"""Fields in which errors repeat the request, like FastAPI's `detail`."""
-_NEVER = (401, 402, 403, 404, 405, 408, 429)
-TOO_LARGE = 413
+"""Fields in which errors repeat the request (FastAPI's `detail`); they are ignored."""
+_UNRELATED_STATUSES = (401, 402, 403, 404, 405, 408, 429)
+"""Statuses that never report a full window."""
+TOO_LARGE_STATUS = 413
+"""Status that reports a full window even without a message."""
 
 
 class TokenCounts(NamedTuple):
@@ -48,31 +53,31 @@ class TokenCounts(NamedTuple):
 
     window: int
     prompt: int
-    partly: bool = False
+    is_lower_bound: bool = False
     """True if the prompt's tokens are a lower bound."""
 
 
 @cache
-def _read_words() -> WindowWords:
+def _load_words() -> WindowWords:
     """Load `window.yaml`, on the first error only."""
     return table(Path(__file__).with_suffix(".yaml"), WindowWords)
 
 
 def read_token_counts(message: str) -> TokenCounts:
     """Parse the tokens in an error."""
-    words = _read_words()
+    words = _load_words()
     window, prompt = find_number(message, *words.window), find_number(message, *words.prompt)
-    return TokenCounts(window, prompt, partly=compile_any(words.partly).search(message) is not None)
+    return TokenCounts(window, prompt, is_lower_bound=compile_any(words.partly).search(message) is not None)
 
 
 def is_limited(message: str) -> bool:
     """Return True for the message of a rate or spending limit."""
-    return compile_any(*_read_words().limited).search(message) is not None
+    return compile_any(*_load_words().limited).search(message) is not None
 
 
 def is_full(message: str) -> bool:
     """Return True for the message of a prompt that is too long."""
-    return compile_any(*_read_words().full).search(message) is not None
+    return compile_any(*_load_words().full).search(message) is not None
 
 
 def read_full_window(status: int, error: bytes, size: int, sent: SentText | None = None) -> TokenCounts | None:
@@ -83,9 +88,9 @@ def read_full_window(status: int, error: bytes, size: int, sent: SentText | None
     """
     words = _strip_echoes(error)
     words = sent.remove_from(words) if sent else words
-    if status in _NEVER or is_limited(words) or compile_any(_read_words().reply).search(words):
+    if status in _UNRELATED_STATUSES or is_limited(words) or compile_any(_load_words().reply).search(words):
         return None
-    if not (is_full(words) or (status == TOO_LARGE and not words.strip())):
+    if not (is_full(words) or (status == TOO_LARGE_STATUS and not words.strip())):
         return None
     window, prompt, partly = read_token_counts(words)
     if 0 < prompt < window and not partly:
@@ -95,27 +100,24 @@ def read_full_window(status: int, error: bytes, size: int, sent: SentText | None
 
 
 def _strip_echoes(error: bytes) -> str:
-    """Return a server's words without repetitions of the request, which may contain anything."""
+    """Return the text of an error without fields that repeat the request, because these may contain anything."""
     try:
         value = decode(error, "replace")
     except ValueError:
         return error[:MAX_ERROR_LENGTH].decode(errors="replace")
     if isinstance(value, str):
         return value[:MAX_ERROR_LENGTH]
-    return encode(_without_echoes(value, _DEPTH)).decode()[:MAX_ERROR_LENGTH]
+    return encode(_without_echoes(value, _MAX_DEPTH)).decode()[:MAX_ERROR_LENGTH]
 
 
 def _without_echoes(value: Any, depth: int) -> Any:
     if not depth:
         return None
     if isinstance(value, list):
-        return [_without_echoes(item, depth - 1) for item in value[:_DEPTH]]
+        return [_without_echoes(item, depth - 1) for item in value[:_MAX_DEPTH]]
     if isinstance(value, dict):
-        return {key: _without_echoes(item, depth - 1) for key, item in value.items() if key not in _ECHOES}
+        return {key: _without_echoes(item, depth - 1) for key, item in value.items() if key not in _ECHO_FIELDS}
     return value
-
-
-# A prompt that the server truncated silently.
 
 
 SLACK_TOKENS = 8
@@ -129,7 +131,7 @@ IMPOSSIBLE_BYTES_PER_TOKEN = 14
 
 def explain_truncation(tokens: int, size: int, window: int | None = None) -> str:
     """Describe the truncation of a prompt of `size` bytes, by the server's token count; empty if there is none."""
-    # Windows usually are powers of two.
+    # An unknown window usually is a power of two.
     windows = [window, window // 2] if window else [1 << (tokens + SLACK_TOKENS).bit_length() - 1]
     is_full = any(abs(tokens - known) <= SLACK_TOKENS for known in windows)
     if tokens < MIN_CUT_TOKENS or size < tokens * (MAX_BYTES_PER_TOKEN if is_full else IMPOSSIBLE_BYTES_PER_TOKEN):

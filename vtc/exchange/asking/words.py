@@ -1,4 +1,7 @@
-"""Expressions that match servers' rejections: tables of regular expressions that ignore case."""
+"""Regular expressions for servers' errors, and numbers in these errors.
+
+The expressions are rows of tables (`rejections.yaml`, `window.yaml`, `named_fields.yaml`); they ignore case.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ MAX_INTEGER = (1 << 63) - 1
 
 
 @cache
-def compile_any(*words: str) -> re.Pattern[str]:
-    """Compile the alternatives of some expressions; raises ValueError."""
+def compile_any(*expressions: str) -> re.Pattern[str]:
+    """Compile some expressions as alternatives of one; raises ValueError if one is invalid."""
     try:
-        return re.compile("|".join(words), re.I | re.S)
+        return re.compile("|".join(expressions), re.I | re.S)
     except re.error as error:
-        raise ValueError(f"{error}: {words}") from None
+        raise ValueError(f"{error}: {expressions}") from None
 
 
 class Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of a table. Raises ValueError for invalid expressions."""
+    """A part of a table whose fields are expressions. Creating it raises ValueError if one is invalid."""
 
     def __post_init__(self) -> None:
         for value in msgspec.structs.astuple(self):
