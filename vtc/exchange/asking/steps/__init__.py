@@ -13,57 +13,64 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.events import MAX_TOKENS, CanonicalRequest
-from vtc.exchange.asking.steps.calls import after_results, ids, names, results, shapes, signatures
-from vtc.exchange.asking.steps.limits import context, force_stream, max_tokens, thinking
+from vtc.exchange.asking.steps.calls import (
+    assign_ids,
+    insert_after_results,
+    name_results,
+    pair_results,
+    rename_tools,
+    sign_calls,
+)
+from vtc.exchange.asking.steps.limits import drop_effort, force_stream, lower_max_tokens, set_context
 from vtc.exchange.asking.steps.messages import (
     RequestStep,
     StepContext,
-    alternate,
-    billing,
-    developer,
-    empty,
-    images,
-    nulls,
-    single,
-    something,
-    system,
-    text,
-    turns,
-    user_last,
+    add_first_message,
+    alternate_roles,
+    drop_billing,
+    drop_empty_messages,
+    end_with_user,
+    join_text_parts,
+    join_turns,
+    move_system_messages,
+    replace_developer_role,
+    replace_images,
+    replace_nulls,
+    split_calls,
 )
-from vtc.exchange.asking.steps.schemas import schemas
-from vtc.exchange.asking.steps.tools import choice, constrain, declare_called_tools, strict
+from vtc.exchange.asking.steps.schemas import rewrite_schemas
+from vtc.exchange.asking.steps.tools import declare_called_tools, declare_strict, express_choice, send_grammar
 
 __all__ = ["BRIDGE_STEPS", "DEFAULT_STEPS", "REQUEST_STEPS", "StepContext", "apply_steps"]
 
 REQUEST_STEPS: Mapping[str, RequestStep] = {
-    "shapes": shapes,
-    "billing": billing,
-    "developer": developer,
-    "images": images,
-    "system": system,
-    "empty": empty,
-    "turns": turns,
-    "ids": ids,
-    "results": results,
-    "choice": choice,
-    "after_results": after_results,
-    "something": something,
-    "user_last": user_last,
-    "alternate": alternate,
-    "single": single,
-    "nulls": nulls,
-    "text": text,
-    "signatures": signatures,
-    "thinking": thinking,
+    "shapes": name_results,
+    "billing": drop_billing,
+    "developer": replace_developer_role,
+    "images": replace_images,
+    "system": move_system_messages,
+    "empty": drop_empty_messages,
+    "turns": join_turns,
+    "ids": assign_ids,
+    "results": pair_results,
+    "choice": express_choice,
+    "after_results": insert_after_results,
+    "something": add_first_message,
+    "user_last": end_with_user,
+    "alternate": alternate_roles,
+    "single": split_calls,
+    "nulls": replace_nulls,
+    "text": join_text_parts,
+    "signatures": sign_calls,
+    "thinking": drop_effort,
     "streamed": force_stream,
     "declared": declare_called_tools,
-    "schemas": schemas,
-    "strict": strict,
-    "names": names,
-    "constrain": constrain,
-    "context": context,
-    MAX_TOKENS: max_tokens,
+    "schemas": rewrite_schemas,
+    "strict": declare_strict,
+    "names": rename_tools,
+    "constrain": send_grammar,
+    "context": set_context,
+    MAX_TOKENS: lower_max_tokens,
 }
 """Steps by the keys of profiles (`profiles/schema.py`), in order. Results are matched by ids, so `ids` precedes
 `results`. A demand for a call is separated from results. Folded or reordered messages may become neighbours of the

@@ -17,10 +17,10 @@ from vtc.exchange.asking.steps.messages import StepContext, replace_messages
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import SHORT_ID
 
-_NINE = re.compile(r"[A-Za-z0-9]{9}")
+_NINE_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]{9}")
 
 
-def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def assign_ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call a unique id in this form, and its result the same id; valid ids are preserved.
 
     `short` also preserves ids that the server made. `kimi` means `functions.NAME:N`: its template prints ids into the
@@ -32,7 +32,7 @@ def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[Ca
     def form(id_: str, name: str, number: int) -> str:
         match value:
             case "alphanumeric9":
-                return id_ if _NINE.fullmatch(id_) else _digest(id_)[:9]
+                return id_ if _NINE_ALPHANUMERIC.fullmatch(id_) else _digest(id_)[:9]
             case "kimi":
                 return f"functions.{context.names.to_wire(name)}:{number}" if name else id_
         return id_ if SHORT_ID.fullmatch(id_) or context.is_own_id(id_) else f"call_{_digest(id_)[:24]}"
@@ -50,34 +50,38 @@ def _assign_ids(messages: Iterable[Message], form: Callable[[str, str, int], str
     `form` makes an id from a call's id, name and number.
     """
     count = 0
-    taken: dict[str, str] = {}  # new id of the last call, by the original id
-    waiting: list[tuple[str | None, ToolCall]] = []  # calls without a result yet, with their original ids
+    new_ids: dict[str, str] = {}  # new id of the last call, by the original id
+    unanswered: list[tuple[str | None, ToolCall]] = []  # calls without a result yet, with their original ids
     before = ""
     for message in messages:
         if message.calls and before != "assistant":
-            waiting = [(id_, call) for id_, call in waiting if id_ is None]
+            unanswered = [(id_, call) for id_, call in unanswered if id_ is None]
         before = message.role
         calls: list[ToolCall] = []
         for call in message.calls:
             count += 1
             id_ = call.id or f"call_vtc{count}"
-            if id_ in taken:
+            if id_ in new_ids:
                 id_ = f"{id_[:28]}_vtc{count}"
-            taken[call.id or id_] = taken[id_] = new = form(id_, call.name, count - 1)
+            new_ids[call.id or id_] = new_ids[id_] = new = form(id_, call.name, count - 1)
             calls.append(call if new == call.id else replace(call, id=new))
-            waiting.append((call.id, calls[-1]))
+            unanswered.append((call.id, calls[-1]))
         if message.role != "tool":
             yield message if all(map(is_, calls, message.calls)) else replace(message, calls=tuple(calls))
             continue
         wanted = message.call_id or None
-        for place, (given_id, call) in enumerate(waiting):
+        for place, (given_id, call) in enumerate(unanswered):
             if (given_id or None) == wanted and (given_id or message.name in (None, call.name)):
-                del waiting[place]
+                del unanswered[place]
                 yield _set_call(message, call.id, call.name)
                 break
         else:
-            came = message.call_id
-            yield _set_call(message, taken.get(came, form(came, "", 0)) if came else came, message.name)
+            received_id = message.call_id
+            yield _set_call(
+                message,
+                new_ids.get(received_id, form(received_id, "", 0)) if received_id else received_id,
+                message.name,
+            )
 
 
 def _set_call(message: Message, call_id: str | None, name: str | None) -> Message:
@@ -87,7 +91,7 @@ def _set_call(message: Message, call_id: str | None, name: str | None) -> Messag
     return replace(message, call_id=call_id, name=name)
 
 
-def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def name_results(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Name the call in each result that lacks it, in its API's field; the preceding call tells which it is.
 
     All other malformed shapes were repaired when the request was decoded.
@@ -105,7 +109,7 @@ DONE_TEXT = "Done."
 """Text of the model between results and the user; other clients use the same."""
 
 
-def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def pair_results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put results right after their calls, in their order, one for each call.
 
     A result without a call becomes a message of the user, as does a second, different result of one call. Empty ones of
@@ -117,7 +121,7 @@ def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tu
     return replace(request, messages=messages), "results put in the order of their calls"
 
 
-def after_results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def insert_after_results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Insert a short message of the model between results and a message of the user."""
     out: list[Message] = []
     for message in request.messages:
@@ -183,7 +187,7 @@ def _render_orphan(result: Message) -> list[Message]:
 # Steps about the seals of past calls: some servers reject calls without one, for example calls of another model.
 
 
-def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def sign_calls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put Google's documented stand-in signature on the first unsigned call of each step, the only one that is checked.
 
     Drop unsigned reasoning, because servers that sign reasoning reject it. `anew` also drops seals of VTC and of
@@ -260,10 +264,10 @@ def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tupl
     )
 
 
-_WORDS = ("auto", "none", "required")
+_CHOICE_WORDS = ("auto", "none", "required")
 
 
-def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def rename_tools(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Rename tools whose names some servers reject, in declarations, the choice and the conversation."""
     known = context.names
     called = {call.name for message in request.messages for call in message.calls}
@@ -284,7 +288,7 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
         return replace(message, calls=calls, name=name)
 
     tools = tuple(map(renamed_one, request.tools))
-    chosen = request.choice if request.choice in _WORDS else changed.get(request.choice, request.choice)
+    chosen = request.choice if request.choice in _CHOICE_WORDS else changed.get(request.choice, request.choice)
     renamed = format_count(len(changed), "name")
     line = f"{renamed} of tools replaced by one that the server accepts ({', '.join(sorted(changed))})"
     messages = tuple(

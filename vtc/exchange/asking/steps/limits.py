@@ -17,7 +17,7 @@ MIN_REPLY_SHARE = 8
 """At least the window divided by this remains for the reply, because the estimate of the prompt may be too high."""
 
 
-def context(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def set_context(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Set the window's length and forbid truncation (Ollama), or limit the reply to the remaining window."""
     limits = request.limits
     if "context" in context.server.layout.limits:
@@ -30,7 +30,7 @@ def context(request: CanonicalRequest, value: Any, context: StepContext) -> tupl
     return _lower_limit(request, left)
 
 
-def max_tokens(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def lower_max_tokens(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Lower the token limit to the server's maximum."""
     return _lower_limit(request, value)
 
@@ -63,7 +63,7 @@ def force_stream(request: CanonicalRequest, _value: Any, _context: StepContext) 
     return replace(request, stream=True), "requested as a stream, because the server only streams"
 
 
-def thinking(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def drop_effort(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Drop the effort for a server that rejects it."""
     if request.effort is None:
         return request, ""

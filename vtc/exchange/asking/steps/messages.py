@@ -97,7 +97,7 @@ def can_join(messages: Sequence[Message]) -> bool:
     return sum(bool(message.reasoning and message.source is not None) for message in messages) < 2
 
 
-def turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def join_turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join consecutive messages of the model, so that results follow all calls of a turn."""
     return join_roles(request, ("assistant",), " of the model")
 
@@ -116,7 +116,7 @@ def join_roles(request: CanonicalRequest, roles: Collection[str], of: str = "") 
     return replace(request, messages=tuple(out)), f"{format_count(gone, 'message')}{of} joined to the previous one"
 
 
-def alternate(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def alternate_roles(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join consecutive messages of one role, which templates that count turns reject; results remain separate."""
     return join_roles(request, ("user", "assistant"))
 
@@ -125,7 +125,7 @@ REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """Envelope for a system message inside a conversation, as clients write it themselves."""
 
 
-def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def move_system_messages(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join the system messages at the start; send later ones as the user's in place, or move them up, or keep them.
 
     `user` sends all of them with the user's role.
@@ -169,14 +169,16 @@ def _move_to_user(message: Message) -> Message:
     return Message("user", tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content))
 
 
-def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def replace_developer_role(
+    request: CanonicalRequest, _value: Any, context: StepContext
+) -> tuple[CanonicalRequest, str]:
     """Replace the role `developer`, which only OpenAI's servers distinguish, by `system`."""
     usual = context.request.with_usual_role
     messages = [usual(message) if message.role == "system" else message for message in request.messages]
     return replace_messages(request, messages, "message", "{} with the role developer sent as system")
 
 
-def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def drop_empty_messages(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Drop empty messages, except results.
 
     `parts` also drops messages of blank texts, and blank texts next to other parts.
@@ -209,10 +211,10 @@ def _is_blank(part: str | Opaque) -> bool:
     return isinstance(part, str) and not part.strip()
 
 
-def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def replace_nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Replace null contents by empty texts, for templates; `wanted` does the opposite next to calls."""
     if value == "wanted":
-        messages = [_with_null(message, context) for message in request.messages]
+        messages = [_send_null(message, context) for message in request.messages]
         return replace_messages(request, messages, "blank content", "{} next to calls sent as null")
     is_null = context.request.has_null_content
     messages = [
@@ -222,22 +224,22 @@ def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
     return replace_messages(request, messages, "null content", "{} sent as an empty text")
 
 
-def _with_null(message: Message, context: StepContext) -> Message:
+def _send_null(message: Message, context: StepContext) -> Message:
     if not message.calls or not all(map(_is_blank, message.content)):
         return message
     return context.request.as_text(replace(message, content=()) if message.content else message, or_null=True)
 
 
-def single(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def split_calls(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Split messages with several calls, for templates that accept one at a time, each with its result after it."""
     several = sum(len(message.calls) > 1 for message in request.messages)
     if not several:
         return request, ""
-    messages = tuple(_apart(request.messages))
+    messages = tuple(_split_call_messages(request.messages))
     return replace(request, messages=messages), f"{format_count(several, 'message')} with several calls split"
 
 
-def _apart(messages: Sequence[Message]) -> Iterator[Message]:
+def _split_call_messages(messages: Sequence[Message]) -> Iterator[Message]:
     at = 0
     while at < len(messages):
         message = messages[at]
@@ -257,7 +259,7 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
 PLACEHOLDER_TEXT = "Hello."
 
 
-def something(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def add_first_message(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Add a message of the user if there is none; `first` also adds one before the model's first message.
 
     Clients send an empty conversation to test whether a server is up, and show how the model greeted.
@@ -275,7 +277,7 @@ def something(request: CanonicalRequest, value: Any, _context: StepContext) -> t
 CONTINUE_TEXT = "Continue your last message where it ends, and repeat nothing of it."
 
 
-def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def end_with_user(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Append a request to continue if the model's message is last: a prefill, or a shortened conversation."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or last.calls:
@@ -284,7 +286,7 @@ def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> 
     return replace(request, messages=(*request.messages, Message("user", (CONTINUE_TEXT,)))), line
 
 
-def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def join_text_parts(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join lists of texts into one text, for templates that append them; lists with images stay.
 
     The parts of a result are joined only if the result was a text.
@@ -302,7 +304,7 @@ def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[
     )
 
 
-def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def replace_images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Replace images and documents by notes, for models that accept none."""
     request, count = context.request, 0
 
@@ -329,7 +331,7 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
     return replace(canonical, messages=messages), f"{format_count(count, 'note')} in place of images"
 
 
-def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def drop_billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Drop the billing line of Claude Code's prompt, which differs per request and only its server needs."""
 
     def drop_billing_line(part: str | Opaque) -> str | Opaque | None:

@@ -34,16 +34,16 @@ NARROWING_KEYWORDS = frozenset(
     )
 )
 """Keywords that only narrow a value whose type is declared elsewhere."""
-_SAID = NARROWING_KEYWORDS | {"const", "default"}
+_HINT_KEYWORDS = NARROWING_KEYWORDS | {"const", "default"}
 """Keywords that simple servers reject, and that move into the description."""
 _UNIONS = ("anyOf", "oneOf")
-_INSIDE = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
-_ANYWHERE = _INSIDE | {"$defs", "definitions", "patternProperties", "not", "if", "then", "else"}
+_NESTING_KEYWORDS = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
+_ALL_NESTING_KEYWORDS = _NESTING_KEYWORDS | {"$defs", "definitions", "patternProperties", "not", "if", "then", "else"}
 """Keywords that contain other schemas."""
-_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
-_NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
+_KEYWORDS_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
+_TOP_LEVEL_REJECTED = ("anyOf", "oneOf", "allOf", "enum", "not")
 """Keywords that OpenAI and Anthropic reject at the top level."""
-_LOOKED_AT = NARROWING_KEYWORDS | {"$ref", "$defs", "definitions", *_UNIONS}
+_COMPLEX_KEYWORDS = NARROWING_KEYWORDS | {"$ref", "$defs", "definitions", *_UNIONS}
 MAX_NESTED_SCHEMAS = 12
 """Nesting depth beyond which any value is accepted, because a schema may refer to itself."""
 MAX_SUBSCHEMAS = 2000
@@ -56,7 +56,7 @@ MAX_HINT_CHARACTERS = 400
 """Characters per keyword in a description."""
 
 
-def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def rewrite_schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Rewrite the schemas in the keywords that the server supports; drop tools whose arguments are no object."""
     tools: list[Tool] = []
     lines: list[str] = []
@@ -69,7 +69,7 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
             continue
         left -= written.parts
         if written.parameters is not None:
-            lines.append(f"{tool.name}: {', '.join(written.gone)}" if written.gone else tool.name)
+            lines.append(f"{tool.name}: {', '.join(written.dropped)}" if written.dropped else tool.name)
             tool = replace(tool, parameters=written.parameters)
         tools.append(tool)
     shown = "; ".join(lines[:MAX_REPORTED_TOOLS]) + "; …" * (len(lines) > MAX_REPORTED_TOOLS)
@@ -83,7 +83,7 @@ class _WrittenParameters(NamedTuple):
     """The rewritten parameters of a tool; None if they are unchanged."""
 
     parameters: Json | None
-    gone: Collection[str]
+    dropped: Collection[str]
     parts: int
     is_object: bool
     """False if the arguments that they describe are no object."""
@@ -106,7 +106,7 @@ def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters
 
 def _is_object(schema: Json) -> bool:
     """Return False if the declared type of a tool's arguments is not an object."""
-    kinds = _types(schema)
+    kinds = _list_declared_types(schema)
     return not kinds or "object" in kinds
 
 
@@ -124,53 +124,56 @@ class SchemaWriter:
     def write(self, words: Any) -> Any:
         """Rewrite the parameters of a tool; return the same schema if nothing changes."""
         if words == "plain":
-            plain = self._object(self.root, ())
+            plain = self._write_object(self.root, ())
             return self.root if plain == self.root else plain
         if words == "object":
-            return self._listing(self._top())
-        if not self.root.keys().isdisjoint(_NOT_ON_TOP):
-            self.root = self._top()
-        return self.simple(self.root)
+            return self._declare_items(self._write_top_level())
+        if not self.root.keys().isdisjoint(_TOP_LEVEL_REJECTED):
+            self.root = self._write_top_level()
+        return self.simplify(self.root)
 
     # Profile `object`: all keywords stay, except combining ones at the top level.
 
-    def _top(self) -> Json:
+    def _write_top_level(self) -> Json:
         """Make the top level an object that declares its members."""
-        combines = not self.root.keys().isdisjoint((*_NOT_ON_TOP, "$ref"))
-        flat = self._members_of(self.root, ()) if combines else self.root
+        combines = not self.root.keys().isdisjoint((*_TOP_LEVEL_REJECTED, "$ref"))
+        flat = self._merge_members(self.root, ()) if combines else self.root
         flat = flat if flat.get("type") == "object" else {**flat, "type": "object"}
         if not isinstance(flat.get("properties"), Mapping):
             flat = {**flat, "properties": {}}
         return flat
 
-    def _members_of(self, schema: Json, within: tuple[str, ...]) -> Json:
+    def _merge_members(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Merge a schema and those that it combines into one object with the members of all.
 
         Members are required if the schema requires them, or all members of a union do. The union's other constraints
         move into the description.
         """
-        flat = self._conjunction(schema, within)
-        gone = [key for key in _NOT_ON_TOP if key in flat and key != "allOf"]
-        own = {key: value for key, value in flat.items() if key not in _NOT_ON_TOP}
-        union = [member for member in _union(flat) if not _is_null(member)]
-        members = [self._members_of(member, (*within, "")) for member in union if self._take(member, within)]
+        flat = self._merge_conjunction(schema, within)
+        gone = [key for key in _TOP_LEVEL_REJECTED if key in flat and key != "allOf"]
+        own = {key: value for key, value in flat.items() if key not in _TOP_LEVEL_REJECTED}
+        union = [member for member in _get_union(flat) if not _is_null(member)]
+        members = [self._merge_members(member, (*within, "")) for member in union if self._can_visit(member, within)]
         if members and len(members) == len(union):
-            names = dict.fromkeys(name for member in members for name in _properties(member))
-            shown = {name: _either([_properties(m)[name] for m in members if name in _properties(m)]) for name in names}
-            own["properties"] = {**shown, **_properties(own)}
+            names = dict.fromkeys(name for member in members for name in _get_properties(member))
+            shown = {
+                name: _unite([_get_properties(m)[name] for m in members if name in _get_properties(m)])
+                for name in names
+            }
+            own["properties"] = {**shown, **_get_properties(own)}
             shared = [name for name in _list_required(members[0]) if all(name in _list_required(m) for m in members)]
             if required := dict.fromkeys([*_list_required(own), *shared]):
                 own["required"] = [*required]
         self.dropped.update(dict.fromkeys(gone))
         hints = {key: flat[key] for key in gone}
-        return _with_hints(own, hints)
+        return _append_hints(own, hints)
 
-    def _take(self, schema: Any, within: tuple[str, ...]) -> bool:
+    def _can_visit(self, schema: Any, within: tuple[str, ...]) -> bool:
         """Count a visited schema; return False if it is no schema or exceeds the limits."""
         self.parts += 1
         return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MAX_NESTED_SCHEMAS
 
-    def _conjunction(self, schema: Json, within: tuple[str, ...]) -> dict[str, Any]:
+    def _merge_conjunction(self, schema: Json, within: tuple[str, ...]) -> dict[str, Any]:
         """Merge a schema with the schemas that it references and combines by `allOf`.
 
         The first value of a repeated keyword wins: dropping a part of a conjunction only widens it.
@@ -178,7 +181,7 @@ class SchemaWriter:
         parts, flat = [(schema, within)], dict[str, Any]()
         while parts:
             part, path = parts.pop(0)
-            if not self._take(part, path):
+            if not self._can_visit(part, path):
                 continue
             both = [part[key] for key in ("allOf",) if isinstance(part.get(key), list)]
             parts = [*((inner, (*path, "allOf")) for inners in both for inner in inners), *parts]
@@ -186,7 +189,7 @@ class SchemaWriter:
             if "$ref" in part and (reference := str(part["$ref"])) not in path:
                 parts.insert(0, (resolve_reference(self.root, reference), (*path, reference)))
             says = {key: value for key, value in part.items() if key not in ("allOf", "$ref")}
-            properties = {**_properties(flat), **_properties(says), **_properties(flat)}
+            properties = {**_get_properties(flat), **_get_properties(says), **_get_properties(flat)}
             required = dict.fromkeys([*_list_required(flat), *_list_required(says)])
             flat = {**says, **flat}
             if properties:
@@ -195,25 +198,25 @@ class SchemaWriter:
                 flat["required"] = [*required]
         return flat
 
-    def _listing(self, schema: Any) -> Any:
+    def _declare_items(self, schema: Any) -> Any:
         """Declare the items of every array; return the same schema if all do."""
         if not isinstance(schema, Mapping):
             return schema
         inside = {
             key: new
-            for key in _ANYWHERE & schema.keys()
-            if (new := _each(key, schema[key], self._listing)) is not schema[key]
+            for key in _ALL_NESTING_KEYWORDS & schema.keys()
+            if (new := _map_schemas(key, schema[key], self._declare_items)) is not schema[key]
         }
         schema = self._move_type_into_members({**schema, **inside} if inside else schema)
         if isinstance(entries := schema.get("items"), list):
             self.dropped["items"] = None
             rest = schema.get("additionalItems")
             schema = {key: value for key, value in schema.items() if key != "additionalItems"}
-            more = {"items": rest} if isinstance(rest, Mapping) else _open_list(schema, rest, entries)
+            more = {"items": rest} if isinstance(rest, Mapping) else _declare_open_items(schema, rest, entries)
             schema = {**schema, "prefixItems": entries, **more}
-        elif "array" in _kinds(schema) and not isinstance(entries, Mapping):
+        elif "array" in _list_types(schema) and not isinstance(entries, Mapping):
             self.dropped["items"] = None
-            schema = {**schema, **_open_list(schema, entries, schema.get("prefixItems"))}
+            schema = {**schema, **_declare_open_items(schema, entries, schema.get("prefixItems"))}
         return schema
 
     def _move_type_into_members(self, schema: Json) -> Json:
@@ -227,7 +230,7 @@ class SchemaWriter:
 
     # Profile `grammar`: narrowing keywords move into the description, the rest takes the form that grammars support.
 
-    def simple(self, schema: Any, within: tuple[str, ...] = (), *, optional: bool = False, part: bool = False) -> Any:
+    def simplify(self, schema: Any, within: tuple[str, ...] = (), *, optional: bool = False, part: bool = False) -> Any:
         """Simplify a schema and its subschemas; return the same object if nothing changes.
 
         `within` holds the references and keys on the way here; a circular reference ends with its type. An `optional`
@@ -240,37 +243,37 @@ class SchemaWriter:
         if len(within) > MAX_NESTED_SCHEMAS or self.parts > self._most or reference in within:
             self.dropped["depth"] = None
             simple = there if isinstance(there := resolve_reference(self.root, reference), Mapping) else schema
-            return _of_types(_kinds(simple) if within else ["object"])  # arguments are an object
+            return _make_schema_of_types(_list_types(simple) if within else ["object"])  # arguments are an object
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
-        is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
-        simple = schema if is_simple else self._simplify(schema, optional=optional or depth == 0)
-        simple = self._inside(simple, within)
-        if not (part or simple.keys() & _TYPED):
+        is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_COMPLEX_KEYWORDS)
+        simple = schema if is_simple else self._simplify_here(schema, optional=optional or depth == 0)
+        simple = self._simplify_nested(simple, within)
+        if not (part or simple.keys() & _TYPING_KEYWORDS):
             self.dropped["no type"] = None
-            simple = {**simple, **_of_types(["object"] if depth == 0 else _kinds(simple))}
+            simple = {**simple, **_make_schema_of_types(["object"] if depth == 0 else _list_types(simple))}
         if depth == 0 and simple.get("type") == "object" and "properties" not in simple:
             simple = {**simple, "properties": {}}
         if depth == 0 and "$ref" in self.dropped:
             simple = {key: value for key, value in simple.items() if key not in ("$defs", "definitions")}
         return simple
 
-    def _inside(self, schema: Json, within: tuple[str, ...]) -> Json:
+    def _simplify_nested(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Simplify the subschemas of a schema."""
         required = _list_required(schema)
         inside: dict[str, Any] = {}
-        for key in _INSIDE & schema.keys():
+        for key in _NESTING_KEYWORDS & schema.keys():
             value = schema[key]
             if key == "properties" and isinstance(value, Mapping):
                 new: Any = {
-                    name: self.simple(inner, within, optional=name not in required) for name, inner in value.items()
+                    name: self.simplify(inner, within, optional=name not in required) for name, inner in value.items()
                 }
                 new = value if all(new[name] is inner for name, inner in value.items()) else new
             elif key == "items" and value is True:
-                new = self.simple(value, within)
+                new = self.simplify(value, within)
             else:
                 is_part = key == "allOf"
-                new = _each(key, value, lambda inner, part=is_part: self.simple(inner, within, part=part))
+                new = _map_schemas(key, value, lambda inner, part=is_part: self.simplify(inner, within, part=part))
             if new is not value:
                 inside[key] = new
         if "oneOf" in inside:  # its members may overlap now that they have lost constraints
@@ -279,9 +282,9 @@ class SchemaWriter:
             inside = {"anyOf": some, **inside} if "anyOf" not in schema else inside
         return {**schema, **inside} if inside else schema
 
-    def _simplify(self, schema: Json, *, optional: bool) -> Json:
+    def _simplify_here(self, schema: Json, *, optional: bool) -> Json:
         """Simplify a schema, but not its subschemas."""
-        flat = self._flat(schema, optional=optional)
+        flat = self._resolve_single(schema, optional=optional)
         lost = {key: value for key, value in flat.items() if key in NARROWING_KEYWORDS}
         kinds = flat.get("type")
         others = [value for value in kinds if value != "null"] if isinstance(kinds, list) else []
@@ -294,20 +297,20 @@ class SchemaWriter:
             out["type"] = others[0]
             self.dropped["null"] = None
         self.dropped.update(dict.fromkeys(lost))
-        out = _with_hints(out, lost)
+        out = _append_hints(out, lost)
         if len(others) == 1 and isinstance(kinds, list) and "null" in kinds and not optional:
             about = _get_description(out)
-            out = {**about, "anyOf": [{key: out[key] for key in out if key not in about}, _BARE["null"]]}
+            out = {**about, "anyOf": [{key: out[key] for key in out if key not in about}, _ANY_VALUE_OF["null"]]}
         return out
 
-    def _flat(self, schema: Json, *, optional: bool) -> Json:
+    def _resolve_single(self, schema: Json, *, optional: bool) -> Json:
         """Resolve references and unions with one member besides null; an `optional` value loses null."""
         for _ in range(MAX_NESTED_SCHEMAS):
             if "$ref" in schema:
                 self.dropped["$ref"] = None
                 there = resolve_reference(self.root, schema["$ref"])
                 rest = {key: value for key, value in schema.items() if key != "$ref"}
-                schema = _both(there, rest) if isinstance(there, Mapping) else rest
+                schema = _merge_both(there, rest) if isinstance(there, Mapping) else rest
                 continue
             key = next((key for key in _UNIONS if isinstance(schema.get(key), list)), None)
             others = [value for value in schema[key] if value != {"type": "null"}] if key else []
@@ -317,33 +320,35 @@ class SchemaWriter:
             if len(schema[key]) > 1 and not optional:
                 break
             self.dropped[key] = None
-            schema = _both(others[0], {name: value for name, value in schema.items() if name != key})
+            schema = _merge_both(others[0], {name: value for name, value in schema.items() if name != key})
         return schema
 
     # Profile `plain`: a type and its keywords, or `anyOf` alone.
 
-    def _plain(self, schema: Any, within: tuple[str, ...], *, optional: bool) -> Json:
+    def _write_plain(self, schema: Any, within: tuple[str, ...], *, optional: bool) -> Json:
         """Rewrite any schema; an `optional` value need not accept null, because it can be omitted."""
         schema = schema if isinstance(schema, Mapping) else {}
-        if not self._take(schema, within) or schema.get("$ref") in within:
+        if not self._can_visit(schema, within) or schema.get("$ref") in within:
             self.dropped["depth"] = None
-            kinds = _kinds(schema) or _kinds(resolve_reference(self.root, schema.get("$ref")))
-            return self._any_of([_BARE[kind] for kind in kinds or _ANY], {}, optional=optional)
-        flat = self._conjunction(schema, within)
+            kinds = _list_types(schema) or _list_types(resolve_reference(self.root, schema.get("$ref")))
+            return self._make_union([_ANY_VALUE_OF[kind] for kind in kinds or _ALL_TYPES], {}, optional=optional)
+        flat = self._merge_conjunction(schema, within)
         within = (*within, str(schema.get("$ref") or ""))
-        kinds, union = _kinds(flat), _union(flat)
+        kinds, union = _list_types(flat), _get_union(flat)
         if kinds:
             self.dropped.update({"type": None} if isinstance(flat.get("type"), list) else {})
             about = _get_description(flat)
             bare = {key: value for key, value in flat.items() if key not in about}
-            return self._any_of([self._write_typed(kind, bare, within) for kind in kinds], about, optional=optional)
+            return self._make_union([self._write_typed(kind, bare, within) for kind in kinds], about, optional=optional)
         self.dropped.update(dict.fromkeys(key for key in _UNIONS if key in flat) if union else {"no type": None})
-        hints = {key: value for key, value in flat.items() if key in _SAID}
+        hints = {key: value for key, value in flat.items() if key in _HINT_KEYWORDS}
         self.dropped.update(dict.fromkeys(hints))
-        some = [self._plain(member, within, optional=False) for member in union] or [_BARE[kind] for kind in _ANY]
-        return self._any_of(some, _with_hints(_get_description(flat), hints), optional=optional)
+        some = [self._write_plain(member, within, optional=False) for member in union] or [
+            _ANY_VALUE_OF[kind] for kind in _ALL_TYPES
+        ]
+        return self._make_union(some, _append_hints(_get_description(flat), hints), optional=optional)
 
-    def _any_of(self, some: Iterable[Json], about: Json, *, optional: bool) -> Json:
+    def _make_union(self, some: Iterable[Json], about: Json, *, optional: bool) -> Json:
         """Return a union without duplicates, null last; `about` holds the description of all."""
         flat = [member for schema in some for member in schema.get("anyOf", [schema])]
         kept = [member for at, member in enumerate(flat) if member not in flat[:at]]
@@ -360,8 +365,8 @@ class SchemaWriter:
     def _write_typed(self, kind: str, schema: Json, within: tuple[str, ...]) -> Json:
         """Rewrite a schema for the values of one type."""
         if kind == "object":
-            return self._object(schema, within)
-        hints = {key: value for key, value in schema.items() if key in _SAID}
+            return self._write_object(schema, within)
+        hints = {key: value for key, value in schema.items() if key in _HINT_KEYWORDS}
         out: dict[str, Any] = {"type": kind}
         choices = schema.get("enum")
         if isinstance(choices, list) and choices:
@@ -371,11 +376,11 @@ class SchemaWriter:
             else:
                 hints["enum"] = choices
         if kind == "array":
-            out["items"] = self._entries(schema, within)
+            out["items"] = self._write_items(schema, within)
         self.dropped.update(dict.fromkeys(hints))
-        return _with_hints({**out, **_get_description(schema)}, hints)
+        return _append_hints({**out, **_get_description(schema)}, hints)
 
-    def _entries(self, schema: Json, within: tuple[str, ...]) -> Json:
+    def _write_items(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Return one schema for all items of an array."""
         rest, first = schema.get("items"), schema.get("prefixItems")
         if isinstance(rest, list):
@@ -383,45 +388,52 @@ class SchemaWriter:
         some = [*first] if isinstance(first, list) else []
         self.dropped.update(dict.fromkeys(["prefixItems"] * bool(some) + ["items"] * (not rest and not some)))
         some += [] if some and rest is False else [rest]
-        return self._any_of([self._plain(entry, within, optional=False) for entry in some], {}, optional=False)
+        return self._make_union(
+            [self._write_plain(entry, within, optional=False) for entry in some], {}, optional=False
+        )
 
-    def _object(self, schema: Json, within: tuple[str, ...]) -> Json:
+    def _write_object(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Rewrite an object, with the members of all schemas that it combines."""
-        flat = self._members_of(schema, within)
+        flat = self._merge_members(schema, within)
         required = _list_required(flat)
         properties = {
-            name: self._plain(inner, (*within, ""), optional=name not in required)
-            for name, inner in _properties(flat).items()
+            name: self._write_plain(inner, (*within, ""), optional=name not in required)
+            for name, inner in _get_properties(flat).items()
         }
         needed = [name for name in required if name in properties]
-        hints = {key: value for key, value in flat.items() if key in _SAID}
+        hints = {key: value for key, value in flat.items() if key in _HINT_KEYWORDS}
         if isinstance(more := flat.get("additionalProperties"), Mapping) and more:
             hints["additionalProperties"] = more
-        self.dropped.update(dict.fromkeys(key for key in flat if key not in _OF_OBJECTS))
+        self.dropped.update(dict.fromkeys(key for key in flat if key not in _PLAIN_OBJECT_KEYWORDS))
         out = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
-        return _with_hints({**out, **_get_description(flat)}, hints)
+        return _append_hints({**out, **_get_description(flat)}, hints)
 
 
-_OF_OBJECTS = ("type", "properties", "required", "description", "title")
-_ENTRY: list[Json] = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object", "properties": {}}]
-_LIST = {"type": "array", "items": {"anyOf": _ENTRY}}
-_BARE: Mapping[str, Json] = {
-    **{entry["type"]: entry for entry in _ENTRY},
+_PLAIN_OBJECT_KEYWORDS = ("type", "properties", "required", "description", "title")
+_SIMPLE_SCHEMAS: list[Json] = [
+    {"type": "string"},
+    {"type": "number"},
+    {"type": "boolean"},
+    {"type": "object", "properties": {}},
+]
+_LIST_SCHEMA = {"type": "array", "items": {"anyOf": _SIMPLE_SCHEMAS}}
+_ANY_VALUE_OF: Mapping[str, Json] = {
+    **{entry["type"]: entry for entry in _SIMPLE_SCHEMAS},
     "integer": {"type": "integer"},
-    "array": {"type": "array", "items": {"anyOf": [*_ENTRY, _LIST, {"type": "null"}]}},
+    "array": {"type": "array", "items": {"anyOf": [*_SIMPLE_SCHEMAS, _LIST_SCHEMA, {"type": "null"}]}},
     "null": {"type": "null"},
 }
 """Schemas for any value of each type."""
-_ANY = ("string", "number", "boolean", "object", "array", "null")
-_ANY_VALUE: Json = {"anyOf": [{"type": kind} for kind in _ANY]}
+_ALL_TYPES = ("string", "number", "boolean", "object", "array", "null")
+_ANY_VALUE: Json = {"anyOf": [{"type": kind} for kind in _ALL_TYPES]}
 """Any value: llama.cpp's grammar for `{}` accepts objects only, and it makes none from a description without a type."""
-_TYPED = frozenset(("type", "enum", "const", "allOf", *_UNIONS))
+_TYPING_KEYWORDS = frozenset(("type", "enum", "const", "allOf", *_UNIONS))
 """Keywords of which at least one determines the type."""
 
 
-def _of_types(kinds: Sequence[str]) -> dict[str, Any]:
+def _make_schema_of_types(kinds: Sequence[str]) -> dict[str, Any]:
     """Return a schema for any value of these types; any value at all if there are none."""
-    return {"type": kinds[0]} if len(kinds) == 1 else {"anyOf": [{"type": kind} for kind in kinds or _ANY]}
+    return {"type": kinds[0]} if len(kinds) == 1 else {"anyOf": [{"type": kind} for kind in kinds or _ALL_TYPES]}
 
 
 def _is_mapping(value: Any) -> bool:
@@ -433,9 +445,9 @@ def _get_description(schema: Json) -> Json:
     return {"description": description} if isinstance(description, str) and description else {}
 
 
-def _each(key: str, value: Any, write: Any) -> Any:
+def _map_schemas(key: str, value: Any, write: Any) -> Any:
     """Rewrite the schemas under a keyword; return the same value if none changes."""
-    if key in _BY_NAME and isinstance(value, Mapping):
+    if key in _KEYWORDS_BY_NAME and isinstance(value, Mapping):
         new: Any = {name: write(inner) for name, inner in value.items()}
         return value if all(new[name] is inner for name, inner in value.items()) else new
     if isinstance(value, list):
@@ -444,7 +456,7 @@ def _each(key: str, value: Any, write: Any) -> Any:
     return write(value) if isinstance(value, Mapping) else value
 
 
-def _properties(schema: Json) -> Json:
+def _get_properties(schema: Json) -> Json:
     return properties if isinstance(properties := schema.get("properties"), Mapping) else {}
 
 
@@ -453,17 +465,17 @@ def _list_required(schema: Json) -> list[str]:
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
-def _both(one: Json, other: Json) -> dict[str, Any]:
+def _merge_both(one: Json, other: Json) -> dict[str, Any]:
     """Merge two schemas that both apply: the second wins, except that members and required names are united."""
     both = {**one, **other}
-    if properties := {**_properties(one), **_properties(other)}:
+    if properties := {**_get_properties(one), **_get_properties(other)}:
         both["properties"] = properties
     if required := dict.fromkeys([*_list_required(one), *_list_required(other)]):
         both["required"] = [*required]
     return both
 
 
-def _open_list(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
+def _declare_open_items(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
     """Declare unconstrained items after the first ones of an array; none if `rest` is false."""
     if rest is not False:
         return {"items": {}}
@@ -471,13 +483,13 @@ def _open_list(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
     return {"items": {}, "maxItems": min(size, most) if isinstance(most, int) else size}
 
 
-def _either(some: Sequence[Any]) -> Any:
+def _unite(some: Sequence[Any]) -> Any:
     """Return the union of some schemas without duplicates."""
     kept = [schema for at, schema in enumerate(some) if schema not in some[:at]]
     return kept[0] if len(kept) == 1 else {"anyOf": kept}
 
 
-def _union(schema: Json) -> Sequence[Any]:
+def _get_union(schema: Json) -> Sequence[Any]:
     """Return the members of a schema's first union; empty if it has none."""
     return next((schema[key] for key in _UNIONS if isinstance(schema.get(key), list)), ())
 
@@ -490,30 +502,30 @@ def _is_null(schema: Any) -> bool:
     )
 
 
-def _types(schema: Mapping[str, Any]) -> list[str]:
+def _list_declared_types(schema: Mapping[str, Any]) -> list[str]:
     """List the types in `type`."""
     named = schema.get("type")
     return [normalize_type(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
 
 
-def _kinds(schema: Any) -> list[str]:
+def _list_types(schema: Any) -> list[str]:
     """List the types of a schema, by declaration or by its keywords and enum; empty if they are unknown."""
     if not isinstance(schema, Mapping):
         return []
-    kinds = _types(schema)
-    if not kinds or not all(kind in _BARE for kind in kinds):
+    kinds = _list_declared_types(schema)
+    if not kinds or not all(kind in _ANY_VALUE_OF for kind in kinds):
         choices = schema["enum"] if isinstance(schema.get("enum"), list) else []
         choices = choices or ([schema["const"]] if "const" in schema else [])
-        signs = [kind for kind, keys in _SIGNS.items() if not schema.keys().isdisjoint(keys)][:1]
-        kinds = [*map(_kind_of, choices)] or signs
+        signs = [kind for kind, keys in _IMPLIED_TYPES.items() if not schema.keys().isdisjoint(keys)][:1]
+        kinds = [*map(_get_type, choices)] or signs
     return [*dict.fromkeys([*kinds, *(["null"] if kinds and schema.get("nullable") is True else [])])]
 
 
-_SIGNS = {"object": ("properties", "additionalProperties", "required"), "array": ("items", "prefixItems")}
+_IMPLIED_TYPES = {"object": ("properties", "additionalProperties", "required"), "array": ("items", "prefixItems")}
 """Keywords that imply a type if none is declared."""
 
 
-def _kind_of(value: Any) -> str:
+def _get_type(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -528,9 +540,9 @@ def _kind_of(value: Any) -> str:
     return "object"
 
 
-def _with_hints(schema: Json, hints: Json) -> dict[str, Any]:
+def _append_hints(schema: Json, hints: Json) -> dict[str, Any]:
     """Append constraints that the schema cannot express to its description."""
-    texts = {key: _short(value) for key, value in hints.items() if not (key == "default" and value is None)}
+    texts = {key: _render_value(value) for key, value in hints.items() if not (key == "default" and value is None)}
     words = [f"{key}: {text}" for key, text in texts.items() if len(text) <= MAX_HINT_CHARACTERS]
     if not words:
         return {**schema}
@@ -538,5 +550,5 @@ def _with_hints(schema: Json, hints: Json) -> dict[str, Any]:
     return {**schema, "description": f"{description}\n{hint}" if description else hint}
 
 
-def _short(value: Any) -> str:
+def _render_value(value: Any) -> str:
     return value if isinstance(value, str) else encode(value).decode()

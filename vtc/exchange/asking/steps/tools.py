@@ -22,7 +22,11 @@ def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepCo
     """Declare the tools of past calls if none are declared, as agents do when they ask for a summary."""
     if request.tools or context.request.offer.declared:
         return request, ""
-    named = (name for message in request.messages for name in (*(call.name for call in message.calls), _of(message)))
+    named = (
+        name
+        for message in request.messages
+        for name in (*(call.name for call in message.calls), _get_result_tool(message))
+    )
     tools = tuple(
         Tool(name, CALLED_BEFORE, {"type": "object", "properties": {}}) for name in dict.fromkeys(named) if name
     )
@@ -33,11 +37,11 @@ def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepCo
     ), f"{format_count(len(tools), 'tool')} declared because the conversation calls them"
 
 
-def _of(message: Message) -> str:
+def _get_result_tool(message: Message) -> str:
     return message.name or "" if message.role == "tool" else ""
 
 
-def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def express_choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Replace a choice that the server ignores: offer no tools or only the demanded one.
 
     This is worth the loss of the prompt cache.
@@ -63,10 +67,10 @@ def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
 # These steps fail open: if a grammar is impossible, the reason is reported and the request is sent without one.
 
 
-def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def send_grammar(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send the grammar of the dialect, filled in with the tools."""
     assert isinstance(value, Constraining)
-    if (mark := find_reserved_opener(value.dialect)) and _holds(context.request.messages, mark):
+    if (mark := find_reserved_opener(value.dialect)) and _contains_marker(context.request.messages, mark):
         return request, f"no grammar: the conversation quotes {mark}, which no value could contain"
     try:
         grammar = value.render()
@@ -80,7 +84,7 @@ def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tu
     return replace(request, constraint=constraint), f"a grammar of {value.dialect.name} sent ({value.form})"
 
 
-def _holds(messages: Iterable[Message], mark: str) -> bool:
+def _contains_marker(messages: Iterable[Message], mark: str) -> bool:
     """Return True if the conversation contains a marker, because a value of the reply may need to contain it, too."""
     return any(
         mark in text
@@ -90,7 +94,7 @@ def _holds(messages: Iterable[Message], mark: str) -> bool:
     )
 
 
-def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def declare_strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Declare tools as strict if all of their objects can be closed; tools without parameters stay."""
     tools = tuple(
         replace(tool, strict=True, parameters=parameters)
@@ -122,27 +126,27 @@ class _OpenObject(ValueError):
 def close_objects(schema: Any) -> Mapping[str, Any] | None:
     """Close the objects of a schema that do not mention additional members; None if one of them is open."""
     try:
-        return _close(schema, 0)
+        return _close_schema(schema, 0)
     except _OpenObject:
         return None
 
 
-def _close(schema: Any, depth: int) -> Mapping[str, Any]:
+def _close_schema(schema: Any, depth: int) -> Mapping[str, Any]:
     if depth > MAX_STRICT_DEPTH or not isinstance(schema, Mapping):
         raise _OpenObject
     declared = schema.get("properties")
     is_object = declared is not None or schema.get("type") == "object"
     if is_object and not (declared and schema.get("additionalProperties", False) is False):
         raise _OpenObject
-    members = {key: _inside(key, value, depth + 1) for key, value in schema.items()}
+    members = {key: _close_nested(key, value, depth + 1) for key, value in schema.items()}
     return {**members, "additionalProperties": False} if is_object else members
 
 
-def _inside(key: str, inside: Any, depth: int) -> Any:
+def _close_nested(key: str, inside: Any, depth: int) -> Any:
     if key == "items":
-        return _close(inside, depth)
+        return _close_schema(inside, depth)
     if key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inside, list):
-        return [_close(value, depth) for value in inside]
+        return [_close_schema(value, depth) for value in inside]
     if key in ("properties", "$defs", "definitions") and isinstance(inside, Mapping):
-        return {name: _close(value, depth) for name, value in inside.items()}
+        return {name: _close_schema(value, depth) for name, value in inside.items()}
     return inside
