@@ -77,11 +77,8 @@ def _assign_ids(messages: Iterable[Message], form: Callable[[str, str, int], str
                 break
         else:
             received_id = message.call_id
-            yield _set_call(
-                message,
-                new_ids.get(received_id, form(received_id, "", 0)) if received_id else received_id,
-                message.name,
-            )
+            new_id = new_ids.get(received_id, form(received_id, "", 0)) if received_id else received_id
+            yield _set_call(message, new_id, message.name)
 
 
 def _set_call(message: Message, call_id: str | None, name: str | None) -> Message:
@@ -92,9 +89,10 @@ def _set_call(message: Message, call_id: str | None, name: str | None) -> Messag
 
 
 def name_results(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Name the call in each result that lacks it, in its API's field; the preceding call tells which it is.
+    """Write the call's id into each result that lacks it, as the preceding call shows it.
 
-    All other malformed shapes were repaired when the request was decoded.
+    The decoder found the call already, so re-encoding the message is enough. All other malformed shapes were repaired
+    when the request was decoded.
     """
     is_unclear = context.request.lacks_call_id
     messages = [
@@ -122,7 +120,7 @@ def pair_results(request: CanonicalRequest, _value: Any, _context: StepContext) 
 
 
 def insert_after_results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Insert a short message of the model between results and a message of the user."""
+    """Insert a short message of the model between results and a message of the user, for servers that require one."""
     out: list[Message] = []
     for message in request.messages:
         if message.role == "user" and out and out[-1].role == "tool":

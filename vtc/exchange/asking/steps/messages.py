@@ -126,9 +126,10 @@ REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
 
 def move_system_messages(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Join the system messages at the start; send later ones as the user's in place, or move them up, or keep them.
+    """Join the system messages at the start, and change later ones by the value of the key.
 
-    `user` sends all of them with the user's role.
+    `first` moves them to the start, `kept` keeps them, and any other value (`folded`) sends them in place with the
+    user's role. `user` sends all system messages with the user's role.
     """
     messages = request.messages
     opening = [*takewhile(_is_system, messages)]
@@ -183,23 +184,28 @@ def drop_empty_messages(request: CanonicalRequest, value: Any, context: StepCont
 
     `parts` also drops messages of blank texts, and blank texts next to other parts.
     """
-    blank_counts = value != "parts"
+    keeps_blank = value != "parts"
 
-    def part_says(part: str | Opaque) -> bool:
+    def part_has_content(part: str | Opaque) -> bool:
         if isinstance(part, str):
-            return blank_counts or not _is_blank(part)
+            return keeps_blank or not _is_blank(part)
         return part.media is not None or part.part is not None
 
-    def says(message: Message) -> bool:
-        return any(map(part_says, message.content)) or bool(context.request.get_attached_media(message))
+    def has_content(message: Message) -> bool:
+        return any(map(part_has_content, message.content)) or bool(context.request.get_attached_media(message))
 
-    kept = tuple([message for message in request.messages if message.calls or message.role == "tool" or says(message)])
-    line = f"{format_count(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
-    request = replace(request, messages=kept) if gone else request
-    if blank_counts:
+    kept = tuple(
+        [message for message in request.messages if message.calls or message.role == "tool" or has_content(message)]
+    )
+    line = ""
+    dropped = len(request.messages) - len(kept)
+    if dropped:
+        line = f"{format_count(dropped, 'empty message')} left out"
+        request = replace(request, messages=kept)
+    if keeps_blank:
         return request, line
-    request, of_parts = replace_messages(request, map(_without_blank, kept), "message", "blank texts left out of {}")
-    return request, ", ".join(filter(None, (line, of_parts)))
+    request, parts_line = replace_messages(request, map(_without_blank, kept), "message", "blank texts left out of {}")
+    return request, ", ".join(filter(None, (line, parts_line)))
 
 
 def _without_blank(message: Message) -> Message:
@@ -212,7 +218,7 @@ def _is_blank(part: str | Opaque) -> bool:
 
 
 def replace_nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Replace null contents by empty texts, for templates; `wanted` does the opposite next to calls."""
+    """Replace null contents by empty texts, which templates can append; `wanted` does the opposite next to calls."""
     if value == "wanted":
         messages = [_send_null(message, context) for message in request.messages]
         return replace_messages(request, messages, "blank content", "{} next to calls sent as null")
@@ -240,6 +246,7 @@ def split_calls(request: CanonicalRequest, _value: Any, _context: StepContext) -
 
 
 def _split_call_messages(messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages with one call each, every call followed by its result."""
     at = 0
     while at < len(messages):
         message = messages[at]
@@ -262,7 +269,7 @@ PLACEHOLDER_TEXT = "Hello."
 def add_first_message(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Add a message of the user if there is none; `first` also adds one before the model's first message.
 
-    Clients send an empty conversation to test whether a server is up, and show how the model greeted.
+    Clients send an empty conversation to test a server, or one that begins with a greeting of the model.
     """
     opening = len([*takewhile(lambda message: message.role == "system", request.messages)])
     head, rest = request.messages[:opening], request.messages[opening:]

@@ -35,14 +35,14 @@ NARROWING_KEYWORDS = frozenset(
 )
 """Keywords that only narrow a value whose type is declared elsewhere."""
 _HINT_KEYWORDS = NARROWING_KEYWORDS | {"const", "default"}
-"""Keywords that simple servers reject, and that move into the description."""
+"""Keywords that move into the description for servers of the set `plain`."""
 _UNIONS = ("anyOf", "oneOf")
 _NESTING_KEYWORDS = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
 _ALL_NESTING_KEYWORDS = _NESTING_KEYWORDS | {"$defs", "definitions", "patternProperties", "not", "if", "then", "else"}
 """Keywords that contain other schemas."""
 _KEYWORDS_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 _TOP_LEVEL_REJECTED = ("anyOf", "oneOf", "allOf", "enum", "not")
-"""Keywords that OpenAI and Anthropic reject at the top level."""
+"""Keywords that OpenAI and Anthropic reject at the top level of a tool's parameters."""
 _COMPLEX_KEYWORDS = NARROWING_KEYWORDS | {"$ref", "$defs", "definitions", *_UNIONS}
 MAX_NESTED_SCHEMAS = 12
 """Nesting depth beyond which any value is accepted, because a schema may refer to itself."""
@@ -80,11 +80,14 @@ def rewrite_schemas(request: CanonicalRequest, value: Any, _context: StepContext
 
 
 class _WrittenParameters(NamedTuple):
-    """The rewritten parameters of a tool; None if they are unchanged."""
+    """The rewritten parameters of a tool."""
 
     parameters: Json | None
+    """None if they are unchanged."""
     dropped: Collection[str]
+    """Keywords that were dropped or moved into the description."""
     parts: int
+    """Number of subschemas that were visited."""
     is_object: bool
     """False if the arguments that they describe are no object."""
 
@@ -169,7 +172,7 @@ class SchemaWriter:
         return _append_hints(own, hints)
 
     def _can_visit(self, schema: Any, within: tuple[str, ...]) -> bool:
-        """Count a visited schema; return False if it is no schema or exceeds the limits."""
+        """Count a schema as visited; return False if it is no schema, or beyond the limits on number and depth."""
         self.parts += 1
         return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MAX_NESTED_SCHEMAS
 
@@ -186,12 +189,13 @@ class SchemaWriter:
             both = [part[key] for key in ("allOf",) if isinstance(part.get(key), list)]
             parts = [*((inner, (*path, "allOf")) for inners in both for inner in inners), *parts]
             self.dropped.update(dict.fromkeys(key for key in ("allOf", "$ref") if key in part))
-            if "$ref" in part and (reference := str(part["$ref"])) not in path:
+            reference = str(part["$ref"]) if "$ref" in part else ""
+            if "$ref" in part and reference not in path:
                 parts.insert(0, (resolve_reference(self.root, reference), (*path, reference)))
-            says = {key: value for key, value in part.items() if key not in ("allOf", "$ref")}
-            properties = {**_get_properties(flat), **_get_properties(says), **_get_properties(flat)}
-            required = dict.fromkeys([*_list_required(flat), *_list_required(says)])
-            flat = {**says, **flat}
+            own = {key: value for key, value in part.items() if key not in ("allOf", "$ref")}
+            properties = {**_get_properties(flat), **_get_properties(own), **_get_properties(flat)}
+            required = dict.fromkeys([*_list_required(flat), *_list_required(own)])
+            flat = {**own, **flat}
             if properties:
                 flat["properties"] = properties
             if required:
@@ -199,7 +203,7 @@ class SchemaWriter:
         return flat
 
     def _declare_items(self, schema: Any) -> Any:
-        """Declare the items of every array; return the same schema if all do."""
+        """Declare the items of every array, at any depth; return the same schema if all are declared."""
         if not isinstance(schema, Mapping):
             return schema
         inside = {
@@ -208,7 +212,8 @@ class SchemaWriter:
             if (new := _map_schemas(key, schema[key], self._declare_items)) is not schema[key]
         }
         schema = self._move_type_into_members({**schema, **inside} if inside else schema)
-        if isinstance(entries := schema.get("items"), list):
+        entries = schema.get("items")
+        if isinstance(entries, list):
             self.dropped["items"] = None
             rest = schema.get("additionalItems")
             schema = {key: value for key, value in schema.items() if key != "additionalItems"}
@@ -242,7 +247,8 @@ class SchemaWriter:
         reference = schema.get("$ref")
         if len(within) > MAX_NESTED_SCHEMAS or self.parts > self._most or reference in within:
             self.dropped["depth"] = None
-            simple = there if isinstance(there := resolve_reference(self.root, reference), Mapping) else schema
+            target = resolve_reference(self.root, reference)
+            simple = target if isinstance(target, Mapping) else schema
             return _make_schema_of_types(_list_types(simple) if within else ["object"])  # arguments are an object
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
@@ -386,8 +392,12 @@ class SchemaWriter:
         if isinstance(rest, list):
             rest, first = schema.get("additionalItems"), rest
         some = [*first] if isinstance(first, list) else []
-        self.dropped.update(dict.fromkeys(["prefixItems"] * bool(some) + ["items"] * (not rest and not some)))
-        some += [] if some and rest is False else [rest]
+        if some:
+            self.dropped["prefixItems"] = None
+        elif not rest:
+            self.dropped["items"] = None
+        if not some or rest is not False:
+            some.append(rest)
         return self._make_union(
             [self._write_plain(entry, within, optional=False) for entry in some], {}, optional=False
         )
@@ -402,8 +412,9 @@ class SchemaWriter:
         }
         needed = [name for name in required if name in properties]
         hints = {key: value for key, value in flat.items() if key in _HINT_KEYWORDS}
-        if isinstance(more := flat.get("additionalProperties"), Mapping) and more:
-            hints["additionalProperties"] = more
+        others = flat.get("additionalProperties")
+        if isinstance(others, Mapping) and others:
+            hints["additionalProperties"] = others
         self.dropped.update(dict.fromkeys(key for key in flat if key not in _PLAIN_OBJECT_KEYWORDS))
         out = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         return _append_hints({**out, **_get_description(flat)}, hints)
@@ -457,7 +468,8 @@ def _map_schemas(key: str, value: Any, write: Any) -> Any:
 
 
 def _get_properties(schema: Json) -> Json:
-    return properties if isinstance(properties := schema.get("properties"), Mapping) else {}
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def _list_required(schema: Json) -> list[str]:
