@@ -19,7 +19,7 @@ from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
 from vtc.profiles import loader
-from vtc.profiles.planner import agent_pattern
+from vtc.profiles.planner import find_agent_pattern
 from vtc.profiles.settings import CLIENT_PATTERNS
 
 
@@ -28,7 +28,7 @@ def detect_vtc_client(agent: str | None, patterns: Iterable[str] = CLIENT_PATTER
 
     Patterns are substrings, without regard to case. Without patterns or a User-Agent the result is False.
     """
-    return agent_pattern(agent or "", patterns) is not None
+    return find_agent_pattern(agent or "", patterns) is not None
 
 
 def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) -> tuple[str, list[dict[str, Any]]]:

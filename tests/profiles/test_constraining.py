@@ -9,7 +9,7 @@ import pytest
 from tests.apis import chat
 from tests.exchanges import API, planner
 from vtc.profiles import Facts, Plan
-from vtc.profiles.planner import Constraining
+from vtc.profiles.planner import ReplyConstraint
 
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
 REQUIRED: dict[str, Any] = {"tools": [{"type": "function", "function": TOOL}], "tool_choice": "required"}
@@ -31,7 +31,7 @@ def told(found: Plan) -> str:
 )
 def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
     found = plan(server, settings={"dialect": "bare-json"}).steps["constrain"]
-    assert isinstance(found, Constraining)
+    assert isinstance(found, ReplyConstraint)
     assert (found.form, found.dialect.name, found.demand.demanded) == (form, "bare-json", True)
     assert [tool.name for tool in found.tools] == ["read"]
 

@@ -10,7 +10,7 @@ from tests.known import AGREEING
 from vtc.apis import APIS
 from vtc.json_text import encode
 from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
-from vtc.profiles.planner import COMMON_TAGS, thinking
+from vtc.profiles.planner import COMMON_TAGS, plan_reasoning
 from vtc.profiles.schema import ReasoningTags
 
 SERVER = ServerProfile(name="server", match=Match())
@@ -30,7 +30,7 @@ def decided(
     host: str = "one",
 ) -> Thinking:
     model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
-    return thinking(model, server, Facts(host=host, model="m"), memory, asked=asked(body or {}))
+    return plan_reasoning(model, server, Facts(host=host, model="m"), memory, asked=asked(body or {}))
 
 
 ON, OFF = {"thinking": True}, {"thinking": False}
@@ -72,16 +72,16 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     model = None
     if prefilled is not None:
         model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
-    found = thinking(model, server, Facts(), memory, asked=asked(body))
+    found = plan_reasoning(model, server, Facts(), memory, asked=asked(body))
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
     if found.learned:
         shown(found, inside=True)
-        found = thinking(model, server, Facts(), memory, asked=asked(body))
+        found = plan_reasoning(model, server, Facts(), memory, asked=asked(body))
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
     silent = ModelProfile(name="mine", match=Match())
-    assert thinking(silent, server, Facts(body=body), memory, text_client=False) == Thinking(
+    assert plan_reasoning(silent, server, Facts(body=body), memory, text_client=False) == Thinking(
         COMMON_TAGS, "keep", never=True
     )
 
@@ -135,7 +135,7 @@ def test_what_one_client_saw_counts_for_no_other(other: dict[str, Any]) -> None:
     mine = {"headers": {"authorization": "Bearer one"}, "user_agent": "one", "port": 1}
 
     def found(**facts: Any) -> Thinking:
-        return thinking(None, SERVER, Facts(host="h", model="m", body={}, **facts), memory, text_client=False)
+        return plan_reasoning(None, SERVER, Facts(host="h", model="m", body={}, **facts), memory, text_client=False)
 
     shown(found(**mine), inside=True)
     assert found(**mine).begins_inside
@@ -144,9 +144,9 @@ def test_what_one_client_saw_counts_for_no_other(other: dict[str, Any]) -> None:
 
 def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_prompts_for() -> None:
     facts = Facts(host="one", model="m")
-    unknown = thinking(None, SERVER, facts, None, text_client=False)
+    unknown = plan_reasoning(None, SERVER, facts, None, text_client=False)
     assert (unknown.tags, unknown.to, unknown.begins_inside) == (COMMON_TAGS, "keep", False)
-    assert thinking(None, SERVER, facts, None, text_client=True) == Thinking((), "keep")
+    assert plan_reasoning(None, SERVER, facts, None, text_client=True) == Thinking((), "keep")
     model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(open="<a>", close="</a>"))
-    assert thinking(model, SERVER, facts, None, text_client=False).tags == (("<a>", "</a>"), *COMMON_TAGS)
-    assert thinking(model, SERVER, facts, None, text_client=True).tags == (("<a>", "</a>"),)
+    assert plan_reasoning(model, SERVER, facts, None, text_client=False).tags == (("<a>", "</a>"), *COMMON_TAGS)
+    assert plan_reasoning(model, SERVER, facts, None, text_client=True).tags == (("<a>", "</a>"),)

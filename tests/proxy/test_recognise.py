@@ -124,7 +124,7 @@ def test_of_the_profiles_of_a_hosted_api_each_model_has_its_own(host: str, model
     """This holds also if `vtc run` identified the API, because it did not see the model."""
     planner = Planner(PROFILES, Settings())
     found = collect_findings(Asker(f"https://{host}"), planner)
-    server = planner.with_settings(found.settings, found.models).server(Facts(host=host, port=443, model=model))
+    server = planner.with_settings(found.settings, found.models).find_server(Facts(host=host, port=443, model=model))
     assert (found.server is not None, server and server.name) == (True, name)
 
 

@@ -203,7 +203,7 @@ def _explain_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
             "why": [*choice.why, *_list_needs(choice.profile)],
             "others": list(choice.others),
         }
-        for kind, choice in plans.choices(facts).items()
+        for kind, choice in plans.choose_profiles(facts).items()
     }
     return {"policies": policies, **profiles}
 

@@ -28,7 +28,7 @@ from vtc.json_text import decode, encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.plan import Plan, ReadingPlan
-from vtc.profiles.planner import own_tokens, read_dialects, thinking
+from vtc.profiles.planner import list_dialects, list_token_dialects, plan_reasoning
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UNKNOWN_MODEL, UnknownName
 from vtc.reporting.hints import find_possible_call
@@ -96,7 +96,7 @@ def parse(
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     tools, declared = load_tools(tools_file) if tools_file else ({}, frozenset())
     known = profile if model and profile is not UNKNOWN_MODEL else None
-    think = thinking(known, profiles.unknown_server, Facts(model=model), None)
+    think = plan_reasoning(known, profiles.unknown_server, Facts(model=model), None)
     setup = ReadingSetup(
         dialects=_choose_dialects(profiles, names, profile),
         tags=think.tags,
@@ -108,7 +108,7 @@ def parse(
         unoffered=declared - tools.keys(),
         unknown_tools=profile.unknown_tools if tools_file else "allow",
         lenient=lenient,
-        own=ModelFacts(own_tokens(profile)),
+        own=ModelFacts(list_token_dialects(profile)),
         trace=trace,
     )
     chosen = Overrides(dialects=bool(names or model), tools=bool(tools_file))
@@ -265,7 +265,7 @@ def _choose_dialects(profiles: Profiles, names: tuple[str, ...], model: ModelPro
         raise click.BadParameter(str(UnknownName("dialect", unknown[0], tuple(known))), param_hint="--dialect")
     if names:
         return tuple(known[name] for name in names)
-    return read_dialects(profiles, model)
+    return list_dialects(profiles, model)
 
 
 _TOOL_FORM_KEYS = frozenset({"type", "function", "input_schema"})

@@ -16,7 +16,7 @@ from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import held_to
+from vtc.profiles.planner import make_constraint
 from vtc.profiles.settings import Settings
 from vtc.reporting import transcript
 
@@ -89,7 +89,7 @@ def _show_grammar(plan: Plan, form: Any) -> None:
     protocol = plan.protocol
     if not (protocol.write and protocol.prompt_tools and plan.offered):
         raise click.ClickException("no grammar: the prompt contains no tools")
-    constraint = held_to(form, protocol.write, plan)
+    constraint = make_constraint(form, protocol.write, plan)
     try:
         text = constraint.render()
     except Inexpressible as error:

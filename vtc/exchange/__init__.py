@@ -35,7 +35,7 @@ from vtc.json_text import decode, encode, is_unambiguous
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import REPLANNED, Planner
+from vtc.profiles.planner import REPLANNING_QUIRKS, Planner
 from vtc.reporting.case import Case
 from vtc.reporting.report import Parties, Report, choose_model_name
 from vtc.scrub import format_exception
@@ -233,7 +233,7 @@ class Session:
         """
         self._rewrite()
         request = self._encoder.encode_after_rejection(body, status)
-        if request is None and self._replan and not self._encoder.learned_quirks.keys().isdisjoint(REPLANNED):
+        if request is None and self._replan and not self._encoder.learned_quirks.keys().isdisjoint(REPLANNING_QUIRKS):
             sent = (self._encoder.sent_body, self.sent_request)
             prefix = self.report.prefix
             quirks = self._encoder.learned_quirks

@@ -39,7 +39,7 @@ COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<though
 """Tags that models of any family write; others are read only for models whose profiles name them."""
 
 
-def thinking(
+def plan_reasoning(
     model: ModelProfile | None,
     server: ServerProfile,
     facts: Facts,
@@ -72,7 +72,7 @@ def thinking(
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
 
 
-def told_thoughts(learned: Learned) -> ReasoningField:
+def find_reasoning_field(learned: Learned) -> ReasoningField:
     """Return the field that last carried reasoning in this server's replies."""
     return next((field for field in REASONING_FIELDS if field == learned.thoughts), REASONING_FIELDS[0])
 
@@ -84,7 +84,7 @@ _BEGINNING = 80
 """Characters of a reply that may contain its first mark."""
 
 
-def _beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+def _list_beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
     """Yield the beginning and the first text of each past reply of a conversation."""
     for message in messages:
         texts = [part for part in message.content if type(part) is str] if message.role == "assistant" else ()
@@ -92,22 +92,24 @@ def _beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
             yield texts[0][:_BEGINNING].lstrip(), texts[0]
 
 
-def thinks(messages: Iterable[Message]) -> bool:
+def has_reasoning_reply(messages: Iterable[Message]) -> bool:
     """Return True if a past reply began with one of the common reasoning tags, and closed it."""
     return any(
         begins.startswith(opened) and closed in text
-        for begins, text in _beginnings(messages)
+        for begins, text in _list_beginnings(messages)
         for opened, closed in COMMON_TAGS
     )
 
 
-def shown_model(models: Sequence[ModelProfile], messages: Iterable[Message], learned: Learned) -> ModelProfile | None:
+def recognize_model(
+    models: Sequence[ModelProfile], messages: Iterable[Message], learned: Learned
+) -> ModelProfile | None:
     """Find the known model whose marks the replies have; only its settings for reading replies are used."""
     marks = [(model, model.shown_by) for model in models]
     called = (model for model, shown_by in marks if learned.dialect in shown_by.dialects)
     begun = (
         model
-        for begins, _ in _beginnings(messages)
+        for begins, _ in _list_beginnings(messages)
         for model, shown_by in marks
         if shown_by.begins and begins.startswith(shown_by.begins)
     )
@@ -139,8 +141,8 @@ class RequestFacts(Protocol):
         ...
 
 
-def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFacts) -> ToolProtocol:
-    """Plan for a client that sends tools and receives calls in the API's own fields."""
+def plan_native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFacts) -> ToolProtocol:
+    """Plan the transport for a client that sends tools and receives calls in the API's own fields."""
     model, dialect = stack.model, profiles.dialects[stack.dialect]
     offer = request.offer
     allowed = bool(offer.tools) and offer.choice != "none"
@@ -149,8 +151,8 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
     # A model that is not prompted in a dialect writes the dialects that its profile accepts.
     named = model.accept == "auto" and stack.known_model
     expected = [dialect] if write or stack.settings.dialect or named else []
-    expected += _of_blocks(profiles, stack)
-    dialects = read_dialects(profiles, model, *expected) if allowed else ()
+    expected += _list_block_dialects(profiles, stack)
+    dialects = list_dialects(profiles, model, *expected) if allowed else ()
     why = []
     written = write.name if write else ""
     answers = {dialect.name for dialect in dialects if dialect.is_json_reply and dialect.name != written}
@@ -161,7 +163,7 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
     if write:
         why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
     if dialects:
-        why.append(_read_as(dialects, model, *expected))
+        why.append(_describe_dialects(dialects, model, *expected))
     else:
         why.append("nothing is read: the request " + ("forbids calls" if offer.tools else "offers no tools"))
     return ToolProtocol(
@@ -175,12 +177,12 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
     )
 
 
-def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[Tool]) -> ToolProtocol:
-    """Plan for a client that documents tools in its prompt and reads calls out of the text."""
+def plan_text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[Tool]) -> ToolProtocol:
+    """Plan the transport for a client that documents tools in its prompt and parses calls from the text."""
     model, dialect = stack.model, profiles.dialects[stack.dialect]
     own = profiles.dialects[stack.client.dialect or TEXT_DIALECT]
     if any(guards.checks_calls for guards in stack.guards):
-        own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
+        own = replace(own, in_code="call")  # such clients execute calls in code blocks, too
     client = TextClient(own, stack.client)
     if not documented and not any(guards.is_strict for guards in stack.guards):
         reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
@@ -189,8 +191,8 @@ def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[
     promote = tools == "native" and (model.promote or stack.settings.tools == "native")
     write = dialect if tools == "prompt" and dialect is not own else None
     expected = [write, own] if write else [own, dialect] if stack.settings.dialect else [own]
-    expected += _of_blocks(profiles, stack)
-    dialects = read_dialects(profiles, model, *expected)
+    expected += _list_block_dialects(profiles, stack)
+    dialects = list_dialects(profiles, model, *expected)
     why = []
     if promote:
         why.append(f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}")
@@ -204,7 +206,7 @@ def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[
         promote=promote,
         client_text=client,
         max_calls=stack.max_calls,
-        why=(*why, _read_as(dialects, model, *expected)),
+        why=(*why, _describe_dialects(dialects, model, *expected)),
     )
 
 
@@ -212,18 +214,18 @@ BLOCK_DIALECT = "json-block"
 """The dialect of calls that are JSON in a code block at the end of the reply."""
 
 
-def _of_blocks(profiles: Profiles, stack: ProfileStack) -> list[Description]:
-    """Return the dialect for calls in code blocks, if the settings ask for it."""
+def _list_block_dialects(profiles: Profiles, stack: ProfileStack) -> list[Description]:
+    """Return the dialect for calls in code blocks, if the settings enable it."""
     blocks = first_set(stack.settings.blocks, otherwise=stack.model.blocks)
     return [profiles.dialects[BLOCK_DIALECT]] if blocks == "last" else []
 
 
-def own_tokens(model: ModelProfile) -> frozenset[str]:
+def list_token_dialects(model: ModelProfile) -> frozenset[str]:
     """Name the dialects whose special tokens are the model's own."""
     return frozenset(model.accept if model.special_tokens and model.accept != "auto" else ())
 
 
-def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
+def list_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
     """List the dialects to read: the expected ones, then all others that no model writes by chance.
 
     If two dialects match the same text, the more common one is named.
@@ -236,7 +238,7 @@ def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) 
     return tuple(read.values())
 
 
-def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
+def _describe_dialects(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
     """Name the expected dialects, and count the others."""
     own = () if model.accept == "auto" else model.accept
     names = list(dict.fromkeys([*(dialect.name for dialect in first), *own]))
@@ -249,13 +251,13 @@ def _has_calls(messages: Iterable[Message]) -> bool:
     return any(message.calls or message.role == "tool" for message in messages)
 
 
-# Grammars: whether the server constrains the reply, and how.
+# Grammars for servers that constrain the reply.
 #
 # A grammar never replaces the response format of the client, and never applies to reasoning: a grammar that begins in
 # the middle of the reasoning would cut it off.
 
 
-KINDS: dict[ConstraintForm, Kind] = {
+GRAMMAR_KINDS: dict[ConstraintForm, Kind] = {
     "structural_tag": "structural_tag",
     "gbnf": "gbnf",
     "gbnf_string": "gbnf",
@@ -263,10 +265,10 @@ KINDS: dict[ConstraintForm, Kind] = {
     "json_schema": "json_schema",
 }
 """The kind of grammar in each form of a request."""
-assert set(KINDS) == {*get_args(ConstraintForm.__value__)}
+assert set(GRAMMAR_KINDS) == {*get_args(ConstraintForm.__value__)}
 
 
-class Constraining(msgspec.Struct, frozen=True):
+class ReplyConstraint(msgspec.Struct, frozen=True):
     """The parts of a reply's grammar."""
 
     form: ConstraintForm
@@ -276,13 +278,13 @@ class Constraining(msgspec.Struct, frozen=True):
 
     def render(self) -> Any:
         """Render the grammar, as text or plain data. Raises `Inexpressible` with the reason if there is none."""
-        return render_constraint(KINDS[self.form], self.dialect, self.tools, self.demand)
+        return render_constraint(GRAMMAR_KINDS[self.form], self.dialect, self.tools, self.demand)
 
 
-def constraining(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[Constraining | None, str]:
-    """Plan the grammar of a request whose tools are in the prompt; None if there is none, and the reason for people.
+def plan_constraint(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[ReplyConstraint | None, str]:
+    """Plan the grammar of a request whose tools are in the prompt; return it, or None, with a line that explains why.
 
-    No reason is given if no one would expect a grammar. `has_form` is true if the request has its own response format.
+    The line is empty if nobody would expect a grammar. `has_form` is true if the request has its own response format.
     """
     protocol, wish, demanded = plan.protocol, plan.stack.settings.constrain, plan.demands
     if protocol.write is None or not protocol.prompt_tools or not plan.offered or wish == "off":
@@ -297,10 +299,10 @@ def constraining(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[C
         return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
     extent = "calls alone may be written" if demanded else "calls in free text are held to it"
     line = f"a grammar of {protocol.write.name} is to be sent ({form}): {extent}"
-    return held_to(form, protocol.write, plan), line
+    return make_constraint(form, protocol.write, plan), line
 
 
-def held_to(form: ConstraintForm, dialect: Description, plan: Plan) -> Constraining:
+def make_constraint(form: ConstraintForm, dialect: Description, plan: Plan) -> ReplyConstraint:
     """Collect the parts of the reply's grammar."""
     thinking = plan.reading.thinking
     demand = Demand(
@@ -310,7 +312,7 @@ def held_to(form: ConstraintForm, dialect: Description, plan: Plan) -> Constrain
         begun=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
     )
     tools = tuple(tool for tool in plan.offered if tool.name == plan.tool_choice) or plan.offered
-    return Constraining(form, dialect, tools, demand)
+    return ReplyConstraint(form, dialect, tools, demand)
 
 
 MODEL = "model"
@@ -320,12 +322,12 @@ PROMPT = "prompt"
 API = "api"
 """The quirk that the server has the model only in another API: its name, or `SAME` if that failed, too."""
 SAME = "same"
-REPLANNED = (PROMPT, MODEL, API)
+REPLANNING_QUIRKS = (PROMPT, MODEL, API)
 """The quirks that require a new plan."""
 
 
-def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
-    """Find the first of the patterns that a User-Agent contains, in any case; None if it contains none."""
+def find_agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
+    """Return the first pattern that a User-Agent contains, ignoring case; None if it contains none."""
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
@@ -333,7 +335,7 @@ class Planner:
     """Plans exchanges; replaced when profiles or settings change. Raises `UnknownName`."""
 
     def __init__(self, profiles: Profiles, settings: Settings, listed: Sequence[str] = ()) -> None:
-        """`listed` are the models that the server lists, if known."""
+        """Check that the profiles named by the settings exist. `listed` are the server's models, if known."""
         self.profiles = profiles
         self.settings = settings
         self._listed = {plain_model(name): name for name in listed}
@@ -347,87 +349,86 @@ class Planner:
                 raise UnknownName(setting, name, tuple(known))
 
     def with_settings(self, given: Mapping[str, Any], listed: Sequence[str] = ()) -> Planner:
-        """Make a planner with these settings, plain data, but for those that this one was given; raises ValueError."""
+        """Make a planner with more settings, as plain data; the changed settings of this planner have priority.
+
+        Raises ValueError.
+        """
         settings = msgspec.convert({**given, **self.settings.list_changed()}, Settings)
         return self if settings == self.settings and not listed else Planner(self.profiles, settings, listed)
 
     def plan(
         self, facts: Facts, request: RequestFacts, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
     ) -> Plan:
-        """Decide about a request that came with these facts.
+        """Plan the exchange of a request with these facts.
 
-        `memory` knows what upstreams did before; `taught` are the steps learned from rejections of this request.
+        `memory` holds facts about servers; `taught` are the quirks learned from rejections of this request.
         """
-        server_model, stand_in = self._model(facts, memory, taught or {})
+        # Step 1: Choose the model on the server, and the profiles.
+        server_model, stand_in = self._find_model(facts, memory, taught or {})
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         quirks = memory.get_quirks(*facts.whose, facts.model) if memory else Quirks()
         learned = merge_learned(quirks.list_known(), taught or {})
         seen = memory.get_learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
-        stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)), api=learned.get(API, SAME))
-        if stack.known_model is None and (model := shown_model(self._marked, request.messages, seen)):
+        stack, why = self._find_profiles(facts, prompted=bool(learned.get(PROMPT)), api=learned.get(API, SAME))
+        if stack.known_model is None and (model := recognize_model(self._marked, request.messages, seen)):
             stack = replace(stack, model=model)
             why.append(f"its replies are those of {model.description}, and are read so")
-        protocol = self._protocol(stack, facts, request)
+        # Step 2: Plan the transport of tools and calls, and the tools that the model is offered.
+        protocol = self._plan_protocol(stack, facts, request)
         tools = protocol.by_name
-        withheld = _withheld(stack.guards, {*request.offer.declared, *tools})
+        withheld = _find_withheld(stack.guards, {*request.offer.declared, *tools})
         offered = tuple(tool for tool in protocol.tools if tool.name not in withheld)
-        # Nothing can be demanded of a model that is not offered the tool.
+        # A call cannot be demanded if its tool is not offered.
         tool_choice = request.offer.choice if offered and request.offer.choice not in withheld else "auto"
+        # Step 3: Plan the reading of the reply.
         as_text = protocol.client_text is not None
-        thoughts = thinking(
+        thoughts = plan_reasoning(
             stack.known_model,
             stack.server,
             facts,
             memory,
             asked=request.generation.thinks,
             text_client=as_text,
-            shown=stack.known_model is None and thinks(request.messages),
+            shown=stack.known_model is None and has_reasoning_reply(request.messages),
         )
         plan = Plan(
             stack=stack,
             protocol=protocol,
-            reading=self._reading(stack, protocol, thoughts),
+            reading=self._plan_reading(stack, protocol, thoughts),
             offered=offered,
             withheld=withheld,
             unoffered=frozenset(request.offer.declared) - tools.keys(),
             tool_choice=tool_choice,
             learned=seen,
             quirks=ConversationQuirks(quirks),
-            thoughts=stack.server.thoughts or told_thoughts(seen),
+            thoughts=stack.server.thoughts or find_reasoning_field(seen),
             buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,
             stand_in=stand_in,
         )
-        steps, why_grammar = _steps(plan, learned, has_form=request.generation.constrained)
-        why += [*protocol.why, *why_grammar]
-        if server_model:
-            why.append(f"model {request.model}: the server is asked for {server_model}")
-        if steps.get("corrections") is False:
-            why.append("fields that a rejection names are not corrected, by a profile (ready.corrections: false)")
-        if needed := [name for name in learned if name not in ("constrain", "strict", MODEL, API)]:
-            why.append(f"changed since the server rejected a request: {', '.join(needed)}")
-        if withheld:
-            why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
-        return replace(plan, steps=steps, why=tuple(why))
+        # Step 4: Collect the steps that prepare the request, and the explanations.
+        steps, why_grammar = _collect_steps(plan, learned, has_form=request.generation.constrained)
+        changes = _explain_changes(plan, steps, learned, request.model)
+        return replace(plan, steps=steps, why=(*why, *protocol.why, *why_grammar, *changes))
 
-    def _protocol(self, stack: ProfileStack, facts: Facts, request: RequestFacts) -> ToolProtocol:
-        """Decide how tools and calls travel."""
+    def _plan_protocol(self, stack: ProfileStack, facts: Facts, request: RequestFacts) -> ToolProtocol:
+        """Plan the transport of tools and calls."""
         documented, reason = _find_documented_tools(stack, facts, request)
         if request.unliftable:
             protocol = ToolProtocol(tools=tuple(request.offer.tools), why=(request.unliftable,))
         elif documented is None:
-            protocol = native_protocol(self.profiles, stack, request)
+            protocol = plan_native_protocol(self.profiles, stack, request)
         else:
-            protocol = text_protocol(self.profiles, stack, documented)
+            protocol = plan_text_protocol(self.profiles, stack, documented)
         return replace(protocol, why=(reason, *protocol.why))
 
-    def _reading(self, stack: ProfileStack, protocol: ToolProtocol, thoughts: Thinking) -> ReadingPlan:
-        """Decide how the text of the reply is read."""
+    def _plan_reading(self, stack: ProfileStack, protocol: ToolProtocol, thoughts: Thinking) -> ReadingPlan:
+        """Plan the reading of the reply's text."""
         unknown_tools, echo, tools = stack.unknown_tools, stack.echo, protocol.by_name
         if protocol.client_text and unknown_tools == "allow":
             unknown_tools = "text"  # such a client shows unknown tools as text itself
         if protocol.client_text and echo == "text":
-            echo = "steer"  # such a client would carry out calls that it finds in the text
+            echo = "steer"  # such a client would execute calls that it finds in the text
         reactors = [reactor for guards in stack.guards for reactor in guards.reactors]
         return ReadingPlan(
             dialects=protocol.dialects,
@@ -435,7 +436,7 @@ class Planner:
             lenient=stack.lenient,
             unknown_tools=unknown_tools,
             echo=echo,
-            own=own_tokens(stack.model),
+            own=list_token_dialects(stack.model),
             max_call_bytes=self.settings.max_call_bytes,
             thinking=thoughts,
             markers=stack.model.markers,
@@ -444,45 +445,47 @@ class Planner:
 
     @cached_property
     def _marked(self) -> tuple[ModelProfile, ...]:
-        """The models whose replies bear marks."""
+        """The models that can be recognized by marks in their replies."""
         return tuple(model for model in self.profiles.models.values() if model.shown_by != Marks())
 
     @cached_property
-    def lends(self) -> bool:
+    def has_lent_keys(self) -> bool:
         """True if any server's profile has a key for clients that send none."""
         return any(server.key_env for server in self.profiles.servers.values())
 
-    def server(self, facts: Facts) -> ServerProfile | None:
-        """Find the profile of a request's server."""
-        return self._choice(self.profiles.servers, self.settings.server, facts).profile
+    def find_server(self, facts: Facts) -> ServerProfile | None:
+        """Find the profile of a request's server; None if no profile matches."""
+        return self._choose(self.profiles.servers, self.settings.server, facts).profile
 
-    def apis(self, facts: Facts) -> tuple[str, ...]:
-        """List the APIs that the server of a request speaks, as far as is known; none for that of each client."""
-        return self._stack(facts)[0].apis
+    def list_apis(self, facts: Facts) -> tuple[str, ...]:
+        """List the known APIs of a request's server; empty if it is sent the API of each client."""
+        return self._find_profiles(facts)[0].apis
 
-    def serves(self, facts: Facts, api: str) -> bool:
-        """True if the server of a request speaks an API itself, as far as is known."""
-        apis = self.apis(facts)
+    def has_api(self, facts: Facts, api: str) -> bool:
+        """Return True if the server of a request is known or assumed to speak an API."""
+        apis = self.list_apis(facts)
         return not apis or api in apis
 
-    def models(self, facts: Facts) -> list[str]:
-        """List the names of models that stand for others, but for globs."""
-        return [glob for glob, _ in self._aliases(facts) if not is_glob(glob)]
+    def list_aliases(self, facts: Facts) -> list[str]:
+        """List the model names that are mapped to others, except globs."""
+        return [glob for glob, _ in self._list_alias_pairs(facts) if not is_glob(glob)]
 
-    def tokenizes(self, facts: Facts) -> bool:
-        """True if the server counts tokens when it is asked."""
-        server = self.server(facts)
+    def can_tokenize(self, facts: Facts) -> bool:
+        """Return True if the server can count the tokens of a conversation."""
+        server = self.find_server(facts)
         return server is not None and server.tokenize
 
-    def server_model(self, facts: Facts) -> str:
-        """Find the model that the server is asked for; empty for the one of the request."""
+    def find_server_model(self, facts: Facts) -> str:
+        """Return the server's name for the requested model; empty if the names are the same."""
         name = facts.model.casefold()
-        alias = next((to for glob, to in self._aliases(facts) if fnmatch.fnmatchcase(name, glob.casefold())), "")
+        alias = next(
+            (to for glob, to in self._list_alias_pairs(facts) if fnmatch.fnmatchcase(name, glob.casefold())), ""
+        )
         return alias or (self.default_model if plain_model(facts.model) not in self._listed else "")
 
-    def _aliases(self, facts: Facts) -> list[tuple[str, str]]:
-        """List the globs for models, and the model that the server is asked for in their place."""
-        server = self.server(facts)
+    def _list_alias_pairs(self, facts: Facts) -> list[tuple[str, str]]:
+        """List the globs for requested models, each with the server's model."""
+        server = self.find_server(facts)
         pairs = [
             (glob, name) for glob, is_pair, name in (pair.partition("=") for pair in self.settings.models) if is_pair
         ]
@@ -490,29 +493,31 @@ class Planner:
 
     @cached_property
     def default_model(self) -> str:
-        """Return the model that stands for each that the server does not list, by the user's option; empty for none."""
+        """The user's replacement for models that the server does not list; empty if there is none."""
         return next((name for name in reversed(self.settings.models) if "=" not in name), "")
 
-    def _model(self, facts: Facts, memory: Memory | None, taught: Mapping[str, Any]) -> tuple[str, StandIn]:
-        """Find the model that the server is asked for, empty for the one of the request, and what may stand for that.
+    def _find_model(self, facts: Facts, memory: Memory | None, taught: Mapping[str, Any]) -> tuple[str, StandIn]:
+        """Return the server's name for the requested model, empty if they are the same, and a stand-in.
 
-        That is the only model of a server, once this rejected the name.
+        The stand-in is the only model of the server; it is used once the server has rejected the requested name.
         """
         names = memory.get_quirks(*facts.whose, facts.model) if memory else Quirks()
         only = [*self._listed.values()] if len(self._listed) == 1 else []
-        model, stand_in = self.server_model(facts), next((name for name in only if name != facts.model), "")
+        model, stand_in = self.find_server_model(facts), next((name for name in only if name != facts.model), "")
         if not model and merge_learned(names.list_known(), taught).get(MODEL):
             model = stand_in
         return model, StandIn("" if model else stand_in, names)
 
     def has_strict_policy(self, facts: Facts) -> bool:
-        """True if a policy that denies calls applies to a request of which only these facts are known."""
-        return any(guards.is_strict for guards in self._stack(facts)[0].guards)
+        """Return True if a policy that denies calls applies to a request with these facts."""
+        return any(guards.is_strict for guards in self._find_profiles(facts)[0].guards)
 
-    def _stack(self, facts: Facts, *, prompted: bool = False, api: str = SAME) -> tuple[ProfileStack, list[str]]:
-        """Find the profiles for a request, and why it is these, in lines for people."""
+    def _find_profiles(
+        self, facts: Facts, *, prompted: bool = False, api: str = SAME
+    ) -> tuple[ProfileStack, list[str]]:
+        """Find the profiles for a request; return them with lines that explain the choice."""
         settings, profiles = self.settings, self.profiles
-        clients, models, servers = self.choices(facts).values()
+        clients, models, servers = self.choose_profiles(facts).values()
         client, model, server = clients.profile, models.profile, servers.profile
         policies = every(profiles.policies, facts)
         why = [
@@ -533,16 +538,16 @@ class Planner:
         )
         return stack, [*why, *[f"sent by {api}: the server rejected this model by another API"] * (api != SAME)]
 
-    def choices(self, facts: Facts) -> dict[str, ProfileChoice[Any]]:
+    def choose_profiles(self, facts: Facts) -> dict[str, ProfileChoice[Any]]:
         """Choose the profiles of client, model and server."""
         settings, profiles = self.settings, self.profiles
         return {
-            "client": self._choice(profiles.clients, settings.client, facts),
-            "model": self._choice(profiles.models, settings.model, facts),
-            "server": self._choice(profiles.servers, settings.server, facts),
+            "client": self._choose(profiles.clients, settings.client, facts),
+            "model": self._choose(profiles.models, settings.model, facts),
+            "server": self._choose(profiles.servers, settings.server, facts),
         }
 
-    def _choice[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> ProfileChoice[T]:
+    def _choose[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> ProfileChoice[T]:
         if not forced:
             return best(profiles, facts, self.profiles.sources)
         kind = profiles[forced].kind
@@ -550,23 +555,35 @@ class Planner:
         return ProfileChoice(profiles[forced], (f"{kind} {forced}: named by the option vtc_{kind}{also}",))
 
 
-def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:
-    """Find the tools that a policy does not allow."""
+def _find_withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:
+    """Return the names of the tools that a policy does not allow."""
     names = frozenset(names)
     access = [guards.build_access(ToolNames(names)) for guards in configured if guards.restricts_tools]
     return frozenset(name for name in names if any(rule.fault(name) for rule in access))
 
 
-def _steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[Mapping[str, Any], list[str]]:
-    """Put together the steps that make the request ready, and say why the server decodes by a grammar, or does not."""
-    steps = {**plan.stack.steps, **{name: value for name, value in learned.items() if name not in REPLANNED}}
+def _explain_changes(plan: Plan, steps: Mapping[str, Any], learned: Mapping[str, Any], model: str) -> Iterator[str]:
+    """Explain the changes of a request for `model`: the server's name for it, quirks, and tools that are withheld."""
+    if plan.server_model:
+        yield f"model {model}: the server is asked for {plan.server_model}"
+    if steps.get("corrections") is False:
+        yield "fields that a rejection names are not corrected, by a profile (ready.corrections: false)"
+    if needed := [name for name in learned if name not in ("constrain", "strict", MODEL, API)]:
+        yield f"changed since the server rejected a request: {', '.join(needed)}"
+    if plan.withheld:
+        yield f"not offered to the model: {', '.join(sorted(plan.withheld))}"
+
+
+def _collect_steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[Mapping[str, Any], list[str]]:
+    """Collect the steps that prepare the request; return them with lines that explain its grammar or lack of one."""
+    steps = {**plan.stack.steps, **{name: value for name, value in learned.items() if name not in REPLANNING_QUIRKS}}
     wish, form = plan.stack.settings.constrain, steps.pop("constrain", None)
     if steps.pop("strict", None) and wish == "auto" and not (plan.protocol.write or has_form):
         steps["strict"] = True
     if not form:
-        refused = learned.get("constrain") is False or learned.get("strict") is False
-        return steps, ["no grammar: the server rejected one before"] * (refused and wish != "off")
-    grammar, why = constraining(form, plan, has_form=has_form)
+        rejected = learned.get("constrain") is False or learned.get("strict") is False
+        return steps, ["no grammar: the server rejected one before"] * (rejected and wish != "off")
+    grammar, why = plan_constraint(form, plan, has_form=has_form)
     if grammar:
         steps["constrain"] = grammar
     return steps, [why] if why else []
@@ -575,20 +592,20 @@ def _steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[M
 def _find_documented_tools(
     stack: ProfileStack, facts: Facts, request: RequestFacts
 ) -> tuple[Sequence[Tool] | None, str]:
-    """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
+    """Return the tools that a text client documents in its prompt, or None for a native client, and the reason."""
     client, patterns = stack.client, stack.settings.client_patterns
     if client.tool_protocol == "native":
         return None, f"client profile {client.name} says tool_protocol: native"
     if request.offer.tools and client.tool_protocol == "auto":
         count = len(request.offer.tools)
         return None, f"the request has {count} tool{'s' * (count != 1)}; calls go back as `tool_calls`"
-    documented, unread = _documented_tools(request, client.tool_sections)
+    documented, unread = _collect_documented_tools(request, client.tool_sections)
     if client.tool_protocol == "text":
         return documented, f"client profile {client.name} says tool_protocol: text{unread}"
     agent = facts.user_agent[:80]
     if not patterns:
         return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
-    if pattern := agent_pattern(facts.user_agent, patterns):
+    if pattern := find_agent_pattern(facts.user_agent, patterns):
         reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{unread}"
         return documented, reason
     if documented:
@@ -597,8 +614,8 @@ def _find_documented_tools(
     return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
 
 
-def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
-    """Find the tools that the system prompt documents, by each name the first, and which of its parts was not read."""
+def _collect_documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
+    """Return the tools that the system prompt documents, the first of each name, and a note on unread parts."""
     tools: dict[str, Tool] = {}
     unread = ""
     for message in request.messages:

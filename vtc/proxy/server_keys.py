@@ -82,10 +82,14 @@ class ServerKeys:
     def lend(self, flow: http.HTTPFlow, planner: Planner) -> Loan:
         """Add the key of its server to a request, if permitted."""
         variable = ctx.options.vtc_key_env
-        if not (planner.lends or variable) or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
+        if (
+            not (planner.has_lent_keys or variable)
+            or ctx.options.vtc_mode != "rewrite"
+            or flow.request.method == "OPTIONS"
+        ):
             return NO_LOAN
         facts = flows.read_facts(flow)
-        mode, profile = flow.client_conn.proxy_mode, planner.server(facts)
+        mode, profile = flow.client_conn.proxy_mode, planner.find_server(facts)
         if variable and isinstance(mode, ReverseMode):
             profile = make_upstream_profile(variable, Address(*mode.address))
         if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
@@ -101,7 +105,7 @@ class ServerKeys:
             headers.pop(header, None)
         header = (
             profile.key_header.lower()
-            or (side_questions.find_error_api(flow) or _choose_api(planner.apis(facts))).place.key
+            or (side_questions.find_error_api(flow) or _choose_api(planner.list_apis(facts))).place.key
         )
         headers[header] = f"Bearer {key}" if header == BEARER else key
         _lent[flow] = key

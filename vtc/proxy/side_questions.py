@@ -85,7 +85,7 @@ class SideQuestions:
         """
         request, facts = flow.request, flows.read_facts(flow)
         aside = side_questions.find_side_question(request.method, request.path, facts.headers)
-        if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
+        if aside is None or ctx.options.vtc_mode != "rewrite" or planner.has_api(facts, aside.client):
             return False
         try:
             body = bodies.decode_body(request, ctx.options.vtc_max_body_bytes) or b""
@@ -94,9 +94,9 @@ class SideQuestions:
             return False
         if answer is None:
             self._ask_about_models(flow, aside, planner, facts, aside.model or side_questions.find_model(body))
-        elif aside.kind == "count" and planner.tokenizes(facts):
+        elif aside.kind == "count" and planner.can_tokenize(facts):
             request.content = side_questions.render_tokenize_request(
-                aside, body, lambda model: planner.server_model(replace(facts, model=model)), request.path
+                aside, body, lambda model: planner.find_server_model(replace(facts, model=model)), request.path
             )
             _send_question(flow, aside, planner, facts, side_questions.TOKENIZE_PATH)
             self._counts[flow] = aside, answer
@@ -110,8 +110,8 @@ class SideQuestions:
     ) -> None:
         """Request the server's list of models, or the details of one model if the server has a path for them."""
         request, of_one = flow.request, aside.kind == "model"
-        names = [name] if of_one else planner.models(facts)
-        aliases = {alias: planner.server_model(replace(facts, model=alias)) or alias for alias in names}
+        names = [name] if of_one else planner.list_aliases(facts)
+        aliases = {alias: planner.find_server_model(replace(facts, model=alias)) or alias for alias in names}
         apis = _list_apis(planner, facts)
         showing = next((api.place for api in apis if of_one and api.place.shows), None)
         request.method = "POST" if showing else "GET"
@@ -137,7 +137,7 @@ class SideQuestions:
 
 
 def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
-    return [api for name in planner.apis(facts) if (api := find_api(name))]
+    return [api for name in planner.list_apis(facts) if (api := find_api(name))]
 
 
 def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:

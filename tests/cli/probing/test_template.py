@@ -11,7 +11,7 @@ from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
 from vtc.cli.probing.template import MAX_RENDER_BYTES, TemplateFacts, inspect_template
 from vtc.profiles import builtin_directory, load
-from vtc.profiles.planner import read_dialects
+from vtc.profiles.planner import list_dialects
 from vtc.profiles.settings import UNKNOWN_MODEL
 
 pytestmark = pytest.mark.rest
@@ -60,7 +60,7 @@ DOUBLED = "{{% for _ in range(60) %}}{{% set ns.x = {} %}}{{% endfor %}}{{{{ ns.
 
 
 def inspect(source: str) -> TemplateFacts:
-    return inspect_template(source, read_dialects(PROFILES, UNKNOWN_MODEL), TAGS)
+    return inspect_template(source, list_dialects(PROFILES, UNKNOWN_MODEL), TAGS)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from vtc.apis.bridge import WireNames
 from vtc.dialects.constrain import Demand
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, apply_steps
-from vtc.profiles.planner import Constraining
+from vtc.profiles.planner import ReplyConstraint
 
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
@@ -28,7 +28,7 @@ ALL: dict[str, Any] = {
     "thinking": "unsaid",
     "context": 65536,
     "max_tokens": 8192,
-    "constrain": Constraining("gbnf", PROFILES.dialects["hermes"], (Tool("now"),), Demand(demanded=True)),
+    "constrain": ReplyConstraint("gbnf", PROFILES.dialects["hermes"], (Tool("now"),), Demand(demanded=True)),
 }
 """Every step, with a value."""
 

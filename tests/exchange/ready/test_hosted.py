@@ -149,7 +149,7 @@ HOSTS = {
 
 @pytest.mark.parametrize(("host", "name"), HOSTS.items())
 def test_hosts_of_which_less_is_known(host: str, name: str) -> None:
-    profile = planner().server(Facts(host=host, port=443))
+    profile = planner().find_server(Facts(host=host, port=443))
     assert profile is not None
     assert profile.name == name
 

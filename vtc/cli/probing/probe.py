@@ -19,7 +19,7 @@ from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn_server_fac
 from vtc.cli.probing.template import BoundedAsker
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import best
-from vtc.profiles.planner import Planner, read_dialects
+from vtc.profiles.planner import Planner, list_dialects
 from vtc.profiles.schema import ModelProfile, ReasoningTags
 from vtc.profiles.settings import UNKNOWN_MODEL, Settings
 
@@ -147,7 +147,7 @@ class Probe:
         tags = words.list_reasoning_tags(profiles, record.base)
         if server.template:
             record.template_facts = template.inspect_template(
-                server.template, read_dialects(profiles, record.base or UNKNOWN_MODEL), tags
+                server.template, list_dialects(profiles, record.base or UNKNOWN_MODEL), tags
             )
         # Step 2: request one call with `tools`, as a client sends them.
         record.native = talk.ask(scenarios.SINGLE, self._plan_with_options(record, tools="native"), bare=True)

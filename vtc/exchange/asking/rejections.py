@@ -20,7 +20,7 @@ from vtc.exchange.asking.window import is_full, is_limited, read_token_counts
 from vtc.exchange.asking.words import Expressions, RejectionWords, compile_any, find_number
 from vtc.guards.patterns import Expression, naming
 from vtc.profiles.document import table
-from vtc.profiles.planner import API, REPLANNED, SAME
+from vtc.profiles.planner import API, REPLANNING_QUIRKS, SAME
 from vtc.profiles.schema import Ready
 
 
@@ -37,7 +37,7 @@ class QuirkRow(RejectionWords, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         with naming("steps"):
-            msgspec.convert({name: value for name, value in self.steps.items() if name not in REPLANNED}, Ready)
+            msgspec.convert({name: value for name, value in self.steps.items() if name not in REPLANNING_QUIRKS}, Ready)
         super().__post_init__()
 
 

@@ -45,7 +45,7 @@ from vtc.json_text import decode, encode
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import merge_learned
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import API, MODEL, PROMPT, REPLANNED, SAME
+from vtc.profiles.planner import API, MODEL, PROMPT, REPLANNING_QUIRKS, SAME
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import format_exception
@@ -375,7 +375,7 @@ class RequestEncoder:
         tried: list[Mapping[str, Any]] = []
         while (learned := learn(known=self._steps)) and learned.steps not in tried:
             tried.append(learned.steps)
-            replanned = {step: value for step, value in learned.steps.items() if step in REPLANNED}
+            replanned = {step: value for step, value in learned.steps.items() if step in REPLANNING_QUIRKS}
             if replanned:
                 if API in replanned and API in self.learned_quirks:  # this API was chosen by the same quirk: go back
                     replanned[API] = SAME
@@ -472,7 +472,9 @@ class RequestEncoder:
             self._report_quirk(
                 f"the server has no model {name}: retried with {only}, its only one, as are later requests"
             )
-        if steps := [line for name, line in describe_steps(quirks).items() if name not in (*REPLANNED, *GRAMMAR_STEPS)]:
+        if steps := [
+            line for name, line in describe_steps(quirks).items() if name not in (*REPLANNING_QUIRKS, *GRAMMAR_STEPS)
+        ]:
             self._report_quirk(f"retried after a rejection; applied at once from now on: {', '.join(steps)}")
         if (api := quirks.get(API)) not in (None, SAME):
             self._report_quirk(

@@ -13,7 +13,7 @@ from vtc.events import CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import REMINDER, StepContext, join_messages
 from vtc.json_schema import Schema
 from vtc.profiles.document import format_count
-from vtc.profiles.planner import Constraining
+from vtc.profiles.planner import ReplyConstraint
 
 CALLED_BEFORE = "Was called before in this conversation. It cannot be called now."
 
@@ -69,7 +69,7 @@ def express_choice(request: CanonicalRequest, _value: Any, _context: StepContext
 
 def send_grammar(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send the grammar of the dialect, filled in with the tools."""
-    assert isinstance(value, Constraining)
+    assert isinstance(value, ReplyConstraint)
     if (mark := find_reserved_opener(value.dialect)) and _contains_marker(context.request.messages, mark):
         return request, f"no grammar: the conversation quotes {mark}, which no value could contain"
     try:
