@@ -104,7 +104,10 @@ class Decoder(Protocol):
         ...
 
     def decode(self, frame: Frame) -> Decoded | None:
-        """Decode one frame; None if it does not belong to this API. May raise if a value has a wrong type."""
+        """Decode one frame; None if it does not belong to this API.
+
+        A missing field is empty, and a value of a wrong type is an `Origin`: neither raises an exception.
+        """
         ...
 
 

@@ -150,6 +150,14 @@ def part_of(value: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
+def split_entries(listed: Any) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Split a list into its objects and all other entries. A value that is no list is itself an other entry."""
+    if not isinstance(listed, list):
+        return [], [listed] if listed else []
+    objects = [entry for entry in listed if isinstance(entry, dict)]
+    return objects, [entry for entry in listed if not isinstance(entry, dict)]
+
+
 def text_at(value: Mapping[str, Any], key: str) -> str | None:
     """Return the text in a field of an object; None if there is none."""
     text = value.get(key)

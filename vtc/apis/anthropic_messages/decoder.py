@@ -227,7 +227,7 @@ class Decoder(msgspec.Struct):
         is_text = delta_type in ("citations_delta", *_KNOWN_FIELDS) and delta_type != "input_json_delta" and not unknown
         known = _is_known(event) and (kind in _HARMLESS_BLOCKS or is_text)
         lost = "citations" if delta_type == "citations_delta" else ""
-        return Decoded((), (Origin(NAME, delta_type, event, harmless=known, lost=lost),))
+        return Decoded((), (Origin(NAME, delta_type or DELTA, event, harmless=known, lost=lost),))
 
     def _decode_block_stop(self, event: Json, number: int) -> Decoded:
         kind = self.block_types.get(number, "")
@@ -283,7 +283,7 @@ def _is_known(event: Json) -> bool:
 def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Origin]:
     """Collect the fields of an event and of its delta that the API does not define."""
     more: dict[str, Any] = {key: value for key, value in event.items() if key not in _KNOWN_FIELDS[event["type"]]}
-    if delta and (known := _KNOWN_FIELDS.get(delta["type"])) and not delta.keys() <= known:
+    if delta and (known := _KNOWN_FIELDS.get(str(delta.get("type")))) and not delta.keys() <= known:
         more["delta"] = {key: value for key, value in delta.items() if key not in known}
     if more:
         yield Origin(NAME, "fields", more)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from vtc.apis.calls import ToolCallAccumulator, render_as_text
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Decoded, Json, ReplyEvent
-from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
 from vtc.apis.gemini_generate.parts import (
     FINISH_REASONS,
     FRAMING,
@@ -64,6 +64,9 @@ _HARMLESS_FIELDS = (
     *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
 )
 """Fields of events, candidates and parts in which no client finds a call."""
+_CONTENT_EVENTS = (Text, Rewritten, RefusalDelta, Reasoning, ReasoningDelta, Call, CallDelta)
+_WRONG_TYPE = "wrong type"
+"""Prefix of the kind of an origin that holds a value of a wrong type. No encoder renders it."""
 
 
 class Decoder(msgspec.Struct):
@@ -109,7 +112,10 @@ class Decoder(msgspec.Struct):
             yield Start(str(event.get("responseId") or ""), str(event.get("modelVersion") or ""), own=own)
         for key in event.keys() - {*_COMMON_FIELDS, "candidates", "usageMetadata"}:
             yield make_origin(f"event.{key}", event[key], harmless=key in _HARMLESS_FIELDS)
-        if usage := event.get("usageMetadata"):
+        usage = event.get("usageMetadata")
+        if usage and not isinstance(usage, dict):
+            yield make_origin(f"{_WRONG_TYPE}.usageMetadata", usage)
+        elif usage:
             thought = count_of(usage, "thoughtsTokenCount")
             yield Usage(
                 count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount"),
@@ -122,14 +128,19 @@ class Decoder(msgspec.Struct):
 
 def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
     """Decode the candidates of an event."""
-    candidates = event.get("candidates") or ()
+    candidates, others = split_entries(event.get("candidates"))
+    if others:
+        yield make_origin(f"{_WRONG_TYPE}.candidates", others)
     if not candidates and (why := part_of(event, "promptFeedback").get("blockReason")):
         yield Finish("halted", native_reason=str(why))
     for candidate in candidates:
         choice = count_of(candidate, "index")
         content = part_of(candidate, "content")
-        for part in content.get("parts") or ():
+        parts, others = split_entries(content.get("parts"))
+        for part in parts:
             yield from _decode_part(part, choice)
+        if others:
+            yield make_origin(f"{_WRONG_TYPE}.parts", others, choice)
         known = {"content", "index", "finishReason"} if content or not candidate.get("content") else {"index"}
         for key in candidate.keys() - known:
             yield make_origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS_FIELDS)
@@ -196,6 +207,8 @@ class Encoder(msgspec.Struct):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
             return []
+        if not self.head and any(isinstance(event, _CONTENT_EVENTS) for event in events):  # the server sent no start
+            self._record_start(Start())
         # Step 1: collect the parts, and the additional fields of the event, the candidate and its content.
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}
@@ -210,7 +223,7 @@ class Encoder(msgspec.Struct):
                     place, _, key = kind.partition(".")
                     if place == "part":
                         parts.append({key: value})
-                    else:
+                    elif place != _WRONG_TYPE:
                         own[place][key] = value
                 case Usage():
                     self.usage = event.own.value if event.own and event.own.api == NAME else _render_usage(event)

@@ -20,7 +20,7 @@ import msgspec
 from vtc.apis.calls import ToolCallAccumulator, format_arguments, render_as_text
 from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json, ReplyEvent
-from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, split_entries, text_at
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
@@ -58,6 +58,7 @@ _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """Marks counts that the line already contains."""
 _CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
 """Kinds of value in a clean call."""
+_CONTENT_EVENTS = (Text, Rewritten, RefusalDelta, Reasoning, ReasoningDelta, Call, CallDelta)
 _MESSAGE_FIELDS = ("role", "content", "tool_calls")
 
 
@@ -85,11 +86,13 @@ class Decoder(msgspec.Struct):
         return Decoded((*deltas,), (*self._read_metadata(line),), None if frame is received else frame)
 
     def _read_metadata(self, line: Json) -> Iterator[FrameMetadata]:
-        message, done = line["message"], bool(line.get("done"))
+        message, done = line["message"], line.get("done") is True
         if not self.begun:
             self.begun = True
             head = {key: line[key] for key in _EVERY_LINE if key in line}
             yield Start(model=str(line.get("model") or ""), own=Origin(NAME, "head", head, harmless=True))
+        if others := _split_calls(message)[1]:
+            yield Origin(NAME, "message.tool_calls", others)
         for key in message.keys() - {*_MESSAGE_FIELDS, "thinking"}:
             yield Origin(NAME, f"message.{key}", message[key], harmless=False)
         yield from _make_origins(line, {*_EVERY_LINE, "message", "done"})
@@ -130,6 +133,8 @@ class Encoder(msgspec.Struct):
         lines: list[Json] = []
         if self.over:
             return lines
+        if not self.head and any(isinstance(event, _CONTENT_EVENTS) for event in events):  # the server sent no start
+            self._start(Start())
         # Step 1: collect this API's own fields, usage and the end.
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
@@ -227,17 +232,24 @@ def _render_line(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     return {**head, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
+def _split_calls(message: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Split the calls of a message from entries that have no function."""
+    entries, others = split_entries(message.get("tool_calls"))
+    calls = [entry for entry in entries if isinstance(entry.get("function"), dict)]
+    return calls, [*others, *(entry for entry in entries if entry not in calls)]
+
+
 def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
     message = line["message"]
     deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
-    for entry in message.get("tool_calls") or ():
+    for entry in _split_calls(message)[0]:
         function = entry["function"]
         arguments, clean = format_arguments(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
         name = get_text(function.get("name"))
-        deltas.append(CallDelta(None, entry.get("id"), name, arguments, entry, clean=clean, last=True))
+        deltas.append(CallDelta(None, text_at(entry, "id"), name, arguments, entry, clean=clean, last=True))
     if message.get("content") or not deltas:
         deltas.append(TextDelta(str(message.get("content") or "")))
-    if line.get("done"):
+    if line.get("done") is True:
         reason = str(line.get("done_reason") or "")
         meaning = REASONS[reason] if reason else "other"
         # Calls change no reason of this API.

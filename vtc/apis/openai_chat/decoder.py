@@ -21,7 +21,7 @@ from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import OpenCalls
 from vtc.apis.clean import BLANK_TEXTS, MISSING, NULL, NUMBER, OPTIONAL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
-from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, EntryPieces, read_call
 from vtc.events import (
@@ -255,7 +255,7 @@ class Decoder(msgspec.Struct):
     def _read_choice(self, entry: Json) -> list[Delta]:
         """Decode one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
-        calls = [self._read_call_piece(call, index) for call in part.get("tool_calls") or ()]
+        calls = [self._read_call_piece(call, index) for call in split_entries(part.get("tool_calls"))[0]]
         early = self.sole and not self.numbers.get(index)
         deltas = _read_deltas(index, entry, part, calls, early=early)
         entries = [] if index in self.choices_with_field else words.entries_of(part)
@@ -374,6 +374,8 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
         yield from _make_origins("choice", entry, index)
         yield from _make_origins("delta", delta, index)
+        if others := split_entries(delta.get("tool_calls"))[1]:
+            yield Origin(NAME, "delta.tool_calls", others, index)
         parts = [entry for entry in _entries(delta.get("content")) if not (entry.get("text") or entry.get("refusal"))]
         if parts := [entry for entry in parts if entry.get("type") != "thinking"]:
             harmless = all(entry.get("type") in _PARTS for entry in parts)

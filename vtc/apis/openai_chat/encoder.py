@@ -90,7 +90,9 @@ class Encoder(msgspec.Struct):
                 ):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
-                    fields[key] = [*fields.get(key, ()), *value] if isinstance(value, list) else value
+                    if isinstance(value, list) and isinstance(before := fields.get(key), list):
+                        value = before + value
+                    fields[key] = value
         # Step 2: write them, unless they belong to the last chunk.
         ends = any(isinstance(event, Finish) for event in events)
         if own.keys() & {"delta"} or (own and not ends):

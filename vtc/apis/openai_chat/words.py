@@ -151,7 +151,8 @@ def pack_entries(pieces: EntryPieces) -> str:
             texts.append(entry[key])
             whole[-1][key] = texts  # joined once, as there may be thousands
     for entry in whole:
-        entry |= {key: "".join(entry[key]) for key in _TEXTS if isinstance(entry.get(key), list)}
+        lists = {key: entry[key] for key in _TEXTS if isinstance(entry.get(key), list)}
+        entry |= {key: "".join(text for text in texts if isinstance(text, str)) for key, texts in lists.items()}
     return encode(whole).decode()
 
 

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis.calls import format_arguments
 from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json, TextChain, join_chain
-from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, text_at
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries, text_at
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
     END_EVENTS,
@@ -168,6 +169,13 @@ _FIELDS_OF_OBJECT = {
     },
 }
 """Fields that are decoded or in which no client finds a call, by the object that holds them."""
+_TYPE_OF_FIELD: Mapping[str, type] = {
+    **dict.fromkeys(("item", "part", "response"), dict),
+    **dict.fromkeys(("delta", "text", "refusal"), str),
+}
+"""The types of the decoded fields of an event."""
+_WRONG_TYPE = "wrong type"
+"""Prefix of the kind of an origin that holds a value of a wrong type. No encoder renders it."""
 
 _CLEAN_CALL: Mapping[str, Table] = {
     "arguments": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "arguments": (BLANK, WRITTEN)},
@@ -318,28 +326,30 @@ class Decoder(msgspec.Struct):
         known = {key: entry for key, entry in value.items() if _is_known_field(type_, key, entry)}
         if type_ == "keepalive":
             yield Origin(NAME, "event", (None, known), harmless=True)
-        elif "response" in value:
+        elif "response" in _FIELDS_OF_EVENT[type_]:
             yield from self._decode_response(value, type_)
         elif type_ == ITEM_ADDED:
-            item = value["item"]
+            item = part_of(value, "item")
             sound = isinstance(item.get("id"), str) and not item.get("content") and not item.get("summary")
             sound = sound and ("summary" in item if kind == "reasoning" else item.get("role") == "assistant")
             yield from _decode_start(kind, number, str(item.get("id") or ""), "item", place if sound else -1, item)
         elif name in _PART_EVENTS and action == "added":
             self.filled -= {number}
-            at = value.get("content_index", value.get("summary_index")) if place == number else -1
-            yield from _decode_start(kind, number, str(value.get("item_id") or ""), "part", at, value["part"])
+            part = part_of(value, "part")
+            sound = place == number and isinstance(part.get("type"), str)
+            at = value.get("content_index", value.get("summary_index")) if sound else -1
+            yield from _decode_start(kind, number, str(value.get("item_id") or ""), "part", at, part)
         elif action == "delta":
             yield from self._decode_text_delta(value, number, type_)
         elif type_ == ITEM_DONE:
-            item = value["item"]
+            item = part_of(value, "item")
             yield from _decode_end("item", number, item)
             if kind == "reasoning" and isinstance(item.get("encrypted_content"), str):
                 yield Seal(encrypted=item["encrypted_content"], calls=self._count_calls(number))
         elif name in _PART_EVENTS:
-            yield from _decode_end("part", number, value["part"])
+            yield from _decode_end("part", number, part_of(value, "part"))
         elif action == "done":
-            text = _require_string(value.get("text", value.get("refusal")))
+            text = _get_string(value.get("text", value.get("refusal")))
             is_spoken = f"{name}.delta" not in _REASONING_DELTAS
             if number not in self.filled and is_spoken and text:
                 yield from self._decode_text_delta({"delta": text}, number, f"{name}.delta")
@@ -349,13 +359,14 @@ class Decoder(msgspec.Struct):
         else:
             yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
         yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in known)
+        yield from _find_wrong_types(known)
 
     def _end_text(self) -> BlockEnd:
         self.in_text = False
         return BlockEnd()
 
     def _decode_text_delta(self, value: Json, number: int, type_: str) -> Iterator[Delta | FrameMetadata]:
-        text = _require_string(value.get("delta"))
+        text = _get_string(value.get("delta"))
         self.filled |= {number} if text else set()
         if type_ in _REASONING_DELTAS:
             yield ReasoningDelta(text)
@@ -382,13 +393,19 @@ class Decoder(msgspec.Struct):
         elif not events:
             yield CallDelta(number, arguments=render_action(item) if type_ == ITEM_DONE else "", source=item or None)
         elif type_ == f"response.{events}.delta":
-            yield self._add_piece(number, _require_string(value.get("delta")), in_order, raw)
+            yield from _find_wrong_types({"delta": value.get("delta")})
+            yield self._add_piece(number, _get_string(value.get("delta")), in_order, raw)
         elif type_ in (f"response.{events}.done", ITEM_DONE):
             # The event repeats all arguments: send the rest of them, and re-encode the frame if they differ.
-            so_far, whole = join_chain(self.pieces.get(number)), _require_string(value.get(field) or item.get(field))
+            so_far, told = join_chain(self.pieces.get(number)), value.get(field) or item.get(field)
+            whole = _get_string(told) if raw else format_arguments(told)
             rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
             clean = in_order and (not whole or so_far + rest == whole or _is_same_json(so_far, whole))
-            clean = clean and (type_ == ITEM_DONE or split_namespace(value, self.form) is value)
+            clean = (
+                clean
+                and isinstance(told, str | None)
+                and (type_ == ITEM_DONE or split_namespace(value, self.form) is value)
+            )
             name, same = self._compare_call_head(item or value, number, is_item=type_ == ITEM_DONE)
             piece = self._add_piece(number, rest, clean and same, raw)
             end = '"}' if raw and type_ == ITEM_DONE else ""
@@ -417,7 +434,7 @@ class Decoder(msgspec.Struct):
         return CallDelta(number, arguments=json.dumps(piece, ensure_ascii=False)[1:-1] if raw else piece, clean=clean)
 
     def _decode_response(self, value: Json, type_: str) -> Iterator[Delta | FrameMetadata]:
-        response = value["response"]
+        response = part_of(value, "response")
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
         known = {key: value for key, value in response.items() if key in _FIELDS_OF_OBJECT["response"]}
         if type_ not in END_EVENTS and known.get("output"):
@@ -440,7 +457,10 @@ class Decoder(msgspec.Struct):
 
     def _find_unknown_output_fields(self, output: Any) -> Iterator[Origin]:
         """Find unknown fields in the items that the last event repeats."""
-        for item in output or ():
+        items, others = split_entries(output)
+        if others:
+            yield Origin(NAME, f"{_WRONG_TYPE}.output", None)
+        for item in items:
             if item.get("type") in ("message", "reasoning"):
                 odd = [*(item.keys() - _FIELDS_OF_OBJECT["item"]), *_list_unknown_part_fields(item)]
                 yield from (Origin(NAME, f"output.{key}", None) for key in odd)
@@ -500,7 +520,7 @@ def _is_clean(value: Json) -> bool:
     """True if the calls repeated in the last event have the fields that clients rely on."""
     output = part_of(value, "response").get("output")
     items = [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
-    return all(is_clean(item, _CLEAN_REPEATED_CALL) for item in items if item.get("type") in CALL_KINDS)
+    return all(is_clean(item, _CLEAN_REPEATED_CALL) for item in items if str(item.get("type")) in CALL_KINDS)
 
 
 def _make_decoded(
@@ -532,14 +552,18 @@ def _decode_start(kind: str, number: int, id_: str, place: str, at: Any, fields:
     own = Origin(NAME, place, (at, known), harmless=True)
     yield BlockStart("reasoning" if kind == "reasoning" else "text", number, id_, own=own)
     yield from (Origin(NAME, f"{place}.{key}", value) for key, value in fields.items() if key not in known)
-    if place == "part" and fields.get("type") not in PART_KINDS:
+    if place == "part" and isinstance(fields.get("type"), str) and fields["type"] not in PART_KINDS:
         yield Origin(NAME, "odd", None)
 
 
 def _list_unknown_part_fields(item: Json) -> list[str]:
-    """List the unknown fields of an item's parts."""
-    parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
-    return [key for part in parts for key in part if key not in _FIELDS_OF_OBJECT["part"]]
+    """List the unknown fields of an item's parts, and the lists that hold anything but parts."""
+    unknown: list[str] = []
+    for name in ("content", "summary"):
+        parts, others = split_entries(item.get(name))
+        unknown += [key for part in parts for key in part if key not in _FIELDS_OF_OBJECT["part"]]
+        unknown += [name] if others else []
+    return unknown
 
 
 def _decode_end(place: str, number: int, fields: Json) -> Iterator[Origin]:
@@ -557,10 +581,15 @@ def _list_item_keys(value: Json) -> list[str | int]:
     return [name for name in names if isinstance(name, str | int)]
 
 
-def _require_string(text: Any) -> str:
-    if text is not None and not isinstance(text, str):
-        raise TypeError("a text is not a string")
-    return text or ""
+def _find_wrong_types(fields: Json) -> Iterator[Origin]:
+    """Find the fields of an event whose values have a wrong JSON type, so that they are not decoded."""
+    for key, value in fields.items():
+        if value is not None and not isinstance(value, _TYPE_OF_FIELD.get(key, object)):
+            yield Origin(NAME, f"{_WRONG_TYPE}.{key}", value)
+
+
+def _get_string(text: Any) -> str:
+    return text if isinstance(text, str) else ""
 
 
 def _is_same_json(text: str, other: str) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, parse_raw_input
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, ReplyEvent, TextChain, join_chain
-from vtc.apis.fields import text_at
+from vtc.apis.fields import part_of, split_entries, text_at
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
     FRAMING,
@@ -182,7 +182,7 @@ class OpenItems(msgspec.Struct):
         about = {"id": own, "type": kind}
         about |= {} if kind == "reasoning" and fields else {"status": "in_progress"}
         rest = {key: value for key, value in fields.items() if key not in ("content", "summary", "id")}
-        if (id_ := fields.get("id")) and not any(item["id"] == id_ for _, item in self.done):
+        if (id_ := text_at(fields, "id")) and not any(item.get("id") == id_ for _, item in self.done):
             rest["id"] = id_
         lists |= {"content": []} if "content" in fields else {}
         self.open = OpenItem(kind, number, self.item_count, {**about, **rest, **lists})
@@ -295,7 +295,8 @@ class OpenItems(msgspec.Struct):
     def _is_output(self, output: Any) -> bool:
         """True if `output`, from the last event, matches the items that were sent."""
         sent = [compared_fields(item) for _, item in self.done]
-        return isinstance(output, list) and [compared_fields(item) for item in output] == sent
+        items, others = split_entries(output)
+        return isinstance(output, list) and not others and [*map(compared_fields, items)] == sent
 
     @property
     def _output(self) -> list[Json]:
@@ -305,12 +306,12 @@ class OpenItems(msgspec.Struct):
     @property
     def _output_text(self) -> str:
         """All text of the sent messages, which some servers repeat in `output_text`."""
-        parts = [part for item in self._output for part in item.get("content") or ()]
+        parts = [part for item in self._output for part in split_entries(item.get("content"))[0]]
         return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
 
 
 ITEM_KINDS = {"text": "message", "reasoning": "reasoning"}
-_SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
+_SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d{1,18})')
 _DEFERRED_KINDS = ("text_done", "part_done", "item_done", "item", "part", "nothing")
 _REQUIRED_FIELDS = ("id", "object", "created_at", "status", "model", "output")
 """Fields of a response that some client requires in its first event."""
@@ -337,13 +338,14 @@ class EventCounter(OpenItems):
     """The client's index of items that are neither text nor calls, by the server's number."""
     ended: bool = False
     passed_data: bytes = b""
-    """The frames that the fast path forwarded last."""
+    """The frames with numbers that were forwarded last."""
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
-        """Record frames that the fast path forwarded (`contract.FrameFollower`)."""
-        if self.head or self.next_number:  # as in `follow`: without a beginning, numbers do not count
+        """Record frames that were forwarded (`contract.FrameFollower`)."""
+        # As in `follow`, numbers do not count without a beginning.
+        if (self.head or self.next_number) and b'"sequence_number"' in data:
             self.passed_data = data
-        if self.open is not None and self.open.part is not None:
+        if texts and self.open is not None and self.open.part is not None:
             self.sent_text = (self.sent_text, decode(b'"%b"' % b"".join(texts), "replace"))
 
     def _number_events(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
@@ -407,7 +409,7 @@ class EventCounter(OpenItems):
                     return open_ is None and value.get("output_index") == self.item_count - 1
                 if value["type"] == ITEM_DONE and number is not None:
                     self._assign_index(number)
-                    self.done = (*self.done, (self.indices[number], value["item"]))
+                    self.done = (*self.done, (self.indices[number], part_of(value, "item")))
             case Origin(kind="status", value=(_, fields)):
                 return bool(fields["id"] == self.id)
             case Origin(kind="end", value=(_, fields)):
@@ -684,7 +686,7 @@ class Encoder(EventCounter):
         elif self.open is not None and self.open.number == number:
             more = {key: value for key, value in self.open.location.items() if key in event}
         if event["type"] == ITEM_DONE and number in self.indices:
-            self.done = (*self.done, (self.indices[number], event["item"]))
+            self.done = (*self.done, (self.indices[number], part_of(event, "item")))
         yield {**event, **more}
 
     @property

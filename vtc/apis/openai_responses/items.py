@@ -37,7 +37,7 @@ CALL_KINDS = {
     "custom_tool_call": ("custom_tool_call_input", "input"),
 }
 """Kinds of calls: the name of their events, the field with their arguments."""
-PART_KINDS: dict[Any, tuple[str, str, str]] = {
+PART_KINDS: dict[str, tuple[str, str, str]] = {
     "output_text": ("content_part", "output_text", "text"),
     "refusal": ("content_part", "refusal", "refusal"),
     "reasoning_text": ("content_part", "reasoning_text", "text"),
@@ -192,7 +192,7 @@ def unfold_item(item: Json, index: int) -> Iterator[dict[str, Any]]:
 
 def part_names_of(part: Json | None) -> tuple[str, str, str]:
     """Return the `PART_KINDS` names of a part: of its events, of its text's events, and of its text field."""
-    return PART_KINDS.get((part or {}).get("type"), ("content_part", "", ""))
+    return PART_KINDS.get(str((part or {}).get("type")), ("content_part", "", ""))
 
 
 def _unfold_part(part: Json, at: Json) -> Iterator[dict[str, Any]]:

@@ -50,6 +50,7 @@ of them, for which all other streams would wait more than a second."""
 MAX_CHOICES = 256
 """Maximum number of choices in one reply: twice as many as any server makes."""
 NO_REASON = "the reply ended without a reason"
+UNREADABLE_REST = "The rest of the server's reply could not be read."
 BROKE_OFF = "the server broke off: its stream ended without a reason and without an end mark"
 
 
@@ -219,7 +220,10 @@ class Relay[P: Pipeline]:
             raise UnreadableFrame("a comment contains data")
         if writer.strict and decoded is None and b"{" in (frame.data or b""):
             raise UnreadableFrame("it does not belong to this API")
-        return writer.forward_now(frame) if decoded else [frame.raw]
+        if decoded:
+            return writer.forward_now(frame)
+        writer.record_number(frame)
+        return [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:
         """End the reply: return the rest of the choices that the server did not finish.
@@ -237,6 +241,10 @@ class Relay[P: Pipeline]:
         self.writer = writer
         self._choices.update((choice.index, choice) for choice in choices)
         return out
+
+    def break_bridge(self) -> list[bytes]:
+        """End the reply with an error of the client's API after a fault; pending frames are dropped."""
+        return [] if self.writer.ended else self.writer.encode_events((Failure(UNREADABLE_REST),), 0)
 
     def _lacks_end(self, writer: FrameWriter) -> bool:
         """Return True if a bridged stream with content has neither a reason nor an end mark."""

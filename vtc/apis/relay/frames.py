@@ -374,6 +374,7 @@ class FrameWriter(msgspec.Struct):
                 self.deferred = (*self.deferred, frame.raw)
                 return []
             if self.encoder.in_step:
+                self.record_number(frame)
                 out, self.deferred = [*self.deferred, frame.raw], ()
                 return out
             self.encoder = before
@@ -431,8 +432,19 @@ class FrameWriter(msgspec.Struct):
         like = like if self.same_api and not self.strict else None
         return self.encoder.framing.encode(values, like, first=first)
 
+    def record_number(self, frame: Frame) -> None:
+        """Record the number of a frame that is forwarded as received, if the client's API has numbers."""
+        if (
+            self.encoder.counts
+            and frame.data
+            and self.in_step
+            and (record := getattr(self.encoder, "record_passed", None))
+        ):
+            record(frame.data, ())
+
     def forward_now(self, frame: Frame) -> list[bytes]:
         """Forward a frame without content, after the deferred frames."""
+        self.record_number(frame)
         if not self.deferred:
             return [frame.raw]
         self.deferred = (*self.deferred, frame.raw)

@@ -3,11 +3,12 @@
               a frame                        after a fault in a stream    a whole reply
     open      is forwarded, as is the rest   all is forwarded unchanged   is forwarded unchanged
     strict    is dropped                     nothing more is sent         is replaced by a message
-    bridged   nothing more is sent           nothing more is sent         is replaced by an error of the client's API
+    bridged   nothing more is sent           an error is sent             is replaced by an error of the client's API
 
 A reply is *strict* under a policy that denies calls, because the policy would not see calls in unread text. It is
 *bridged* if the client could not read it unchanged, because the server speaks another API; a stream of a server that
-knows tools by other names is bridged, too. It is *open* otherwise. A reply that is both has the fate of a strict one.
+knows tools by other names is bridged, too. It is *open* otherwise. A reply that is both has the fate of a strict one,
+except that the client gets the error after a fault in a stream.
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ class Stream:
         out: list[bytes] = []
         unread: list[Frame] = []
         try:
-            if self.failed and self._in_step:
-                return rest
+            if self.failed and self._in_step:  # a partial frame was buffered if numbers were out of step before
+                return b"".join([*(frame.raw for frame in self._frames.finish()), rest])
             # Step 1: a body that is no stream is buffered to its end.
             if self._whole and self._is_collected(rest):
                 return self._collect(rest, final=final, breaks=breaks)
@@ -250,7 +250,8 @@ class Stream:
             self._relay.queued = []
             return b"".join([*waited, *(piece for frame in queued for piece in self._pass_through(frame))])
         self.broken = self.has_dropped = True
-        return b""
+        error_event: list[bytes] = self._release_safely(self._relay.break_bridge) if self._fate.bridged else []
+        return b"".join(error_event)
 
     @property
     def faults(self) -> list[ReplyFault]:
