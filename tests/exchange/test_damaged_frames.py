@@ -21,8 +21,9 @@ from tests.exchange.test_wrong_types import frames_of, no_faults, places, put
 from vtc.exchange import Stream
 from vtc.wire.framing import Frame
 
-MISSING = object()
-VALUES = [MISSING, None, True, 5, -1.5, "x", "", [], {}, [None], [[]], ["a"], {"a": [1]}, [{}]]
+MISSING, ADDED = object(), object()
+"""Instead of a value: the field is removed, or its object gets another field, whose name is empty."""
+VALUES = [MISSING, ADDED, None, True, 5, -1.5, "x", "", [], {}, [None], [[]], ["a"], {"a": [1]}, [{}]]
 FOLDERS = {"messages": "anthropic-messages", "ollama": "ollama-chat", "responses": "openai-responses"}
 ENTRIES = [
     {"type": "reasoning.text", "text": "a", "signature": "s", "format": "f", "index": 0},
@@ -54,12 +55,14 @@ class Damage(NamedTuple):
     place: tuple[Any, ...]
 
     def apply(self, value: Any) -> bytes:
-        """Return the frame with this value; `MISSING` removes its field."""
+        """Return the frame with this value."""
         frame = self.frames[self.number]
         before, brace, data = frame.partition(b"{")
         fields = json.loads(brace + data)
         *above, last = self.place
-        if value is not MISSING:
+        if value is ADDED:
+            put(fields, (*above, "" if isinstance(last, str) else last), 5)
+        elif value is not MISSING:
             put(fields, self.place, copy.deepcopy(value))
         elif isinstance(last, str):
             del reduce(getitem, above, fields)[last]

@@ -64,7 +64,7 @@ _HARMLESS_FIELDS = (
     *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
 )
 """Fields of events, candidates and parts in which no client finds a call."""
-_CONTENT_EVENTS = (Text, Rewritten, RefusalDelta, Reasoning, ReasoningDelta, Call, CallDelta)
+_CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call, CallDelta)
 _WRONG_TYPE = "wrong type"
 """Prefix of the kind of an origin that holds a value of a wrong type. No encoder renders it."""
 

@@ -58,7 +58,7 @@ _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """Marks counts that the line already contains."""
 _CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
 """Kinds of value in a clean call."""
-_CONTENT_EVENTS = (Text, Rewritten, RefusalDelta, Reasoning, ReasoningDelta, Call, CallDelta)
+_CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call, CallDelta)
 _MESSAGE_FIELDS = ("role", "content", "tool_calls")
 
 

@@ -441,9 +441,9 @@ class EventCounter(OpenItems):
         if open_.part is not None or value.get("id") != open_.fields["id"]:
             return False
         sent = [text_of(part) for _, part in open_.parts]
-        parts = [*(value.get("summary") or ()), *(value.get("content") or ())]
+        lists = [split_entries(value.get(key)) for key in ("summary", "content")]
         self._record_done(open_.index, {**open_.fields, **value})
-        return [text_of(part) for part in parts] == sent
+        return [text_of(part) for parts, _ in lists for part in parts] == sent and not any(odd for _, odd in lists)
 
     def _track_call(self, piece: CallDelta) -> bool:
         """Track a piece of a call; False if a strict client would fail at it."""
@@ -626,13 +626,13 @@ class Encoder(EventCounter):
 
     def _encode_origin(self, kind: str, value: Any) -> Iterator[Json]:
         """Encode an origin of this API."""
-        place, _, key = kind.partition(".")
+        place, is_field, key = kind.partition(".")  # a field's name may be empty
         start, open_ = self.deferred_start, self.open
         match place:
-            case "item" | "part" | "item_done" | "part_done" if key:
+            case "item" | "part" | "item_done" | "part_done" if is_field:
                 if place in self.notes:
                     self.notes = {**self.notes, place: {**self.notes[place], key: value}}
-            case "head" | "end" if key:
+            case "head" | "end" if is_field:
                 self.head = {**self.head, key: value}
             case "odd":
                 yield from self._open_part("message", str(self.notes.get("part", {}).get("type")))
@@ -652,7 +652,7 @@ class Encoder(EventCounter):
                     key: entry for key, entry in value[1].items() if key not in ("sequence_number", *open_.location)
                 }
                 yield {**rest, **open_.location}
-            case "event" if not key:
+            case "event" if not is_field:
                 yield from self._encode_native_event(*value)
             case "status" if not self.item_count:  # a later status belongs to a second reply
                 yield {"type": value[1]["type"], "response": self.head}
