@@ -90,9 +90,7 @@ class Encoder(msgspec.Struct):
                 ):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
-                    if isinstance(value, list) and isinstance(before := fields.get(key), list):
-                        value = before + value
-                    fields[key] = value
+                    fields[key] = _join_lists(fields.get(key), value)
         # Step 2: write them, unless they belong to the last chunk.
         ends = any(isinstance(event, Finish) for event in events)
         if own.keys() & {"delta"} or (own and not ends):
@@ -225,6 +223,11 @@ class Encoder(msgspec.Struct):
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
             return "tool_calls"
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
+
+
+def _join_lists(before: Any, value: Any) -> Any:
+    """Return a field that is sent in parts: both lists together, or the last value."""
+    return [*before, *value] if isinstance(before, list) and isinstance(value, list) else value
 
 
 def _render_usage(usage: Usage) -> Json:
