@@ -17,7 +17,7 @@ from tests.apis import chat, pairs
 from tests.apis.replies import REPLIES
 from tests.apis.shapes import SHAPES
 from tests.exchange.crossings import BY_NAME, crossing
-from tests.exchange.test_wrong_types import frames_of, no_faults, places, put
+from tests.exchange.damages import frames_of, no_faults, places, put
 from vtc.exchange import Stream
 
 MISSING, ADDED = object(), object()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -14,9 +11,10 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from tests.apis import chat, pairs, responses
+from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
-from tests.exchange.crossings import IN_TEXT, crossing
+from tests.exchange.crossings import crossing
+from tests.exchange.damages import frames_of, no_faults, places, put
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, fed, planner
 from vtc.apis import BadRequest
@@ -48,34 +46,6 @@ REFUSALS = [
     "System message must be at the beginning.",
     "registry.ollama.ai/library/m does not support tools",
 ]
-
-
-def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    inside = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
-    for key, part in inside:
-        yield (*above, key)
-        yield from places(part, (*above, key))
-
-
-def put(value: Any, place: tuple[Any, ...], new: Any) -> None:
-    *above, last = place
-    for key in above:
-        value = value[key]
-    value[last] = new
-
-
-@contextmanager
-def no_faults() -> Iterator[None]:
-    """Fail if VTC logs an internal error, after which the request would be sent unchanged."""
-    logged: list[str] = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("vtc").addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger("vtc").removeHandler(handler)
-    assert not logged, logged[0]
 
 
 def check(client: str, server: str, fields: Any, settings: dict[str, Any], refusal: str) -> None:
@@ -116,21 +86,6 @@ def test_a_name_or_an_id_that_is_no_text_is_no_fault(client: str, value: Any, ke
         put(fields, place, value)
         for server in ("openai-chat", "ollama-chat"):
             check(client, server, fields, {"server": "mistral"}, REFUSALS[0])
-
-
-def frames_of(server: str) -> list[bytes]:
-    """Return a reply with a call in its text, so that later frames are re-encoded, and with items without a start
-    event.
-    """
-    body = pairs.streamed(server, ["Hel", IN_TEXT, "\nlo"], reasoning="Hm.")
-    if server == "openai-responses":
-        items = [{"type": "web_search_call", "id": "ws_1"}, responses.call("read", "fc_9", "call_9", filePath="/a")]
-        last = body.rstrip().rpartition(b"\n\n")[0]
-        done = [{"type": "response.output_item.done", "item": item} for item in items]
-        end = {"type": "response.completed", "response": responses.response(*items)}
-        body = b"".join([last, b"\n\n", *map(responses.frame, [*done, end])])
-    cut = b"\n" if server == "ollama-chat" else b"\n\n"
-    return [frame + cut for frame in body.split(cut) if frame]
 
 
 def check_reply(client: str, server: str, number: int, place: tuple[Any, ...], value: Any) -> None:
