@@ -368,10 +368,10 @@ KEYED = "{kind: server, name: keyed, match: {host: api.example.com}, key_env: LA
     ("arguments", "code", "said"),
     [
         (["https://api.example.com"], 0, "clients that send no key use that of LAB_KEY in the environment, at api.ex"),
-        (["https://api.example.com", "--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
+        (["https://api.example.com", "--host", "0.0.0.0"], 1, "clients on other machines could use the key"),
         (["https://api.example.com", "--host", "0.0.0.0", "--", "--set", "vtc_share_keys=off"], 1, "--share-keys"),
         (["https://api.example.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
-        (["--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
+        (["--host", "0.0.0.0"], 1, "clients on other machines could use the key"),
         (["http://127.0.0.1:8000", "--host", "0.0.0.0"], 0, "--listen-host 0.0.0.0"),
     ],
 )
@@ -396,7 +396,7 @@ def test_a_key_of_the_environment_is_lent_to_other_machines_only_if_that_is_said
             "clients that send no key use that of LAB_KEY in the environment, at api.groq.com",
         ),
         (["https://api.groq.com"], 0, "vtc_key_env=LAB_KEY"),
-        (["https://api.groq.com", "--host", "0.0.0.0"], 1, "clients on other machines could spend it"),
+        (["https://api.groq.com", "--host", "0.0.0.0"], 1, "clients on other machines could use the key"),
         (["https://api.groq.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
         ([], 2, "--key-env: name the server of the key"),
     ],

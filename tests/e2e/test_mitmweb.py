@@ -307,7 +307,7 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     await expect(result).to_contain_text("1 left as text, 0 unread, 0 errors in VTC")
     await bar.fill("vtc.explain '~marker wrench'")
     await bar.press("Enter")
-    await expect(result).to_contain_text("1 exchange, to be read at ")
+    await expect(result).to_contain_text("1 exchange: read it at ")
     await shoot(mitmweb.page, "mitmweb-command")
     (address,) = re.findall(r"http://\S+/vtc/said", await result.inner_text())
     await mitmweb.page.goto(address)

@@ -22,7 +22,7 @@ ASK = chat.request(stream=True)
 async def test_a_flow_in_flight_keeps_its_plan_and_the_next_one_has_the_new(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reload, "WATCH_INTERVAL", 0)
+    monkeypatch.setattr(reload, "WATCH_INTERVAL_SECONDS", 0)
     (tmp_path / "mine.yaml").write_text(PROFILE.format("other"))
     asked, go_on = asyncio.Event(), asyncio.Event()
 

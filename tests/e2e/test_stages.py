@@ -392,7 +392,7 @@ HOOKS = [
     Stage(exchange.Session, "open"),
     Stage(exchange.Session, "stream"),
     Stage(addon, "make_rewriter"),
-    Stage(addon.VirtualToolCalling, "close"),
+    Stage(addon.VirtualToolCalling, "finish_exchange"),
 ]
 
 

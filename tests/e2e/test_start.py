@@ -160,6 +160,6 @@ async def test_it_does_not_start_where_a_servers_key_lacks_or_others_could_spend
     async with mitmdump(tmp_path, *arguments, environment={"LAB_KEY": key}) as process:
         output, _ = await process.communicate()
     assert process.returncode
-    reason = "clients on other machines could spend it" if key else "has no variable LAB_KEY; set it"
+    reason = "clients on other machines could use the key" if key else "has no variable LAB_KEY; set it"
     assert reason in output.decode()
     assert "canary" not in output.decode()

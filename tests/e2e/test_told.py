@@ -61,7 +61,7 @@ async def test_a_key_in_an_error_is_not_repeated(start: Start) -> None:
     assert "open-sesame" not in flow.comment + json.dumps(flow.metadata["vtc"])
 
 
-LAZY = dict([launch.LAZY.split("=")])
+LAZY = dict([launch.LAZY_CONNECTION.split("=")])
 
 
 @pytest.mark.parametrize("api", SHAPES)

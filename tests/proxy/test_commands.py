@@ -94,7 +94,9 @@ def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
     assert "What VTC did" not in said
     assert "profile qwen3" in said
     flow.request.content = b"x"
-    assert "It would be left alone: the body is not a valid chat completion request" in session.call("vtc.explain @all")
+    assert "VTC would leave this flow alone: the body is not a valid chat completion request" in session.call(
+        "vtc.explain @all"
+    )
 
 
 @pytest.mark.parametrize("api", SHAPES)
@@ -112,8 +114,8 @@ def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
     session.exchange("Hello", tools=None)
     assert session.call("vtc.diff @all").splitlines() == [
         "POST address/v1/chat/completions",
-        "the request left as it came",
-        "the reply left as it came",
+        "the request was not changed",
+        "the reply was not changed",
     ]
     session.view.clear()
     session.context.configure(session.addon, vtc_keep_bodies="off")
@@ -129,8 +131,8 @@ def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session)
     (page,) = (one for one in session.addon.addons if isinstance(one, Page))
     in_full = session.call(f"{command} @all")
     page.address = "http://127.0.0.1:8081/vtc"
-    assert session.call(f"{command} @all") == "2 exchanges, to be read at http://127.0.0.1:8081/vtc/said"
-    assert page.said == in_full
+    assert session.call(f"{command} @all") == "2 exchanges: read it at http://127.0.0.1:8081/vtc/said"
+    assert page.command_output == in_full
     told = session.call("vtc.stats")
     assert told.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 unread, 0 errors in VTC, ")
     assert told.endswith("; by model, client and dialect: http://127.0.0.1:8081/vtc")
@@ -234,7 +236,7 @@ def test_a_file_that_cannot_be_written(session: Session) -> None:
 def test_a_flow_that_is_left_alone_is_explained(session: Session, tmp_path: Path) -> None:
     session.exchange("Hello", path="/v1/completions")
     reason = "text completions have no tools, and are not read"
-    assert session.call("vtc.explain @all").endswith(f"It would be left alone: {reason}")
+    assert session.call("vtc.explain @all").endswith(f"VTC would leave this flow alone: {reason}")
     assert session.call("vtc.diff @all").endswith(f"left alone: {reason}")
     with pytest.raises(exceptions.CommandError, match=f"nothing to save, 1 skipped .*{reason}"):
         session.call(f"vtc.save @all '{tmp_path / 'x.yaml'}'")
@@ -257,5 +259,5 @@ def test_reload(session: Session, tmp_path: Path) -> None:
     assert "did you mean 'model'?" in session.call("vtc.reload")
     page = next(one for one in session.addon.addons if isinstance(one, Page))
     page.address = "http://127.0.0.1:8081/vtc"
-    assert re.fullmatch(r"vtc: [^\n]+, to be read at http://127.0.0.1:8081/vtc/said", session.call("vtc.reload"))
-    assert "did you mean 'model'?" in page.said
+    assert re.fullmatch(r"vtc: [^\n]+: read it at http://127.0.0.1:8081/vtc/said", session.call("vtc.reload"))
+    assert "did you mean 'model'?" in page.command_output

@@ -21,7 +21,7 @@ from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.proxy import launch
 from vtc.proxy.discovery import RETRY_PAUSE_SECONDS, Discovery
 
-LAZY = dict([launch.LAZY.split("=")])
+LAZY = dict([launch.LAZY_CONNECTION.split("=")])
 MODELS = b'{"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm"}]}'
 CLIENTS = [name for name in pairs.NAMES if name != "openai-chat"]
 
@@ -160,11 +160,11 @@ async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(conf
     async with before(url(port), confdir, vtc_discover="on") as (proxy, _):
         discovery = Discovery(Addon(proxy.addon.planner), lambda: next(times))
         mode = ProxyMode.parse(f"reverse:{url(port)}")
-        asking = [discovery._ask(mode)]
+        asking = [discovery._ensure_probe(mode)]
         for _ in range(12):
             assert asking[-1] is not None
             await asking[-1]
-            asking.append(discovery._ask(mode))
+            asking.append(discovery._ensure_probe(mode))
         discovery.done()
     # The probe ended at 2; the readings of the clock at 4, 6, 8 and 10 are inside of the pause.
     assert [one is asking[0] for one in asking].count(True) == RETRY_PAUSE_SECONDS // 2

@@ -34,10 +34,10 @@ def test_which_api() -> None:
 def test_the_path_that_was_asked_is_kept_without_its_keys(path: str) -> None:
     """The keys are in the moved path, and return from there when the flow is replayed."""
     flow = asked(path=path)
-    flows.move(flow, path.replace("/v1/chat", "/api/chat"))
+    flows.change_path(flow, path.replace("/v1/chat", "/api/chat"))
     assert flow.request.path.startswith("/api/chat")
     assert "=k" not in str(flow.metadata)
-    flows.move_back(flow)
+    flows.restore_path(flow)
     assert (flow.request.path, flow.metadata) == (path, {})
 
 

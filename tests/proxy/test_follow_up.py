@@ -106,7 +106,7 @@ def make_objects() -> int:
 
 def test_no_full_collection_stops_all_threads_while_long_work_goes_on(thresholds: tuple[int, int, int]) -> None:
     async def session() -> set[int]:
-        return await whole_reply.run_work(lambda: collected_meanwhile(make_objects), much=True)
+        return await whole_reply.run_work(lambda: collected_meanwhile(make_objects), in_thread=True)
 
     assert collected_meanwhile(make_objects) == {0, 1, 2}
     assert asyncio.run(session()) == {0, 1}
@@ -116,11 +116,11 @@ def test_no_full_collection_stops_all_threads_while_long_work_goes_on(thresholds
 def test_full_collections_are_not_put_off_for_ever(thresholds: tuple[int, int, int]) -> None:
     now = 0.0
     collections = whole_reply.FullCollections(lambda: now)
-    with collections.put_off():
-        with collections.put_off():
+    with collections.postpone():
+        with collections.postpone():
             assert gc.get_threshold() != thresholds
         assert gc.get_threshold() != thresholds
-        now = 2 * whole_reply.MAX_SECONDS_PUT_OFF
-        with collections.put_off():
+        now = 2 * whole_reply.MAX_POSTPONED_SECONDS
+        with collections.postpone():
             assert gc.get_threshold() == thresholds
     assert gc.get_threshold() == thresholds

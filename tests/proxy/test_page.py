@@ -12,7 +12,7 @@ from mitmproxy.test import taddons
 from tests.proxy.captures import CALL, captured
 from vtc.proxy import page
 from vtc.proxy.addon import FLOW_MARKERS
-from vtc.proxy.page import Listing
+from vtc.proxy.page import ExchangeRows
 
 
 def overview(*flows: http.HTTPFlow, **query: str) -> str:
@@ -20,7 +20,7 @@ def overview(*flows: http.HTTPFlow, **query: str) -> str:
     view = View()
     with taddons.context(view):
         view.add(flows)
-    return page.render_overview(view, query, Listing(), ["base URL for clients http://127.0.0.1:8088/v1"])
+    return page.render_overview(view, query, ExchangeRows(), ["base URL for clients http://127.0.0.1:8088/v1"])
 
 
 def test_the_latest_exchange_is_the_first() -> None:

@@ -61,7 +61,7 @@ async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str
     identity = await asked(models(owner))
     assert identity.server == name
     assert (PROFILES.servers[name].description in identity.message) if name else ("answers" in identity.message)
-    assert (identity.models, identity.answers) == (("m",), True)
+    assert (identity.models, identity.has_model_list) == (("m",), True)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b"\xff"])
@@ -71,13 +71,13 @@ async def test_any_answer_will_do(body: bytes) -> None:
 
 async def test_one_that_wants_a_key_is_not_known() -> None:
     identity = await asked(b"{}", 401)
-    assert (identity.server, identity.is_there, identity.answers) == (None, True, False)
+    assert (identity.server, identity.is_available, identity.has_model_list) == (None, True, False)
     assert "answers 401" in identity.message
 
 
 async def test_one_that_loads_its_model_is_not_there_yet() -> None:
     identity = await asked(b'{"error": {"message": "Loading model", "code": 503}}', 503)
-    assert (identity.server, identity.is_there) == (None, False)
+    assert (identity.server, identity.is_available) == (None, False)
     assert "answers 503" in identity.message
 
 
@@ -86,7 +86,7 @@ def test_one_that_is_down_is_told() -> None:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         identity = identify_server(Asker(url), PROFILES)
-    assert (identity.server, identity.is_there) == (None, False)
+    assert (identity.server, identity.is_available) == (None, False)
     assert f"{url} cannot be reached (" in identity.message
     assert "is the model server running?" in identity.message
 
@@ -100,7 +100,7 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         found = await asyncio.to_thread(identify_server, Asker(url), PROFILES)
-    assert found == ServerIdentity(None, f"{url} does not speak HTTP: is it the model server?", is_there=False)
+    assert found == ServerIdentity(None, f"{url} does not speak HTTP: is it the model server?", is_available=False)
 
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:

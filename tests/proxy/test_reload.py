@@ -71,7 +71,7 @@ def test_a_new_file_and_a_removed_one(running: Running, caplog: pytest.LogCaptur
     running.reloader.check_files()
     assert running.model == "first"
     warning = next(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
-    assert warning.endswith("; gone: model newer")
+    assert warning.endswith("; removed: model newer")
 
 
 def test_without_an_edit_nothing_is_read(running: Running) -> None:

@@ -39,7 +39,7 @@ B = [
 
 def test_nothing_yet() -> None:
     found = Stats().as_dict()
-    assert (found["clients"], found["models"], found["dialects"], [*Stats().summary()]) == ({}, {}, {}, [])
+    assert (found["clients"], found["models"], found["dialects"], [*Stats().summarize()]) == ({}, {}, {}, [])
     assert found["total"]["exchanges"] == 0
     assert found["total"]["success_rate"] is None
 
@@ -98,7 +98,7 @@ def test_a_report_without_figures_is_counted() -> None:
 
 
 def test_a_line_for_each() -> None:
-    assert [*counted(*B).summary()] == [
+    assert [*counted(*B).summarize()] == [
         "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 unread, 0 errors in VTC, "
         "0 server errors, 5 bytes, 250 ms in VTC",
         "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 unread, 1 error in VTC, "
@@ -116,7 +116,7 @@ def test_prefixes_are_counted_by_turn_and_by_character() -> None:
     reports = [Report(Parties(client="c", model="a"), prefix=one) for one in ({}, kept, broken)]
     found = counted(*reports)
     assert (found.total.turns, found.total.broken, found.total.prompt_kept) == (2, 1, 0.5556)
-    assert found.total.summary().endswith("ms in VTC, prompt cache usable: 56% (2 turns, broken in 1)")
+    assert found.total.summarize().endswith("ms in VTC, prompt cache usable: 56% (2 turns, broken in 1)")
 
 
 def asked(name: str, profile: str = "unknown") -> Report:
@@ -130,7 +130,7 @@ def test_a_model_without_a_profile_is_counted_by_the_name_that_was_asked() -> No
         "qwen3": 1,
         "unknown": 1,
     }
-    assert stats.has("mine:7b")
+    assert stats.has_model("mine:7b")
 
 
 def test_clients_cannot_make_up_names_without_end() -> None:

@@ -66,34 +66,36 @@ def find_side_question(method: str, path: str, headers: Mapping[str, str]) -> Si
         for question in api.questions
         if method == question.method and (match := question.match_path(plain)) is not None
     ]
-    signed = (aside for question, aside in matches if question.sign and question.sign(query, headers))
-    return next(signed, None) or next((aside for question, aside in matches if not question.sign), None)
+    signed = (side_question for question, side_question in matches if question.sign and question.sign(query, headers))
+    return next(signed, None) or next((side_question for question, side_question in matches if not question.sign), None)
 
 
-def answer_locally(aside: SideQuestion, body: bytes, path: str = "") -> bytes | None:
+def answer_locally(side_question: SideQuestion, body: bytes, path: str = "") -> bytes | None:
     """Answer without the server; None if it has to be asked. Raises `BadRequest`."""
-    match aside.kind:
+    match side_question.kind:
         case "alive":
             return b""
         case "models" | "model":
             return None
         case "count":
-            return aside.render_answer(_estimate_tokens(_read_conversation(aside, body, path)))
-    return aside.render_answer()
+            return side_question.render_answer(_estimate_tokens(_read_conversation(side_question, body, path)))
+    return side_question.render_answer()
 
 
-def render_tokenize_request(aside: SideQuestion, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
+def render_tokenize_request(
+    side_question: SideQuestion, body: bytes, model: Callable[[str], str], path: str = ""
+) -> bytes:
     """Render a request for `TOKENIZE_PATH` that counts the tokens of a conversation. Raises `BadRequest`.
 
     vLLM accepts messages and tools, llama.cpp text. `model` maps the client's name of a model to the server's.
     """
-    canonical = _read_conversation(aside, body, path)
+    canonical = _read_conversation(side_question, body, path)
     fields = openai_chat.API.build_request(replace(canonical, model=model(canonical.model) or canonical.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
     return encode({**kept, "content": _collect_text(canonical), "add_special": True})
 
 
-def convert_token_count(aside: SideQuestion, body: bytes) -> bytes | None:
+def convert_token_count(side_question: SideQuestion, body: bytes) -> bytes | None:
     """Convert the server's token count for the client; None if the body contains none."""
     try:
         value = decode(body)
@@ -102,11 +104,11 @@ def convert_token_count(aside: SideQuestion, body: bytes) -> bytes | None:
     fields = value if isinstance(value, dict) else {}
     tokens = fields.get("tokens")
     count = fields.get("count", len(tokens) if isinstance(tokens, list) else None)
-    return aside.render_answer(count) if isinstance(count, int) and count > 0 else None
+    return side_question.render_answer(count) if isinstance(count, int) and count > 0 else None
 
 
-def _read_conversation(aside: SideQuestion, body: bytes, path: str) -> CanonicalRequest:
-    request = aside.api.request(body, path)
+def _read_conversation(side_question: SideQuestion, body: bytes, path: str) -> CanonicalRequest:
+    request = side_question.api.request(body, path)
     return bridge.to_canonical(request, request.messages, request.offer.tools, "auto")
 
 

@@ -138,7 +138,7 @@ def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) ->
         yield CheckLine("note", f"it is not this VTC {__version__}; restart it after an update")
     if not status.is_own:
         yield CheckLine("note", f"{format_ownership_fault(confdir)}; `vtc launch` starts another")
-    if server and not status.is_before(server):
+    if server and not status.is_in_front_of(server):
         yield CheckLine(
             "wrong", f"it runs before another server than {server}; for that one: vtc run {server}, with another --port"
         )
@@ -163,7 +163,7 @@ def _describe_stranger(at: str, answer: ServerAnswer) -> str:
 
 def _check_certificate() -> CheckLine:
     """Check the certificate that clients must trust when VTC is an ordinary proxy for HTTPS."""
-    file = launch.certificate_path()
+    file = launch.get_certificate_path()
     try:
         valid_until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
     except OSError:
@@ -180,7 +180,7 @@ def _check_certificate() -> CheckLine:
 def _check_server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Identify a model server, and add the names of its models to `models`."""
     found = collect_findings(asker, Planner(profiles, Settings()))
-    has_failed = not (found.server or found.is_sound)
+    has_failed = not (found.server or found.has_model_list)
     first, *more = found.lines
     yield CheckLine("wrong" if has_failed else "ok", first)
     yield from (CheckLine("ok", line) for line in more)

@@ -159,7 +159,7 @@ def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterato
         with file.open("rb") as opened:
             for flow in flows.load_flows(opened):
                 api = flows.find_client_api(flow)
-                if api is None and not flows.find_unread(flow):
+                if api is None and not flows.find_unread_path(flow):
                     continue
                 status = f" {flow.response.status_code}" if flow.response else ""
                 about: dict[str, Any] = {
@@ -168,7 +168,7 @@ def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterato
                     "done": dict(view.list_sections(flows.get_report(flow) or {})),
                 }
                 if api is None:
-                    yield {**about, "problem": f"left alone: {flows.find_unread(flow)}"}
+                    yield {**about, "problem": f"left alone: {flows.find_unread_path(flow)}"}
                     continue
                 try:
                     body = flows.get_original(flow, "request")

@@ -167,7 +167,7 @@ def _render_typed_options(options: Mapping[str, Any]) -> Iterator[str]:
 def _list_models(asker: Asker, profiles: Profiles) -> list[str]:
     """List the models of a server; raise `ClickException` if it does not answer."""
     identity = identify_server(asker, profiles)
-    if not identity.is_there:
+    if not identity.is_available:
         raise click.ClickException(identity.message)
     return [*(identity.models or models_of(asker, API_NAMES))]
 
@@ -192,7 +192,7 @@ def _find_running(port: int, server: str, confdir: str) -> str | None:
     """
     address = f"http://127.0.0.1:{port}"
     status, _ = request_status(Asker(address, seconds=1), confdir)
-    if not (status and status.mode == "rewrite" and status.is_before(server)):
+    if not (status and status.mode == "rewrite" and status.is_in_front_of(server)):
         return None
     if not status.is_own:
         click.echo(f"vtc: the VTC at {address} is not used: {format_ownership_fault(confdir)}", err=True)
@@ -236,7 +236,7 @@ class OwnProxy:
         started_at = time.monotonic()
         while self._process.poll() is None and time.monotonic() - started_at < STARTUP_SECONDS:
             status, _ = request_status(Asker(self.address, seconds=1), self._confdir)
-            if status and status.is_before(server) and status.is_own:  # not another program that took the port
+            if status and status.is_in_front_of(server) and status.is_own:  # not another program that took the port
                 return
             time.sleep(STARTUP_POLL_SECONDS)
         output = self._log.read_text("utf-8", "replace").strip()

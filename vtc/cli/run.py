@@ -234,7 +234,7 @@ def _print_findings(server: str, planner: Planner, settings: Sequence[str]) -> N
     if not server or values.get("vtc_discover") != "on":
         return
     found = collect_findings(Asker(server, trust=Trust.from_settings(settings)), planner)
-    for line in found.lines if found.is_there or found.has_wrong_scheme else ():
+    for line in found.lines if found.is_available or found.has_wrong_scheme else ():
         click.echo(f"# found now, probed again at the start: {escape_invisible(line)}", err=True)
 
 
@@ -255,7 +255,7 @@ def _build_planner(profiles: Sequence[str], values: Sequence[str], file: Path, s
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
-    except options.RefusedOption as error:
+    except options.InvalidOption as error:
         for key, specs in settings.list_specs().items():  # find the key of the file whose option is rejected
             with _report_in_file(file, key), suppress(ProfileError):
                 options.build_planner_from_specs([*profiles, *specs])
@@ -267,7 +267,7 @@ def _report_in_file(file: Path, key: KeyPath) -> Iterator[None]:
     """Report an error of the block with the line of `key` in the file of settings; re-raise it if `key` is empty."""
     try:
         yield
-    except (click.ClickException, options.RefusedOption) as error:
+    except (click.ClickException, options.InvalidOption) as error:
         if not key:
             raise
         message = error.message if isinstance(error, click.ClickException) else str(error)
@@ -281,7 +281,7 @@ def _check_keys(planner: Planner, server: str, address: Address, settings: Seque
     Raises an error if a key is not set, or if clients on other machines could use it without `--share-keys`.
     """
     values = dict(setting.partition("=")[::2] for setting in settings)
-    variable, upstream = values.get(keys.OPTION, ""), address_of(server)
+    variable, upstream = values.get(keys.KEY_OPTION, ""), address_of(server)
     if variable and not upstream:
         raise click.UsageError("--key-env: name the server of the key: vtc run URL --key-env NAME")
     lenders = keys.list_lenders(planner.profiles, upstream, variable)

@@ -32,14 +32,14 @@ from vtc.proxy.connections import Turns, wait_without_reading
 from vtc.proxy.continuation import begin_continuation
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import FOLLOW_UP_OF, METADATA
-from vtc.proxy.follow_up import RestOfReplies, forward_to_listener
+from vtc.proxy.follow_up import Continuations, forward_to_listener
 from vtc.proxy.log import Log
 from vtc.proxy.log_lines import LogLines
 from vtc.proxy.originals import OriginalRequest, restore_received
 from vtc.proxy.page import Page
 from vtc.proxy.parent import Parent
 from vtc.proxy.reload import Reloader
-from vtc.proxy.secret import derive_secret
+from vtc.proxy.secret import derive_seal_key
 from vtc.proxy.server_keys import ServerKeys
 from vtc.proxy.server_request import NO_WEBSOCKET, build_request, decline_websocket, deny_unreadable
 from vtc.proxy.side_questions import SideQuestions
@@ -47,15 +47,16 @@ from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
 from vtc.proxy.status_endpoint import StatusEndpoint
 from vtc.proxy.stream_callable import (
-    HOLDING_COMMENT,
+    BUFFERING_COMMENT,
     LiveExchange,
     format_break,
     make_observer,
     make_rewriter,
-    withhold,
+    send_nothing,
 )
 from vtc.proxy.unread_calls import UnreadCalls
 from vtc.proxy.whole_reply import is_long, process_reply, run_work
+from vtc.reporting import LEFT_ALONE
 from vtc.reporting.report import Report, choose_model_name
 from vtc.scrub import escape_invisible, scrub, scrub_data
 from vtc.wire.compression import UnsupportedEncoding
@@ -70,9 +71,9 @@ FLOW_MARKERS = {
     "denied": ":no_entry:",
     "failed": ":boom:",
     "error": ":x:",
-    "left alone": ":zzz:",
+    LEFT_ALONE: ":zzz:",
 }
-"""By outcome, for the flow list and for `~marker`."""
+"""Markers by outcome, for the flow list and for the filter `~marker`."""
 
 SLOW_SECONDS = 0.1
 """Seconds of work on one exchange that cause a warning, if they also exceed 1/50 of its elapsed time."""
@@ -87,22 +88,23 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _open_session(
+def _plan_request(
     api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
 ) -> tuple[PlannedRequest, bytes]:
-    """Parse a request; return the opening of its session and the decoded body."""
-    most = ctx.options.vtc_max_body_bytes
-    body = bodies.decode_body(request, most)
+    """Parse a request and plan its exchange; return the plan and the decoded body. Raises ValueError."""
+    max_bytes = ctx.options.vtc_max_body_bytes
+    body = bodies.decode_body(request, max_bytes)
     if body is None:
         raise BadRequest("the body is streamed")
-    if len(body) > most:
+    if len(body) > max_bytes:
         raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
     return Session.plan_request(api, body, facts, planner, seed, memory, secret), body
 
 
-def _rewrite_request(opening: PlannedRequest) -> tuple[Session, bytes]:
-    exchange = opening.create_session()
-    return exchange, exchange.request()
+def _rewrite_request(planned: PlannedRequest) -> tuple[Session, bytes]:
+    """Create the session of a planned request; return it and the body for the server."""
+    session = planned.create_session()
+    return session, session.request()
 
 
 class VirtualToolCalling:
@@ -115,24 +117,42 @@ class VirtualToolCalling:
         self.memory: Memory | None = None
         """Facts about servers, for new exchanges; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, LiveExchange] = WeakKeyDictionary()
-        self._unread: WeakKeyDictionary[http.HTTPFlow, BodyRecorder] = WeakKeyDictionary()
-        """Recorders of replies that are streamed unread, if bodies are kept."""
-        self._beside = SideQuestions()
+        self._unchanged_replies: WeakKeyDictionary[http.HTTPFlow, BodyRecorder] = WeakKeyDictionary()
+        """Recorders of replies that are streamed without being parsed, if bodies are kept."""
+        self._side_questions = SideQuestions()
         self._discovery = Discovery(self, clock)
-        self._keys = ServerKeys()
+        self._server_keys = ServerKeys()
         self._unread_calls = UnreadCalls()
         self._warmer = ThreadPoolExecutor(1, "vtc-warm")
         """Compiles the patterns that replies need, one model at a time."""
-        self._why = 0
-        """Hash of the reasons for the last plan; a hash, because the reasons contain names of tools."""
+        self._last_plan_hash = 0
+        """Hash of the reasons for the last plan, so that equal reasons are logged once. Reasons contain names of tools,
+        so only their hash is stored.
+        """
         self._stats = Stats()
         reloader = Reloader(self)
-        self._log = Log()
-        self._lines = LogLines()
+        self._exchange_log = Log()
+        self._log_lines = LogLines()
         page = Page(self)
         commands = Commands(self, reloader, self._stats, page)
-        self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
-        self.addons += [self._unread_calls, StatusEndpoint(), self._discovery, self._keys, RestOfReplies(), Parent()]
+        self.addons = [
+            Startup(self),
+            reloader,
+            commands,
+            self._exchange_log,
+            Metrics(self._stats),
+            page,
+            Turns(),
+            self._side_questions,
+        ]
+        self.addons += [
+            self._unread_calls,
+            StatusEndpoint(),
+            self._discovery,
+            self._server_keys,
+            Continuations(),
+            Parent(),
+        ]
         boundary = Boundary(self)
         for addon in (self, *self.addons):
             boundary.enclose(addon)
@@ -158,91 +178,100 @@ class VirtualToolCalling:
 
     def _end(self) -> None:
         connections.HOLDERS.discard(self)
-        for line in self._stats.summary():
+        for line in self._stats.summarize():
             logger.info(line)
 
     async def request(self, flow: http.HTTPFlow) -> None:
+        # Step 1: Decline a WebSocket; skip a flow that VTC must not process.
         if api := flows.find_websocket_api(flow):
-            self._decline(flow, api)
+            self._decline_websocket(flow, api)
             return
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
         if flow.is_replay == "request" and FOLLOW_UP_OF not in flow.metadata:
             restore_received(flow)
         api = flows.find_client_api(flow)
-        planner = self._discovery.inform_planner(flow, self.planner)
-        if not flow.live and (
-            flow.response or flow.error
-        ):  # loaded from a file, for which mitmproxy runs all hooks again
-            return
-        loan = self._keys.lend(flow, planner)
+        planner = self._discovery.choose_planner(flow, self.planner)
+        is_finished = bool(flow.response or flow.error)
+        if is_finished and not flow.live:
+            return  # loaded from a file, for which mitmproxy runs all hooks again
+        # Step 2: Lend a key; handle a request that begins no exchange.
+        loan = self._server_keys.lend(flow, planner)
         if api is None:
-            if self._beside.take(flow, planner):
-                return
-            if unread := flows.find_unread(flow):
-                self.leave_alone(flow, unread.why)
-                if unread.may_call:
-                    self._refuse(flow, unread.why)
+            self._handle_other_request(flow, planner)
             return
+        # Step 3: Plan the exchange, and rewrite the body.
         started = time.perf_counter()
-        long, secret = is_long(flow.request), derive_secret(ctx.options.confdir)
-        of = flows.read_facts(flow), planner, flow.id, self.memory, secret
+        long, secret = is_long(flow.request), derive_seal_key(ctx.options.confdir)
+        context = flows.read_facts(flow), planner, flow.id, self.memory, secret
         try:
-            opening, body = await run_work(partial(_open_session, api, flow.request, *of), much=long)
-            is_warm = opening.is_warm
-            exchange, rewritten = await run_work(partial(_rewrite_request, opening), much=long or not is_warm)
+            planned, body = await run_work(partial(_plan_request, api, flow.request, *context), in_thread=long)
+            is_warm = planned.is_warm
+            session, rewritten = await run_work(partial(_rewrite_request, planned), in_thread=long or not is_warm)
         except ValueError as error:
-            self.leave_alone(flow, str(error))
-            self.forget()
-            self._refuse(flow, str(error))
+            self.report_unprocessed(flow, str(error))
+            self.evict_patterns()
+            self._block_if_restricted(flow, str(error))
             return
-        flows.keep_secrets(flow, exchange.report.secrets)
+        # Step 4: Register the exchange, and begin its report.
+        flows.store_secrets(flow, session.report.secrets)
         original = OriginalRequest.of(flow.request)
-        live = LiveExchange(exchange, bodies.keeps_bodies(), original, time.perf_counter() - started)
+        live = LiveExchange(session, bodies.keeps_bodies(), original, time.perf_counter() - started)
         self._live[flow] = live
-        sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
-        exchange.report.parties.settings = planner.settings.list_changed()
-        exchange.report.why += loan.why
-        exchange.report.request += loan.request
-        exchange.report.measures.sizes.update(request_came=len(body), request_went=sent)
-        why = exchange.plan.why
-        if hash(why) != self._why:  # a log record costs mitmproxy more time than the request costs VTC
-            self._why = hash(why)
+        sent_bytes = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
+        session.report.parties.settings = planner.settings.list_changed()
+        session.report.why += loan.why
+        session.report.request += loan.request
+        session.report.measures.sizes.update(request_came=len(body), request_went=sent_bytes)
+        why = session.plan.why
+        if hash(why) != self._last_plan_hash:  # a log record costs mitmproxy more time than the request costs VTC
+            self._last_plan_hash = hash(why)
             logger.debug("vtc: %s", "; ".join(why))
+        # Step 5: Answer the request without the server, or change it.
         if ctx.options.vtc_mode == "rewrite":
-            if answer := exchange.answer():
+            if answer := session.answer():
                 flow.response = http.Response.make(answer.status, answer.body, {"content-type": answer.media_type})
                 live.answered = True
                 return
-            build_request(flow, original, api, exchange, rewritten, keep=live.keep)
-        if exchange.may_change_reply and (long or not is_warm):
-            # After this hook, when the request is sent and VTC waits for the reply.
+            build_request(flow, original, api, session, rewritten, keep=live.keep)
+        # Step 6: Compile the patterns of the reply while the server works, hence after this hook.
+        if session.may_change_reply and (long or not is_warm):
             asyncio.get_running_loop().call_soon(self._warm, live)
 
+    def _handle_other_request(self, flow: http.HTTPFlow, planner: Planner) -> None:
+        """Answer or forward a side question; report a path that VTC does not read, or block it under a policy."""
+        if self._side_questions.answer_or_forward(flow, planner):
+            return
+        if unread := flows.find_unread_path(flow):
+            self.report_unprocessed(flow, unread.why)
+            if unread.may_call:
+                self._block_if_restricted(flow, unread.why)
+
     def _warm(self, live: LiveExchange) -> None:
+        """Compile the patterns that the reply needs, in a thread."""
         live.warming = self._warmer.submit(live.session.warm)
 
-    def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
-        """Report that a flow is not processed."""
-        left, known = f"left alone: {why}", flows.collect_secrets(flow)
-        text: dict[str, object] = escape_invisible(scrub_data({"notes": [left]}, known))
-        self._publish(flow, text, escape_invisible(scrub(f"vtc: {left}", known)), "left alone")
+    def report_unprocessed(self, flow: http.HTTPFlow, why: str) -> None:
+        """Report that a flow is forwarded unprocessed; its outcome is `left alone`."""
+        note, secrets = f"{LEFT_ALONE}: {why}", flows.collect_secrets(flow)
+        report: dict[str, object] = escape_invisible(scrub_data({"notes": [note]}, secrets))
+        self._publish(flow, report, escape_invisible(scrub(f"vtc: {note}", secrets)), LEFT_ALONE)
 
-    def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
+    def get_live(self, flow: http.HTTPFlow) -> LiveExchange | None:
         """Return the live exchange of a flow, if it has one."""
         return self._live.get(flow)
 
-    def _decline(self, flow: http.HTTPFlow, api: Api) -> None:
+    def _decline_websocket(self, flow: http.HTTPFlow, api: Api) -> None:
         """Report a WebSocket; decline it unless VTC only observes."""
         if flow.response or flow.error:  # loaded from a file
             return
         rewrites = ctx.options.vtc_mode == "rewrite"
-        self.leave_alone(flow, f"{NO_WEBSOCKET}{': answered with 426' if rewrites else ''}")
+        self.report_unprocessed(flow, f"{NO_WEBSOCKET}{': answered with 426' if rewrites else ''}")
         if rewrites:
             decline_websocket(flow, api)
 
-    def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
-        """Answer a request with an error if a policy restricts calls, because its reply could not be read."""
+    def _block_if_restricted(self, flow: http.HTTPFlow, why: str) -> None:
+        """Answer a request with an error if a policy restricts calls, because VTC could not read the reply."""
         if (
             ctx.options.vtc_mode == "rewrite"
             and self.planner
@@ -251,6 +280,8 @@ class VirtualToolCalling:
             deny_unreadable(flow, why)
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Decide how a reply is handled before its body arrives: as a stream, or as a whole in `response`."""
+        # Step 1: Skip replies that are not processed here.
         live, response = self._live.get(flow), flow.response
         if response is None:
             return
@@ -265,68 +296,74 @@ class VirtualToolCalling:
             return  # an error, processed in `response` when it is complete
         if response.raw_content is not None:
             return  # made by VTC, another addon or a person: mitmproxy does not stream it
+        # Step 2: Stream a reply unchanged if VTC need not read it; mitmproxy would buffer it up to its end.
         media_type = bodies.get_media_type(response)
         is_stream = media_type in STREAMED_MEDIA_TYPES
         if live is None or not live.session.may_change_reply:
             if is_stream and not response.stream:
-                # Stream it unchanged, because mitmproxy would buffer it up to its end.
-                response.stream = (
-                    self._unread.setdefault(flow, BodyRecorder(keep=True)).pass_on if bodies.keeps_bodies() else True
-                )
+                response.stream = True
+                if bodies.keeps_bodies():
+                    response.stream = self._unchanged_replies.setdefault(flow, BodyRecorder(keep=True)).pass_on
             return
-        exchange, rewrites = live.session, ctx.options.vtc_mode == "rewrite"
-        # Whole replies are processed when complete, but with `stream_large_bodies` mitmproxy does not buffer them.
-        whole = not exchange.is_streamed(media_type)
-        if (whole or (exchange.plan.buffered and rewrites)) and not bodies.streams_large_bodies():
-            return  # `response` accepts a buffered reply in either form
+        # Step 3: Leave a whole or buffered reply to `response`, unless `stream_large_bodies` lets none be buffered.
+        session, rewrites = live.session, ctx.options.vtc_mode == "rewrite"
+        is_whole = not session.is_streamed(media_type)
+        if (is_whole or (session.plan.buffered and rewrites)) and not bodies.streams_large_bodies():
+            return
+        # Step 4: Set the stream callable.
         try:
             encoding = response.headers.get("content-encoding", "")
             # The thread's CPU time bounds the work on an encoded reply. It needs a system call, which at every frame of
             # a call would take a tenth of VTC's time, so other replies use the cheaper clock.
-            stream = exchange.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=whole)
+            stream = session.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=is_whole)
         except UnsupportedEncoding as error:
-            live.killed = exchange.whole.replace_unread(str(error)) is not None and rewrites
-            response.stream = withhold if live.killed else True
+            live.killed = session.whole.replace_unread(str(error)) is not None and rewrites
+            response.stream = send_nothing if live.killed else True
             return
         if not rewrites:
             response.stream = make_observer(stream, live, flow)
             return
-        live.original = None
-        if exchange.is_bridged:
-            response.headers["content-type"] = exchange.media_type
+        live.original = None  # no retry is possible any more
+        if session.is_bridged:
+            response.headers["content-type"] = session.media_type
         live.encoding = response.headers.pop("content-encoding", "")
-        bodies.cut_in_chunks(flow.request, response)
+        bodies.send_chunked(flow.request, response)
         at_end = partial(begin_continuation, flow, live, stream)
         response.stream = make_rewriter(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, at_end)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        self._keep_unread(flow)
-        missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
-        if missed and flows.find_client_api(flow):
-            self.leave_alone(flow, "its request was not processed: it was edited later, or VTC was off at that time")
+        self._store_unchanged_reply(flow)
+        was_skipped = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
+        if was_skipped and flows.find_client_api(flow):
+            self.report_unprocessed(
+                flow, "its request was not processed: it was edited later, or VTC was off at that time"
+            )
         if live is None or response is None:
             return
         if not live.answered and (response.status_code >= 400 or not response.stream):
             await process_reply(flow, live, response)
-        broken = live.killed or (live.stream and live.stream.broken)
-        if broken and flow.killable and ctx.options.vtc_mode == "rewrite":
-            flow.kill()  # otherwise the client would take the partial reply for a complete one
+        is_partial = live.killed or (live.stream and live.stream.broken)
+        if is_partial and flow.killable and ctx.options.vtc_mode == "rewrite":
+            flow.kill()  # otherwise the client would treat the partial reply as complete
         live.settled = True
-        self.close(flow)
+        self.finish_exchange(flow)
 
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report that the server broke off, and return the remaining pieces for the client (`connections.py`)."""
         live = self._live.get(flow)
-        return live.broke_off(flow, self._discovery.explain_failure(flow, why)) if live else []
+        return live.handle_break(flow, self._discovery.explain_failure(flow, why)) if live else []
 
-    def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
+    def server_gave_no_reply(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
         """Return an error of the client's API if the server gave no reply (`connections.py`)."""
         live, api = self._live.get(flow), side_questions.find_error_api(flow)
         if api is None or FOLLOW_UP_OF in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
         why = self._discovery.explain_failure(flow, why)
-        explanation = format_break(flow, why) if flow.response else side_questions.explain_unreachable(flow, why)
+        if flow.response:
+            explanation = format_break(flow, why)
+        else:
+            explanation = side_questions.explain_unreachable(flow, why)
         if live is None:
             logger.error(
                 "vtc: %s - %s",
@@ -334,39 +371,40 @@ class VirtualToolCalling:
                 flows.format_path(flow),
             )
             return side_questions.make_error_answer(api, explanation)
-        live.answered, errors = True, live.session.report.errors
+        live.answered = True
+        errors = live.session.report.errors
         if not errors:  # otherwise the break was already reported
             errors.append(explanation)
         return side_questions.make_error_answer(api, errors[-1])
 
     def error(self, flow: http.HTTPFlow) -> None:
-        self._keep_unread(flow)
+        self._store_unchanged_reply(flow)
         live = self._live.get(flow)
         if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
             live.session.report.errors.append(side_questions.explain_unreachable(flow, flow.error.msg))
-        self.close(flow)
+        self.finish_exchange(flow)
 
-    def _keep_unread(self, flow: http.HTTPFlow) -> None:
-        """Store a reply that was streamed unread in its flow, because mitmproxy does not."""
-        passed = self._unread.pop(flow, None)
-        if passed and flow.response and flow.response.raw_content is None:
-            flow.response.raw_content = passed.get_recorded()
+    def _store_unchanged_reply(self, flow: http.HTTPFlow) -> None:
+        """Store a reply that was streamed unchanged in its flow, because mitmproxy does not."""
+        recorder = self._unchanged_replies.pop(flow, None)
+        if recorder and flow.response and flow.response.raw_content is None:
+            flow.response.raw_content = recorder.get_recorded()
 
-    def close(self, flow: http.HTTPFlow) -> None:
-        """Report the exchange of a flow, which has ended."""
+    def finish_exchange(self, flow: http.HTTPFlow) -> None:
+        """Complete and publish the report of a flow whose exchange has ended."""
         live = self._live.pop(flow, None)
         if live is None:
             return
         report = live.session.report
-        self._measure(flow, live, report)
-        if case := live.session.report_unread_call(partial(live.received.end, live.encoding)):
-            advice = self._unread_calls.keep(flow, case)
+        self._record_measures(flow, live, report)
+        if case := live.session.report_unread_call(partial(live.received.decode_end, live.encoding)):
+            advice = self._unread_calls.store(flow, case)
             report.unread["advice"] = report.unread["advice"] or advice
         seconds = report.measures.seconds
         if seconds > max(SLOW_SECONDS, report.measures.elapsed / 50):
             # Only debug level for the first exchange with a model, which compiles its dialects.
             model = choose_model_name(report.parties.model, report.parties.asked)
-            level = logging.WARNING if self._stats.has(model) else logging.DEBUG
+            level = logging.WARNING if self._stats.has_model(model) else logging.DEBUG
             logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", seconds * 1e3, model)
         summary = report.summarize()
         if summary and ctx.options.vtc_mode == "observe":
@@ -376,15 +414,15 @@ class VirtualToolCalling:
         data = report.as_dict()
         self._stats.add(data)
         self._publish(flow, data, summary, report.outcome)
-        self.forget()
+        self.evict_patterns()
 
-    def forget(self) -> None:
-        """Drop compiled patterns that contain names if `vtc_cache=off`; running exchanges compile theirs again."""
+    def evict_patterns(self) -> None:
+        """Drop compiled patterns with names of tools if `vtc_cache=off`; running exchanges compile theirs again."""
         if self.memory is None:
             COMPILED_PATTERNS.evict_temporary()
 
-    def _measure(self, flow: http.HTTPFlow, live: LiveExchange, report: Report) -> None:
-        """Add sizes and times to the report; store in the flow the received reply and, if streamed, the sent one."""
+    def _record_measures(self, flow: http.HTTPFlow, live: LiveExchange, report: Report) -> None:
+        """Add sizes and times to the report, and store the reply in the flow: as received, and if streamed as sent."""
         measures = report.measures
         measures.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
         measures.elapsed = time.time() - flow.request.timestamp_start
@@ -403,12 +441,12 @@ class VirtualToolCalling:
         """Store, log and show a report, which is already scrubbed."""
         report["outcome"] = outcome
         flow.metadata[METADATA] = report
-        self._log.write(flow, report)
-        if flow.comment.startswith(HOLDING_COMMENT):
+        self._exchange_log.write(flow, report)
+        if flow.comment.startswith(BUFFERING_COMMENT):
             flow.comment = flow.marked = ""
-        asked = str(report.get("asked", ""))
-        if summary or asked:
-            flow.comment = flows.format_comment(summary, asked)
+        model = str(report.get("asked", ""))
+        if summary or model:
+            flow.comment = flows.format_comment(summary, model)
         if summary:
             flow.marked = FLOW_MARKERS.get(outcome, "")
-            self._lines.write(flow, report, summary, outcome)
+            self._log_lines.write(flow, report, summary, outcome)

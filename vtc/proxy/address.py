@@ -29,9 +29,9 @@ class Address(NamedTuple):
 
 
 def parse_upstream(url: str) -> list[Address]:
-    """Return the server address of a URL as a list; empty for an ordinary proxy."""
-    at = urlsplit(url)
-    return [Address(at.hostname, at.port or {"https": 443}.get(at.scheme, 80))] if at.hostname else []
+    """Parse the URL of a proxy's server: a list with its address, or an empty list for an ordinary proxy."""
+    parts = urlsplit(url)
+    return [Address(parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80))] if parts.hostname else []
 
 
 def get_server_url(mode: ProxyMode) -> str:
@@ -39,5 +39,6 @@ def get_server_url(mode: ProxyMode) -> str:
     if not isinstance(mode, ReverseMode) or mode.scheme not in ("http", "https"):
         return ""
     host, port = mode.address[0], mode.address[1]
-    usual = port == {"http": 80, "https": 443}[mode.scheme]
-    return f"{mode.scheme}://{f'[{host}]' if ':' in host else host}{'' if usual else f':{port}'}"
+    is_default_port = port == {"http": 80, "https": 443}[mode.scheme]
+    name = f"[{host}]" if ":" in host else host  # IPv6
+    return f"{mode.scheme}://{name}" if is_default_port else f"{mode.scheme}://{name}:{port}"

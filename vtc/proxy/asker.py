@@ -58,15 +58,15 @@ class ServerAnswer:
 
 
 class Asker:
-    """Sends requests to one server; each returns an answer or an error within `seconds`."""
+    """HTTP client for one server; each request returns an answer or an error within `seconds`."""
 
     def __init__(self, url: str, *, key: str = "", seconds: float = 3, trust: Trust = DEFAULT_TRUST) -> None:
         """`url` is the server's, including any prefix of the paths of its APIs. Raises TrustError."""
         self.url = url.rstrip("/")
         self.seconds = seconds
-        self._at = urlsplit(self.url)
+        self._url_parts = urlsplit(self.url)
         self._key = key
-        self._tls = trust.make_context() if self._at.scheme == "https" else None
+        self._tls = trust.make_context() if self._url_parts.scheme == "https" else None
 
     @property
     def has_key(self) -> bool:
@@ -78,45 +78,45 @@ class Asker:
         return (self._key,) if self._key else ()
 
     def ask(
-        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key_header: str = BEARER
     ) -> ServerAnswer:
-        """GET a path, or POST a JSON body to it; `key` names the header for the user's key."""
+        """GET a path, or POST a JSON body to it; `key_header` is the header of the user's key."""
         begun = time.monotonic()
-        host = self._at.hostname or ""
+        host = self._url_parts.hostname or ""
         connection = (
-            HTTPSConnection(host, self._at.port, timeout=self.seconds, context=self._tls)
+            HTTPSConnection(host, self._url_parts.port, timeout=self.seconds, context=self._tls)
             if self._tls
-            else HTTPConnection(host, self._at.port, timeout=self.seconds)
+            else HTTPConnection(host, self._url_parts.port, timeout=self.seconds)
         )
-        late = Event()
-        watch = Timer(self.seconds, _close_connection, (connection, late))
-        watch.daemon = True
-        watch.start()
+        timed_out = Event()
+        timer = Timer(self.seconds, _close_connection, (connection, timed_out))
+        timer.daemon = True
+        timer.start()
         try:
-            sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
+            sent_headers = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
             if self._key:
-                sent[key] = f"Bearer {self._key}" if key == BEARER else self._key
+                sent_headers[key_header] = f"Bearer {self._key}" if key_header == BEARER else self._key
             connection.connect()
             peer = connection.sock.getpeername()
-            connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
+            connection.request("GET" if body is None else "POST", f"{self._url_parts.path}{path}", body, sent_headers)
             response = connection.getresponse()
             data = response.read(MAX_ANSWER_BYTES)
-            if late.is_set():
+            if timed_out.is_set():
                 raise TimeoutError
-            by_name = {name.lower(): value for name, value in response.getheaders()}
-            return ServerAnswer(response.status, data, by_name, None, time.monotonic() - begun, peer)
+            received_headers = {name.lower(): value for name, value in response.getheaders()}
+            return ServerAnswer(response.status, data, received_headers, None, time.monotonic() - begun, peer)
         except (OSError, HTTPException) as error:
-            if late.is_set() or isinstance(error, TimeoutError):
+            if timed_out.is_set() or isinstance(error, TimeoutError):
                 error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")
             return ServerAnswer(error=error, seconds=time.monotonic() - begun)
         finally:
-            watch.cancel()
+            timer.cancel()
             connection.close()
 
 
-def _close_connection(connection: HTTPConnection, late: Event) -> None:
+def _close_connection(connection: HTTPConnection, timed_out: Event) -> None:
     """Shut down a connection at its time limit, even if data still trickle in."""
-    late.set()
+    timed_out.set()
     if connection.sock is not None:
         with suppress(OSError):
             connection.sock.shutdown(socket.SHUT_RDWR)

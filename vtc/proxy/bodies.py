@@ -15,18 +15,18 @@ from mitmproxy import ctx, http
 from vtc.proxy.flows import RECEIVED_BODY
 from vtc.wire import compression
 
-_SLICE = 1 << 10
-"""Bytes of an encoded body that are decoded between two checks of its length."""
+_SLICE_BYTES = 1 << 10
+"""Number of bytes of an encoded body that are decoded between two checks of the decoded length."""
 BEGINNING_BYTES = 1 << 14
 """Length of the excerpt of a body for reports."""
 MAX_KEPT_BYTES = 4 << 20
 """Maximum number of bytes that are kept of a body; a longer one is truncated."""
-LAST_CHUNKS = 256
-"""Number of last chunks that are recorded of a body that is not kept, to inspect its end."""
+MAX_LAST_CHUNKS = 256
+"""Maximum number of last chunks that are recorded of a body that is not kept, to inspect its end."""
 LONG_CHUNK_BYTES = 1 << 12
-"""Size of a chunk beyond which the earlier chunks are dropped."""
-LAST_BYTES = 1 << 17
-"""Maximum number of bytes recorded of one chunk."""
+"""Size of a chunk beyond which the earlier chunks are dropped, because its own end is long enough to inspect."""
+MAX_LAST_CHUNK_BYTES = 1 << 17
+"""Maximum number of bytes recorded of one of the last chunks: its end."""
 STREAMED_MEDIA_TYPES = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are streamed even if VTC does not read them."""
 
@@ -39,7 +39,7 @@ class TooLong(ValueError):
         self.beginning = beginning
 
 
-def decode_body(message: http.Message, most: int) -> bytes | None:
+def decode_body(message: http.Message, max_bytes: int) -> bytes | None:
     """Decode a body from its content coding; None if there is none. Raises ValueError if the body is invalid.
 
     A few bytes of a crafted body can expand to gigabytes, so decoding stops with a ValueError after `most` bytes.
@@ -48,9 +48,9 @@ def decode_body(message: http.Message, most: int) -> bytes | None:
     if not body or not coding:
         return body
     decoder, plain = compression.make_decoder(coding), bytearray()
-    for start in range(0, len(body), _SLICE):
-        plain += decoder.feed(body[start : start + _SLICE])
-        if len(plain) > most:
+    for start in range(0, len(body), _SLICE_BYTES):
+        plain += decoder.feed(body[start : start + _SLICE_BYTES])
+        if len(plain) > max_bytes:
             raise TooLong(
                 f"it expands from {len(body)} bytes to more than vtc_max_body_bytes",
                 bytes(plain[:BEGINNING_BYTES]),
@@ -58,7 +58,7 @@ def decode_body(message: http.Message, most: int) -> bytes | None:
     return bytes(plain + decoder.finish())
 
 
-def send_instead(flow: http.HTTPFlow, body: bytes, received: bytes, *, keep: bool) -> None:
+def replace_request_body(flow: http.HTTPFlow, body: bytes, received: bytes, *, keep: bool) -> None:
     """Replace the body of a request; store the received one if `keep`."""
     flow.request.content = body
     if keep and len(received) <= MAX_KEPT_BYTES:
@@ -78,12 +78,12 @@ class DecodedBody:
 
     @property
     def fault(self) -> str:
-        """Why it cannot be decoded; empty if it can."""
+        """The reason why the body cannot be decoded; empty if it can."""
         return self._decoded[1]
 
     @property
     def beginning(self) -> bytes:
-        """Its first bytes, for reports; available even if it is too long."""
+        """The first bytes of the body, for reports; available even if it is too long."""
         return self._decoded[2]
 
     @cached_property
@@ -114,13 +114,13 @@ class BodyRecorder:
     def __init__(self, *, keep: bool) -> None:
         self.size = 0
         self._kept: bytearray | None = bytearray() if keep else None
-        self.last: deque[bytes] = deque(maxlen=LAST_CHUNKS)
+        self.last_chunks: deque[bytes] = deque(maxlen=MAX_LAST_CHUNKS)
 
     def add(self, data: bytes) -> None:
         if self._kept is None:
             if len(data) > LONG_CHUNK_BYTES:
-                self.last.clear()
-            self.last.append(data[-LAST_BYTES:])
+                self.last_chunks.clear()
+            self.last_chunks.append(data[-MAX_LAST_CHUNK_BYTES:])
         elif self.size < MAX_KEPT_BYTES:
             self._kept += data[: MAX_KEPT_BYTES - self.size]
         self.size += len(data)
@@ -134,11 +134,11 @@ class BodyRecorder:
         """Return the kept bytes, decoded; None if bodies are not kept or cannot be decoded."""
         return None if self._kept is None else _decode(bytes(self._kept), content_encoding)
 
-    def end(self, content_encoding: str = "") -> bytes | None:
-        """Return the end of the body, decoded, from the start of a frame; None if it cannot be decoded."""
+    def decode_end(self, content_encoding: str = "") -> bytes | None:
+        """Decode the recorded end of the body, from the start of a frame; None if that fails."""
         if self._kept is not None:
             return self.get_recorded(content_encoding)
-        data = b"".join(self.last)
+        data = b"".join(self.last_chunks)
         if len(data) == self.size:
             return _decode(data, content_encoding)
         if content_encoding not in ("", "identity"):
@@ -170,15 +170,15 @@ def streams_large_bodies() -> bool:
     return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
 
 
-def replace(response: http.Response, body: bytes, media_type: str) -> None:
+def replace_reply_body(response: http.Response, body: bytes, media_type: str) -> None:
     """Replace the body of a reply, and its type."""
     response.headers.pop("content-encoding", None)
     response.content = body
     response.headers["content-type"] = media_type
 
 
-def cut_in_chunks(request: http.Request, response: http.Response) -> None:
-    """Send a body in chunks, so that a client notices if it breaks off.
+def send_chunked(request: http.Request, response: http.Response) -> None:
+    """Set the headers for the chunked transfer coding, so that a client notices if the body breaks off.
 
     HTTP/1.0 has no chunks; its clients read up to the end of the connection.
     """

@@ -32,12 +32,12 @@ from vtc.scrub import format_exception, scrub
 logger = logging.getLogger(__name__)
 
 
-def _none() -> None:
+def _return_none() -> None:
     return None
 
 
-HOLDER_HOOKS: Mapping[str, Callable[[], Any]] = {"server_broke_off": list, "server_gave_none": _none}
-"""Hooks that `connections.py` calls instead of mitmproxy, each with the factory of its result after a fault."""
+HOLDER_HOOKS: Mapping[str, Callable[[], Any]] = {"server_broke_off": list, "server_gave_no_reply": _return_none}
+"""Hooks that `connections.py` calls instead of mitmproxy; each with a function that makes its result after a fault."""
 TRAFFIC_ARGUMENTS = {"flow", "data"}
 """Names of the arguments of hooks that handle traffic."""
 ENDING_HOOKS = ("response", "error")
@@ -46,21 +46,21 @@ FAILURE_STATUS = 502
 """Status of the error that replaces a message if VTC fails."""
 
 
-class Bounded(Protocol):
-    """The addon that knows the exchanges and the policies."""
+class ExchangeAddon(Protocol):
+    """The addon to which this boundary belongs: it has the live exchanges and the policies."""
 
     planner: Planner | None
 
-    def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
+    def get_live(self, flow: http.HTTPFlow) -> LiveExchange | None:
         """Return the live exchange of a flow, if it has one."""
         ...
 
-    def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
-        """Report that a flow is not processed."""
+    def report_unprocessed(self, flow: http.HTTPFlow, why: str) -> None:
+        """Report that a flow is forwarded unprocessed."""
         ...
 
-    def close(self, flow: http.HTTPFlow) -> None:
-        """Report the exchange of a flow, which has ended."""
+    def finish_exchange(self, flow: http.HTTPFlow) -> None:
+        """Publish the report of a flow whose exchange has ended."""
         ...
 
 
@@ -92,21 +92,21 @@ class ReceivedFlow:
 
 
 class Boundary:
-    """Encloses the hooks of addons."""
+    """Wraps the hooks of addons, so that their exceptions are handled here."""
 
-    def __init__(self, addon: Bounded) -> None:
+    def __init__(self, addon: ExchangeAddon) -> None:
         self._addon = addon
 
     def enclose(self, addon: object) -> None:
-        """Enclose each hook of an addon that handles traffic."""
+        """Wrap each hook of an addon that handles traffic."""
         hooks = (
             name for name, hook in all_hooks.items() if not TRAFFIC_ARGUMENTS.isdisjoint(signature(hook).parameters)
         )
         for name in (*hooks, *HOLDER_HOOKS):
             if (method := getattr(addon, name, None)) is not None:
-                setattr(addon, name, self._around(method, HOLDER_HOOKS.get(name, _none)))
+                setattr(addon, name, self._wrap(method, HOLDER_HOOKS.get(name, _return_none)))
 
-    def _around[**P](self, hook: Callable[P, Any], default: Callable[[], Any]) -> Callable[P, Any]:
+    def _wrap[**P](self, hook: Callable[P, Any], default: Callable[[], Any]) -> Callable[P, Any]:
         """Wrap a function whose first argument is a flow or connection; `default` makes its result after a fault."""
         if inspect.iscoroutinefunction(hook):
 
@@ -133,18 +133,18 @@ class Boundary:
         return run
 
     def _fail(self, flow: object, received: ReceivedFlow | None, hook: str, error: Exception) -> None:
-        """Decide about a flow whose hook raised an exception."""
+        """Handle a flow whose hook raised an exception."""
         if received is None or not isinstance(flow, http.HTTPFlow):
             logger.error("vtc: %s failed\n%s", hook, format_exception(error))
             return
-        live = self._addon.live(flow)
+        live = self._addon.get_live(flow)
         if _is_settled(flow, hook, live):
             logger.error(
-                "vtc: %s failed; the flow is as it was sent\n%s",
+                "vtc: the hook %s failed after the outcome of the flow was decided, so nothing changes\n%s",
                 hook,
                 format_exception(error, flows.collect_secrets(flow)),
             )
-        elif self._is_open(flow, live, error):
+        elif self._fails_open(flow, live, error):
             received.restore(flow)
             response = flow.response
             if (
@@ -154,29 +154,29 @@ class Boundary:
             ):
                 response.stream = response.stream or True
         else:
-            _withhold(flow, received, hook, live, type(error).__name__)
+            _block_message(flow, received, hook, live, type(error).__name__)
         if hook in ENDING_HOOKS:
             try:
-                self._addon.close(flow)
+                self._addon.finish_exchange(flow)
             except Exception as failed:
                 logger.error("vtc: the report of an exchange is incomplete\n%s", format_exception(failed))
             _report(flow, error)
 
-    def _is_open(self, flow: http.HTTPFlow, live: LiveExchange | None, error: Exception) -> bool:
-        """Return True if the policy of a flow lets it pass as received; report the exception."""
+    def _fails_open(self, flow: http.HTTPFlow, live: LiveExchange | None, error: Exception) -> bool:
+        """Report the exception; return True if the policy lets the flow pass as received."""
         rewrites, planner = ctx.options.vtc_mode == "rewrite", self._addon.planner
         if live:
             return live.session.fate.decide_after_fault(error, live.session.report) or not rewrites
         try:
-            unread = flows.find_unread(flow)
+            unread = flows.find_unread_path(flow)
             may_call = flows.find_client_api(flow) or flows.find_websocket_api(flow) or (unread and unread.may_call)
             is_open = not (rewrites and may_call and planner and planner.has_strict_policy(flows.read_facts(flow)))
         except Exception:  # the decision failed as well
             is_open = not rewrites
-        becomes = "passes unchanged" if is_open else "is blocked"
+        verdict = "passes unchanged" if is_open else "is blocked"
         secrets = flows.collect_secrets(flow)
-        logger.error("vtc: handling a flow failed; it %s\n%s", becomes, format_exception(error, secrets))
-        self._addon.leave_alone(flow, scrub(f"{type(error).__name__}: {error}", secrets))
+        logger.error("vtc: handling a flow failed; it %s\n%s", verdict, format_exception(error, secrets))
+        self._addon.report_unprocessed(flow, scrub(f"{type(error).__name__}: {error}", secrets))
         return is_open
 
 
@@ -194,8 +194,10 @@ def _report(flow: http.HTTPFlow, error: Exception) -> None:
         flow.metadata[METADATA] = {**report.as_dict(), "outcome": report.outcome}
 
 
-def _withhold(flow: http.HTTPFlow, received: ReceivedFlow, hook: str, live: LiveExchange | None, fault: str) -> None:
-    """Block a message that no policy saw."""
+def _block_message(
+    flow: http.HTTPFlow, received: ReceivedFlow, hook: str, live: LiveExchange | None, fault: str
+) -> None:
+    """Block a message that no policy has checked: postpone it to `response`, kill its flow, or send an error."""
     is_headers = hook == "responseheaders"
     if is_headers and live and not bodies.streams_large_bodies():
         received.restore(flow)

@@ -19,7 +19,7 @@ def plan_flow(flow: http.HTTPFlow, planner: Planner) -> Plan:
     """Plan the request of a flow with the options of its capture; raises ValueError."""
     api = flows.find_client_api(flow)
     if api is None:
-        raise ValueError(flows.find_unread(flow) or "")
+        raise ValueError(flows.find_unread_path(flow) or "")
     planner = flows.restore_settings(flow, planner)
     request = api.request(flows.get_original(flow, "request"), flows.read_facts(flow).path)
     return planner.plan(replace(flows.read_facts(flow), model=request.model, body=request.fields), request)

@@ -46,7 +46,7 @@ class Commands:
     def stats(self) -> str:
         """Show figures by client, model and dialect, as JSON; in mitmweb, the totals and the address of the rest."""
         if self._page.address:
-            return f"{self._stats.total.summary()}; by model, client and dialect: {self._page.address}"
+            return f"{self._stats.total.summarize()}; by model, client and dialect: {self._page.address}"
         return json.dumps(self._stats.as_dict(), indent=2)
 
     @command.command("vtc.reload")  # type: ignore[untyped-decorator]
@@ -85,30 +85,28 @@ class Commands:
         logger.info(done)
         return done
 
-    def _join_texts(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
-        """Join the texts of the chosen flows."""
+    def _join_texts(self, chosen: Sequence[flow.Flow], render: Callable[[http.HTTPFlow], str]) -> str:
+        """Render each chosen flow, and join the texts under their titles."""
         exchanges = _select_exchanges(chosen)
-        text = "\n\n".join(f"{_format_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
+        text = "\n\n".join(f"{_format_title(exchange)}\n{render(exchange)}" for exchange in exchanges)
         return self._shorten_for_bar(text, format_count(len(exchanges), "exchange"))
 
     def _shorten_for_bar(self, text: str, head: str) -> str:
-        """Return the text; for mitmweb's command bar, which has one line, return `head` and the address of the text."""
+        """Return the text, or in mitmweb, whose command bar has one line, `head` and the address of the text."""
         if not self._page.address:
             return text
-        self._page.said = text
-        return f"{head}, to be read at {self._page.address}/said"
+        self._page.command_output = text
+        return f"{head}: read it at {self._page.address}/said"
 
     def _explain_flow(self, exchange: http.HTTPFlow) -> str:
         lines = []
         for title, text in view.list_sections(flows.get_report(exchange) or {}):
             lines += [title, *(f"  {line}" for line in text)]
         try:
-            lines += [
-                "Current plan",
-                *(f"  {line}" for line in captured.plan_flow(exchange, self._planner()).why),
-            ]
+            plan = captured.plan_flow(exchange, self._planner())
+            lines += ["Current plan", *(f"  {line}" for line in plan.why)]
         except ValueError as error:
-            lines.append(f"It would be left alone: {error}")
+            lines.append(f"VTC would leave this flow alone: {error}")
         return "\n".join(lines)
 
     def _planner(self) -> Planner:
@@ -125,7 +123,8 @@ def _select_exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
     exchanges = [
         candidate
         for candidate in chosen
-        if isinstance(candidate, http.HTTPFlow) and (flows.find_client_api(candidate) or flows.find_unread(candidate))
+        if isinstance(candidate, http.HTTPFlow)
+        and (flows.find_client_api(candidate) or flows.find_unread_path(candidate))
     ]
     if not exchanges:
         raise exceptions.CommandError("vtc: none of these flows is an exchange with a model; try @all")
@@ -135,14 +134,14 @@ def _select_exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
 def _diff(exchange: http.HTTPFlow) -> str:
     api = flows.find_client_api(exchange)
     if api is None:
-        return f"left alone: {flows.find_unread(exchange)}"
+        return f"left alone: {flows.find_unread_path(exchange)}"
     parts = []
     for side in view.SIDE_LABELS:
         bodies = flows.get_bodies(exchange, side)
         try:
-            flows.get_original(exchange, side)
+            flows.get_original(exchange, side)  # raises if the original is not available
             text = view.render_diff(api, side, bodies) if bodies else ""
-            parts.append(text or f"the {side} left as it came")
+            parts.append(text or f"the {side} was not changed")
         except ValueError as error:
             parts.append(f"{side}: {error}")
     return "\n".join(parts)

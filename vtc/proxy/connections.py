@@ -42,8 +42,11 @@ class Holder(Protocol):
         """Return the pieces still to be sent after a flow broke off; `why` is mitmproxy's message."""
         ...
 
-    def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
-        """Return the answer for a flow without a whole reply, None for mitmproxy's page; `why` is its message."""
+    def server_gave_no_reply(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
+        """Return the answer for a flow without a whole reply, or None for mitmproxy's error page.
+
+        `why` is mitmproxy's message.
+        """
         ...
 
 
@@ -51,26 +54,29 @@ NO_ANSWER_CODES = (ErrorCode.CONNECT_FAILED, ErrorCode.GENERIC_SERVER_ERROR, Err
 HOLDERS: WeakSet[Holder] = WeakSet()
 """The registered holders."""
 
-_handle = getattr(HttpStream.handle_protocol_error, "__wrapped__", HttpStream.handle_protocol_error)
+_original_handle = getattr(HttpStream.handle_protocol_error, "__wrapped__", HttpStream.handle_protocol_error)
 """mitmproxy's own method; a script that is loaded again must not wrap its own wrapper."""
 
 
-@wraps(_handle)
+@wraps(_original_handle)
 def _ask_holders_first(
     stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
 ) -> CommandGenerator[None]:
+    """Send the buffered pieces of a reply that broke off, or answer a request without a reply; else call mitmproxy."""
     if isinstance(event, ResponseProtocolError):
         for holder in [*HOLDERS]:
             for piece in holder.server_broke_off(stream.flow, event.message):
                 yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
         response = stream.flow.response
-        unanswered = event.code in NO_ANSWER_CODES and (response is None or not response.stream)  # nothing was sent
-        answers = (holder.server_gave_none(stream.flow, event.message) for holder in [*HOLDERS])
-        if unanswered and stream.client_state == stream.state_done and (answer := next(filter(None, answers), None)):
-            stream.flow.response = answer
-            yield from stream.send_response()
-            return
-    yield from _handle(stream, event)
+        was_sent = response is not None and bool(response.stream)
+        if event.code in NO_ANSWER_CODES and not was_sent and stream.client_state == stream.state_done:
+            answers = (holder.server_gave_no_reply(stream.flow, event.message) for holder in [*HOLDERS])
+            answer = next(filter(None, answers), None)
+            if answer:
+                stream.flow.response = answer
+                yield from stream.send_response()
+                return
+    yield from _original_handle(stream, event)
 
 
 HttpStream.handle_protocol_error = _ask_holders_first  # type: ignore[method-assign, assignment]
@@ -79,13 +85,15 @@ HttpStream.handle_protocol_error = _ask_holders_first  # type: ignore[method-ass
 # The Host header distinguishes requests of web pages. A reverse proxy overwrites it before any hook, so it is recorded.
 
 _HOSTS: WeakKeyDictionary[http.Request, str] = WeakKeyDictionary()
-_begin = getattr(HttpStream.state_wait_for_request_headers, "__wrapped__", HttpStream.state_wait_for_request_headers)
+_original_begin = getattr(
+    HttpStream.state_wait_for_request_headers, "__wrapped__", HttpStream.state_wait_for_request_headers
+)
 
 
-@wraps(_begin)
+@wraps(_original_begin)
 def _record_host(stream: HttpStream, event: RequestHeaders) -> CommandGenerator[None]:
     _HOSTS[event.request] = event.request.host_header or ""
-    yield from _begin(stream, event)
+    yield from _original_begin(stream, event)
 
 
 HttpStream.state_wait_for_request_headers = _record_host  # type: ignore[method-assign]
@@ -104,7 +112,7 @@ FIRST_READ_BYTES, MIN_READ_BYTES, MAX_READ_BYTES = 1 << 10, 1 << 8, 1 << 12
 """Sizes of a read in bytes: the first, and the limits between which it adapts to the duration of turns."""
 LONG_TURN_SECONDS = 0.02
 """Duration of a turn after which the size of the next read is halved."""
-_AWAITED: WeakKeyDictionary[Connection, set[asyncio.Future[Any]]] = WeakKeyDictionary()
+_PENDING_WORK: WeakKeyDictionary[Connection, set[asyncio.Future[Any]]] = WeakKeyDictionary()
 """Work of hooks during which a connection is not read."""
 
 
@@ -113,7 +121,7 @@ async def wait_without_reading(server: Connection, work: asyncio.Future[None]) -
 
     mitmproxy would buffer received data until the hook ends, and then process all of it in one turn.
     """
-    awaited = _AWAITED.setdefault(server, set())
+    awaited = _PENDING_WORK.setdefault(server, set())
     awaited.add(work)
     try:
         await work
@@ -122,7 +130,10 @@ async def wait_without_reading(server: Connection, work: asyncio.Future[None]) -
 
 
 class SmallReads:
-    """Reads from a server in small pieces, and yields to all other streams between them."""
+    """Reader of a server's connection that returns small pieces, and yields to all other streams between them.
+
+    It replaces mitmproxy's `asyncio.StreamReader`, of which mitmproxy calls only `read`.
+    """
 
     def __init__(
         self,
@@ -131,49 +142,53 @@ class SmallReads:
         begin: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`begin` is called when a turn begins. An error of the connection is recorded in `server`."""
+        """Set up the reader; `begin` is called when a turn begins, and `server` gets an error of the connection."""
         self._reader = reader
         self._server = server
         self._begin = begin
         self._clock = clock
-        self._rest = b""
+        self._received = b""
         self._size = FIRST_READ_BYTES
-        self._began = math.inf  # start of the last turn
+        self._turn_start = math.inf  # start of the last turn
 
-    async def read(self, most: int) -> bytes:
+    async def read(self, max_bytes: int) -> bytes:
         # Step 1: Adapt the size of reads to the duration of the last turn.
-        took = self._clock() - self._began
-        if took > LONG_TURN_SECONDS:
+        duration = self._clock() - self._turn_start
+        if duration > LONG_TURN_SECONDS:
             self._size = max(self._size // 2, MIN_READ_BYTES)
-        elif self._rest and took < LONG_TURN_SECONDS / 4:
+        elif self._received and duration < LONG_TURN_SECONDS / 4:
             self._size = min(self._size * 2, MAX_READ_BYTES)
         # Step 2: Read everything available, because after a reset nothing more can be read; or yield to other streams.
-        if not self._rest:
+        if not self._received:
             try:
-                self._rest = await self._reader.read(most)
+                self._received = await self._reader.read(max_bytes)
             except OSError as error:  # mitmproxy treats it like a clean end
                 self._server.error = error.strerror or type(error).__name__
                 raise
         elif self._reader.exception() is None:
             await asyncio.sleep(0)
         # Step 3: Deliver a piece, but after a reset all of it.
-        while awaited := _AWAITED.get(self._server):
+        while awaited := _PENDING_WORK.get(self._server):
             await asyncio.wait(awaited)
-        size = self._size if self._reader.exception() is None else most
-        data, self._rest = self._rest[:size], self._rest[size:]
+        size = self._size if self._reader.exception() is None else max_bytes
+        data, self._received = self._received[:size], self._received[size:]
         if self._begin:
             self._begin()
-        self._began = self._clock()
+        self._turn_start = self._clock()
         return data
 
 
 class JoinedWrites:
-    """Writes to a client: the first piece of a turn at once, since it is mostly the only one, the rest at its end."""
+    """Writer of a client's connection that joins the pieces of a turn.
+
+    The first piece is written at once, because it is mostly the only one; the others are written together at the end
+    of the turn. It replaces mitmproxy's `asyncio.StreamWriter`.
+    """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._is_first = True
-        self._waiting: list[bytes] = []
+        self._buffered: list[bytes] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
@@ -188,14 +203,15 @@ class JoinedWrites:
             self._is_first = False
             self._writer.write(data)
             return
-        if not self._waiting:
-            # Flush without waiting for `drain`: it waits for the server's, which may wait for the client to read.
+        if not self._buffered:
+            # Do not rely on mitmproxy's call of `drain`: it drains all connections of a client one after the other, and
+            # a server may read nothing until its client has received this data.
             asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting.append(data)
+        self._buffered.append(data)
 
     def _flush(self) -> None:
-        if self._waiting:
-            data, self._waiting = b"".join(self._waiting), []
+        if self._buffered:
+            data, self._buffered = b"".join(self._buffered), []
             if not self._writer.is_closing():
                 self._writer.write(data)
 
@@ -226,11 +242,11 @@ class Turns:
                 continue
             server, client = (handler.transports.get(end) for end in (data.server, data.client))
             # Connections of datagrams, and of mitmproxy's Rust code, have no such streams.
-            writes: Any = client.writer if client else None
-            if client and isinstance(writes, asyncio.StreamWriter):
-                client.writer = writes = JoinedWrites(writes)  # type: ignore[assignment]
+            writer: Any = client.writer if client else None
+            if client and isinstance(writer, asyncio.StreamWriter):
+                client.writer = writer = JoinedWrites(writer)  # type: ignore[assignment]
             if server and isinstance(server.reader, asyncio.StreamReader):
-                begin = writes.begin if isinstance(writes, JoinedWrites) else None
+                begin = writer.begin if isinstance(writer, JoinedWrites) else None
                 server.reader = SmallReads(server.reader, data.server, begin)  # type: ignore[assignment]
 
 
@@ -248,8 +264,8 @@ async def close_clients() -> None:
     if not isinstance(proxy, Proxyserver):
         return
     loop = asyncio.get_running_loop()
-    until = loop.time() + CLOSE_SECONDS
-    while proxy.connections and loop.time() < until:
+    deadline = loop.time() + CLOSE_SECONDS
+    while proxy.connections and loop.time() < deadline:
         for connection in proxy.connections.values():
             client = connection.transports.get(connection.client)
             if client and client.handler and not client.handler.cancelling():

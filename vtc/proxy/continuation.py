@@ -1,4 +1,4 @@
-"""Continue a streamed reply that ended without an answer: ask the model once more, and append its reply."""
+"""Continue a streamed reply that ended without an answer: send a follow-up request, and append its reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 def begin_continuation(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
-    """Continue a reply whose end is buffered; called at the end of its stream."""
+    """Continue a reply at the end of its stream, if text of it is still deferred or its end is held back.
+
+    Text is deferred (`Stream.defers`) if it belongs to so many frames that they are sent in several steps. The end is
+    held back (`Stream.turn`) if a follow-up request may complete the turn.
+    """
     if first.defers:
         continue_reply(flow, stream_parts(flow, live, first))
     elif first.turn:
@@ -30,7 +34,7 @@ def begin_continuation(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -
 
 
 async def stream_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) -> AsyncIterator[list[bytes]]:
-    """Yield the text of a reply that is sent in parts, its end, and its continuation."""
+    """Yield the deferred text of a reply step by step, then its end and its continuation."""
     while stream.defers:
         yield _record_sent(live, stream.feed(b""))
     yield _record_sent(live, live.end(flow))
@@ -39,18 +43,20 @@ async def stream_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) 
 
 
 async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> AsyncIterator[list[bytes]]:
-    """Yield the second reply of the turn or, if there is none, the buffered end of the first."""
-    exchange, turn, retry = live.session, first.turn, live.session.plan.stack.retry
+    """Yield the second reply of the turn or, if there is none, the held end of the first."""
+    session, turn, retry = live.session, first.turn, live.session.plan.stack.retry
     if turn is None or retry is None:
         return
-    # Step 1: Ask the model, and forward its reply as the continuation of the first.
+    # Step 1: Send the follow-up request, and forward its reply as the continuation of the first.
     second: Stream | None = None
     why = ""
     try:
-        question = await run_work(partial(exchange.whole.reminder.encode_question, turn), much=is_long(flow.request))
-        ask = FollowUpRequests(flow, retry.seconds)
-        answer = ask.stream(question, partial(_is_stream, live), ctx.options.vtc_keep_alive)
-        async for piece in answer:
+        question = await run_work(
+            partial(session.whole.reminder.encode_question, turn), in_thread=is_long(flow.request)
+        )
+        requests = FollowUpRequests(flow, retry.seconds)
+        pieces = requests.stream(question, partial(_can_forward, live), ctx.options.vtc_keep_alive)
+        async for piece in pieces:
             if not piece:
                 keep_alive = (second or first).keep_alive()
                 yield [keep_alive] if keep_alive else []
@@ -58,29 +64,29 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
             body = piece if isinstance(piece, bytes) else _convert_whole_reply(live, piece)
             if second is None:
                 live.seconds += first.seconds
-                second = live.stream = exchange.continue_reply(first, time.perf_counter)
+                second = live.stream = session.continue_reply(first, time.perf_counter)
             live.received.add(body)
             yield _record_sent(live, second.feed(body))
     except NoAnswer as error:
         why = str(error)
     except Exception as error:
-        logger.error("vtc: the follow-up request failed\n%s", format_exception(error, exchange.report.secrets))
+        logger.error("vtc: the follow-up request failed\n%s", format_exception(error, session.report.secrets))
         why = type(error).__name__
     # Step 2: End the reply.
     if second is None:
-        exchange.whole.reminder.mark_failed(why)
+        session.whole.reminder.mark_failed(why)
         yield _record_sent(live, first.let_end())
+    elif why:
+        yield _record_sent(live, second.break_off(f"the second reply of the turn broke off ({why})"))
     else:
-        yield _record_sent(
-            live, second.break_off(f"the second reply of the turn broke off ({why})") if why else second.finish()
-        )
+        yield _record_sent(live, second.finish())
 
 
-def _is_stream(live: LiveExchange, response: http.Response) -> bool:
+def _can_forward(live: LiveExchange, response: http.Response) -> bool:
     """True if an answer is a stream that can be forwarded as it arrives."""
-    coded = response.headers.get("content-encoding", "identity") != "identity"
+    is_encoded = response.headers.get("content-encoding", "identity") != "identity"
     ok = 200 <= response.status_code < 300
-    return ok and not coded and live.session.is_streamed(bodies.get_media_type(response))
+    return ok and not is_encoded and live.session.is_streamed(bodies.get_media_type(response))
 
 
 def _convert_whole_reply(live: LiveExchange, response: http.Response) -> bytes:

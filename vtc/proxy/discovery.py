@@ -35,12 +35,15 @@ SLOW_ANSWER_SECONDS = 1.0
 
 @dataclass(slots=True)
 class ModelServer:
-    """A model server and the findings about it."""
+    """A model server, the findings about it, and the state of its probe."""
 
     url: str
-    found: ServerFindings | None = None
-    asking: asyncio.Task[None] | None = None
+    findings: ServerFindings | None = None
+    """None until a probe has succeeded."""
+    probe: asyncio.Task[None] | None = None
+    """The last probe, or the last refresh of the list of models."""
     retry_from: float = 0.0
+    """The earliest time of the next probe."""
     listed_at: float = 0.0
     """The time of the last request for its list of models."""
     was_missing: bool = False
@@ -52,7 +55,7 @@ class ModelServer:
 
     def is_known(self, planner: Planner) -> bool:
         """True if the findings cover everything that the user's options do not set."""
-        return self.found is not None and (self.found.apis is not None or bool(planner.settings.upstream_api))
+        return self.findings is not None and (self.findings.apis is not None or bool(planner.settings.upstream_api))
 
 
 class Discovery:
@@ -76,84 +79,85 @@ class Discovery:
     def running(self) -> None:
         proxy = ctx.master.addons.get("proxyserver")
         for server in proxy.servers if isinstance(proxy, Proxyserver) else ():
-            self._ask(server.mode)
+            self._ensure_probe(server.mode)
 
     def done(self) -> None:
         for server in self._servers.values():
-            if server.asking:
-                server.asking.cancel()
+            if server.probe:
+                server.probe.cancel()
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        if flow.response is None and (asking := self._ask(flow.client_conn.proxy_mode)):
-            await asyncio.shield(asking)  # shielded, because other requests wait for the same probe
+        if flow.response is None and (probe := self._ensure_probe(flow.client_conn.proxy_mode)):
+            await asyncio.shield(probe)  # shielded, because other requests wait for the same probe
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
         """Clear the error, so that the client's next request connects again instead of getting the same error."""
         data.server.error = None
 
-    def inform_planner(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
+    def choose_planner(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
         """Return the planner for a flow, with the findings about its model server."""
         server = self._servers.get(get_server_url(flow.client_conn.proxy_mode))
-        if server is None or server.found is None:
+        if server is None or server.findings is None:
             return planner
         if server.planners is None or server.planners[0] is not planner:
-            known = server.found.settings
-            if known.get("server") not in planner.profiles.servers:  # the user may have edited the profiles
-                known.pop("server", None)
-            server.planners = planner, planner.with_settings(known, server.found.models)
+            settings = server.findings.settings
+            if settings.get("server") not in planner.profiles.servers:  # the user may have edited the profiles
+                settings.pop("server", None)
+            server.planners = planner, planner.with_settings(settings, server.findings.models)
         return server.planners[1]
 
     def explain_failure(self, flow: http.HTTPFlow, why: str) -> str:
-        """Explain why a server did not reply; without findings, in mitmproxy's words (`why`)."""
+        """Explain why a server did not reply: advice about a wrong scheme if that is known, else mitmproxy's `why`."""
         server = self._servers.get(get_server_url(flow.client_conn.proxy_mode))
         return server.wrong_scheme if server and server.wrong_scheme else why
 
-    def _ask(self, mode: ProxyMode) -> asyncio.Task[None] | None:
-        """Start a probe of the server of a proxy if anything is unknown; return the task that requests must await."""
+    def _ensure_probe(self, mode: ProxyMode) -> asyncio.Task[None] | None:
+        """Start a probe of a proxy's server unless all is known; return the running probe, which requests must await.
+
+        If all is known, refresh the list of models when it is old, and return None.
+        """
         url, planner = get_server_url(mode), self._addon.planner
         if not url or planner is None or ctx.options.vtc_discover != "on" or ctx.options.vtc_mode == "off":
             return None
         server = self._servers.setdefault(url, ModelServer(url))
         if server.is_known(planner):
-            if (
-                planner.default_model and self._clock() >= server.listed_at + LIST_REFRESH_SECONDS
-            ):  # no request waits for this
+            if planner.default_model and self._clock() >= server.listed_at + LIST_REFRESH_SECONDS:
                 server.listed_at = self._clock()
-                server.asking = asyncio.create_task(self._list_again(server, planner))
-            return None
-        if server.asking is None or (server.asking.done() and self._clock() >= server.retry_from):
-            server.asking = asyncio.create_task(self._discover(server, planner))
-        return server.asking
+                server.probe = asyncio.create_task(self._refresh_models(server, planner))
+            return None  # no request waits for the refresh
+        if server.probe is None or (server.probe.done() and self._clock() >= server.retry_from):
+            server.probe = asyncio.create_task(self._discover(server, planner))
+        return server.probe
 
     async def _discover(self, server: ModelServer, planner: Planner) -> None:
-        begun = self._clock()
+        started = self._clock()
         try:
-            found = await asyncio.to_thread(lambda: collect_findings(_make_asker(server.url), planner))
+            findings = await asyncio.to_thread(lambda: collect_findings(_make_asker(server.url), planner))
         except TrustError as error:
-            found = ServerFindings(lines=(f"{error}.",), is_there=False)
+            findings = ServerFindings(lines=(f"{error}.",), is_available=False)
         except Exception:  # a bug in VTC: forward requests, and stop probing
             logger.exception("vtc: %s could not be probed", server.url)
-            found = ServerFindings(apis=())
+            findings = ServerFindings(apis=())
         server.listed_at = ended = self._clock()
-        server.wrong_scheme = found.lines[0] if found.has_wrong_scheme else ""
-        if not found.is_there:
-            server.retry_from = ended + RETRY_PAUSE_SECONDS if ended - begun > SLOW_ANSWER_SECONDS else ended
+        server.wrong_scheme = findings.lines[0] if findings.has_wrong_scheme else ""
+        if not findings.is_available:
+            server.retry_from = ended + RETRY_PAUSE_SECONDS if ended - started > SLOW_ANSWER_SECONDS else ended
             if not server.was_missing:
-                logger.warning("vtc: %s It is probed again before requests.", found.lines[0])
+                logger.warning("vtc: %s It is probed again before requests.", findings.lines[0])
             server.was_missing = True
             return
-        for line in found.lines:
+        for line in findings.lines:
             logger.info("vtc: %s%s", "VTC started before the server: " if server.was_missing else "", line)
-        if found.apis is None:
-            found = found._replace(apis=())
-        server.was_missing, server.planners, server.found = False, None, found
+        if findings.apis is None:
+            findings = findings._replace(apis=())
+        server.was_missing, server.planners, server.findings = False, None, findings
 
-    async def _list_again(self, server: ModelServer, planner: Planner) -> None:
+    async def _refresh_models(self, server: ModelServer, planner: Planner) -> None:
         """Fetch the list of models again, because models may have been loaded or removed."""
-        apis = planner.settings.upstream_api or (server.found.apis if server.found else None) or ()
+        apis = planner.settings.upstream_api or (server.findings.apis if server.findings else None) or ()
         models = await asyncio.to_thread(lambda: list_models(_make_asker(server.url), apis))
-        if models and server.found and models != server.found.models:
-            server.planners, server.found = None, server.found._replace(models=models)
+        if models and server.findings and models != server.findings.models:
+            server.planners, server.findings = None, server.findings._replace(models=models)
 
 
 def _make_asker(url: str) -> Asker:

@@ -26,7 +26,7 @@ class DraftFile:
     text: str
     calls: tuple[Call, ...]
     problem: str
-    """Why no dialect can express the reply; empty if one can."""
+    """The reason why no dialect can express the reply; empty if one can."""
     path: Path | None
     """The path to write to; None if the draft parses no call or there is no folder."""
 

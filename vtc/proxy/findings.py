@@ -23,15 +23,14 @@ MODELS_PATH = "/v1/models"
 def _find_other_scheme(asker: Asker, answer: ServerAnswer) -> str:
     """Return the URL with the other scheme of http and https if the server answers there; else empty."""
     url = urlsplit(asker.url)
-    is_mixed_up = isinstance(answer.error, ssl.SSLError | ConnectionResetError | HTTPException)
-    is_mixed_up = is_mixed_up or (
-        url.scheme == "https" and isinstance(answer.error, TimeoutError)
-    )  # an HTTP server waits for the rest of the TLS handshake
-    if not (is_mixed_up or answer.status == 400):
+    is_suspect = answer.status == 400 or isinstance(answer.error, ssl.SSLError | ConnectionResetError | HTTPException)
+    if url.scheme == "https" and isinstance(answer.error, TimeoutError):
+        is_suspect = True  # an HTTP server waits for the rest of the TLS handshake
+    if not is_suspect:
         return ""
     other_url = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
-    tried = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(MODELS_PATH)
-    return "" if tried.error else other_url
+    other_answer = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(MODELS_PATH)
+    return "" if other_answer.error else other_url
 
 
 def format_wrong_scheme(url: str, other_url: str) -> str:
@@ -50,18 +49,18 @@ class ServerIdentity(NamedTuple):
     """The name of its profile; None if unknown."""
     message: str
     """The description for the user."""
-    is_there: bool = True
+    is_available: bool = True
     """True if it answered, or does not need a probe."""
     models: tuple[str, ...] = ()
     """The models that it lists."""
     is_hosted: bool = False
     """True for a hosted API with a known host name."""
-    answers: bool = False
+    has_model_list: bool = False
     """True if it answered with a list of models."""
     has_wrong_scheme: bool = False
     """True if it speaks http although its URL says https, or the reverse."""
-    is_listed: bool = False
-    """True if its list of models identified it. An address needs no findings, because requests match it anyway."""
+    is_identified_by_list: bool = False
+    """True if the list of models identified the server, False if its address did: requests match an address anyway."""
 
 
 def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
@@ -82,15 +81,15 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
         why = f"({answer.error.verify_message}): {CERTIFICATE_ADVICE}"
         return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
     if other_url := _find_other_scheme(asker, answer):
-        return ServerIdentity(None, format_wrong_scheme(upstream, other_url), is_there=False, has_wrong_scheme=True)
+        return ServerIdentity(None, format_wrong_scheme(upstream, other_url), is_available=False, has_wrong_scheme=True)
     if answer.error and not isinstance(answer.error, OSError):
-        return ServerIdentity(None, f"{upstream} does not speak HTTP: is it the model server?", is_there=False)
+        return ServerIdentity(None, f"{upstream} does not speak HTTP: is it the model server?", is_available=False)
     if answer.error:
         why = f"({answer.why}): is the model server running?"
-        return ServerIdentity(None, f"{upstream} cannot be reached {why}", is_there=False)
+        return ServerIdentity(None, f"{upstream} cannot be reached {why}", is_available=False)
     if answer.status in STARTING_STATUSES:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}: is it still loading its model?"
-        return ServerIdentity(None, problem, is_there=False)
+        return ServerIdentity(None, problem, is_available=False)
     if not answer.ok:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it was not identified"
         return ServerIdentity(None, problem)
@@ -98,9 +97,11 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     owner = find_by_owner(answer.json, profiles)
     if server := owner or named:
         line = f"{upstream} is {server.description or server.name}"
-        return ServerIdentity(server.name, line, models=models, answers=True, is_listed=owner is not None)
+        return ServerIdentity(
+            server.name, line, models=models, has_model_list=True, is_identified_by_list=owner is not None
+        )
     line = f"{upstream} answers; it was not identified, which most servers do not need (--server names it)"
-    return ServerIdentity(None, line, models=models, answers=True)
+    return ServerIdentity(None, line, models=models, has_model_list=True)
 
 
 def find_by_owner(listed: Any, profiles: Profiles) -> ServerProfile | None:
@@ -133,9 +134,13 @@ def _is_spoken(asker: Asker, path: str) -> bool:
 
 def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     """Request the list of models, from the usual path and from those of these APIs; empty if the server has none."""
-    places = dict.fromkeys([MODELS_PATH, *(api.place.lists for name in apis if (api := find_api(name)))])
-    names = (list_model_names(answer.body) for path in places if (answer := asker.ask(path)).ok)
-    return tuple(next(filter(None, names), ()))
+    paths = dict.fromkeys([MODELS_PATH, *(api.place.lists for name in apis if (api := find_api(name)))])
+    for path in paths:
+        answer = asker.ask(path)
+        names = tuple(list_model_names(answer.body)) if answer.ok else ()
+        if names:
+            return names
+    return ()
 
 
 MAX_LISTED_MODELS = 5
@@ -150,8 +155,8 @@ def format_models(models: Sequence[str], default: str = "") -> str:
     line = f"its models: {', '.join(models[:MAX_LISTED_MODELS])}{f' and {more} more' if more > 0 else ''}"
     if not default:
         return line
-    is_there = plain_model(default) in map(plain_model, models)
-    return f"{line}; {default} replaces all others{'' if is_there else ', but the server does not list it'}"
+    is_listed = plain_model(default) in map(plain_model, models)
+    return f"{line}; {default} replaces all others{'' if is_listed else ', but the server does not list it'}"
 
 
 def format_translation(apis: tuple[str, ...]) -> str:
@@ -164,26 +169,30 @@ class ServerFindings(NamedTuple):
     """The results of probing a model server."""
 
     server: str | None = None
-    """Its profile."""
+    """The name of its profile; None if unknown."""
     apis: tuple[str, ...] | None = None
     """The APIs that it speaks; None if they were not probed, empty if the probes did not distinguish them."""
     models: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     """The findings as text, for the user."""
-    is_there: bool = True
+    is_available: bool = True
     has_wrong_scheme: bool = False
     """True if it speaks http although its URL says https, or the reverse."""
-    is_sound: bool = False
+    has_model_list: bool = False
     """True if it answered with a list of models."""
-    is_listed: bool = False
-    """True if the profile must be set explicitly because the address does not match it. A matching address may have
-    several profiles, each for other models, so none is set then.
+    is_identified_by_list: bool = False
+    """True if the list of models identified the server: the profile must be set, because the address does not match it.
+
+    A matching address may have several profiles, each for other models, so none is set then.
     """
 
     @property
     def settings(self) -> dict[str, Any]:
         """Values for options that the user did not set."""
-        named: dict[str, Any] = {"server": self.server if self.is_listed else None, "upstream_api": self.apis}
+        named: dict[str, Any] = {
+            "server": self.server if self.is_identified_by_list else None,
+            "upstream_api": self.apis,
+        }
         return {name: value for name, value in named.items() if value}
 
 
@@ -195,8 +204,8 @@ def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
     """Probe a model server, without a key, for everything that the user's options do not set."""
     settings = planner.settings
     identity = identify_server(asker, planner.profiles)
-    if not identity.is_there:
-        return ServerFindings(lines=(identity.message,), is_there=False, has_wrong_scheme=identity.has_wrong_scheme)
+    if not identity.is_available:
+        return ServerFindings(lines=(identity.message,), is_available=False, has_wrong_scheme=identity.has_wrong_scheme)
     lines = [] if settings.server else [identity.message]
     apis = None
     if not (settings.upstream_api or identity.is_hosted):
@@ -208,7 +217,8 @@ def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
         apis = (CONTEXT_API,)
     elif profile and profile.remark and not profile.steps.get("context"):
         lines.append(profile.remark)
-    lines += [format_translation(apis)] if apis else []
+    if apis:
+        lines.append(format_translation(apis))
     models = identity.models or list_models(asker, settings.upstream_api or apis or ())
     lines.append(format_models(models, planner.default_model))
     return ServerFindings(
@@ -216,6 +226,6 @@ def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
         apis,
         models,
         tuple(filter(None, lines)),
-        is_sound=identity.answers,
-        is_listed=identity.is_listed,
+        has_model_list=identity.has_model_list,
+        is_identified_by_list=identity.is_identified_by_list,
     )

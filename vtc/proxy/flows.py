@@ -34,11 +34,11 @@ ASKED_PATH = "vtc_path"
 
 
 _SECRETS: WeakKeyDictionary[http.HTTPFlow, tuple[str, ...]] = WeakKeyDictionary()
-_MOST_READ = 1 << 20
+_MAX_SEARCHED_BYTES = 1 << 20
 """Maximum size of a request body that is searched for credentials if the request is not processed."""
 
 
-SPEAKER, NOTHING = "vtc", "nothing was changed"
+COMMENT_PREFIX, NOTHING_CHANGED = "vtc", "nothing was changed"
 MAX_MODEL_CHARS = 40
 """Maximum length of a model's name in a comment."""
 
@@ -64,14 +64,14 @@ def _get_asked_target(flow: http.HTTPFlow) -> str:
     return str(flow.metadata.get(ASKED_PATH) or flow.request.path)
 
 
-def move(flow: http.HTTPFlow, path: str) -> None:
-    """Send a flow to another path."""
+def change_path(flow: http.HTTPFlow, path: str) -> None:
+    """Change the path of a flow, and store the client's path in its metadata."""
     asked, _, query = flow.request.path.partition("?")
     flow.metadata[ASKED_PATH] = f"{asked}?{'&'.join(split_query(query)[0])}".removesuffix("?")
     flow.request.path = path
 
 
-def move_back(flow: http.HTTPFlow) -> None:
+def restore_path(flow: http.HTTPFlow) -> None:
     """Restore the client's path, keeping the credentials in the current query."""
     if target := flow.metadata.pop(ASKED_PATH, ""):
         keys = "&".join(split_query(flow.request.path.partition("?")[2])[1])
@@ -80,16 +80,16 @@ def move_back(flow: http.HTTPFlow) -> None:
 
 def find_server_api(flow: http.HTTPFlow) -> apis.Api | None:
     """Find the API of the request to the server, or None."""
-    return _find_foreign_api(flow) or find_client_api(flow)
+    return _find_bridged_api(flow) or find_client_api(flow)
 
 
-def _find_foreign_api(flow: http.HTTPFlow) -> apis.Api | None:
+def _find_bridged_api(flow: http.HTTPFlow) -> apis.Api | None:
     """Find the API of the request to the server if it differs from the client's; else None."""
     return apis.find_api((get_report(flow) or {}).get("server_api", ""))
 
 
-def find_unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
-    """Explain why a flow that resembles an API is not processed; None if it resembles none."""
+def find_unread_path(flow: http.HTTPFlow) -> apis.UnreadPath | None:
+    """Find the path that the flow resembles, and why it is not processed; None if it resembles no API's."""
     return apis.explain_unread(flow.request.method, flow.request.path)
 
 
@@ -111,7 +111,7 @@ def collect_secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
     """Collect the credentials of a request, once, because some are not forwarded to the server."""
     if flow not in _SECRETS:
         content = flow.request.raw_content or b""
-        body = object_of(content) if len(content) <= _MOST_READ else None
+        body = object_of(content) if len(content) <= _MAX_SEARCHED_BYTES else None
         _SECRETS[flow] = replace(read_facts(flow), body=body).secrets
     return _SECRETS[flow]
 
@@ -121,7 +121,7 @@ def format_path(flow: http.HTTPFlow) -> str:
     return escape_invisible(scrub(flow.request.path.partition("?")[0], collect_secrets(flow)))
 
 
-def keep_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:
+def store_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:
     """Store the credentials of a request for the lifetime of its flow."""
     _SECRETS[flow] = secrets
 
@@ -139,17 +139,17 @@ def get_report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
 
 def format_comment(summary: str, model: str) -> str:
     """Format the comment in the list of flows, which has no column for the model: `vtc: qwen3: read, …`."""
-    speaker, _, text = (summary or f"{SPEAKER}: {NOTHING}").partition(": ")
-    return ": ".join(filter(None, (speaker, _shorten(model), text)))
+    prefix, _, text = (summary or f"{COMMENT_PREFIX}: {NOTHING_CHANGED}").partition(": ")
+    return ": ".join(filter(None, (prefix, _shorten(model), text)))
 
 
 def strip_comment_prefix(flow: http.HTTPFlow) -> str:
     """Return the comment without its prefix and the model; unchanged if a person wrote it."""
-    speaker, _, text = flow.comment.partition(": ")
-    if not speaker.startswith(SPEAKER):
+    prefix, _, text = flow.comment.partition(": ")
+    if not prefix.startswith(COMMENT_PREFIX):
         return flow.comment
     text = text.removeprefix(f"{_shorten((get_report(flow) or {}).get('asked', ''))}: ")
-    return f"{speaker.removeprefix(SPEAKER)} {text}".strip()
+    return f"{prefix.removeprefix(COMMENT_PREFIX)} {text}".strip()
 
 
 def _shorten(model: str) -> str:
@@ -164,20 +164,20 @@ def get_bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bo
     if data is None:
         return None
     received = flow.metadata.get(RECEIVED_BODY[side])
-    return Bodies(received if isinstance(received, bytes) else None, data, _find_foreign_api(flow))
+    return Bodies(received if isinstance(received, bytes) else None, data, _find_bridged_api(flow))
 
 
 def get_original(flow: http.HTTPFlow, side: Side) -> bytes:
     """Return a body as received; raises ValueError if there is none, or it was changed and not stored."""
-    pair = get_bodies(flow, side)
-    if pair is None:
+    bodies = get_bodies(flow, side)
+    if bodies is None:
         raise ValueError(f"the flow has no {side}")
-    if pair.received is not None:
-        return pair.received
+    if bodies.received is not None:
+        return bodies.received
     sizes = (get_report(flow) or {}).get("sizes", {})
     if sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         raise ValueError(f"the {side} was changed and its original not stored; set vtc_keep_bodies to on")
-    return pair.sent
+    return bodies.sent
 
 
 def load_flows(file: BinaryIO) -> Iterator[http.HTTPFlow]:

@@ -32,56 +32,57 @@ from vtc.proxy.server_keys import share_loan, take_back
 _streams: WeakKeyDictionary[http.HTTPFlow, ref[HttpStream]] = WeakKeyDictionary()
 """The stream of each flow with a reply; mitmproxy notifies it when the client disconnects."""
 
-_send = getattr(HttpStream.send_response, "__wrapped__", HttpStream.send_response)
+_original_send = getattr(HttpStream.send_response, "__wrapped__", HttpStream.send_response)
 """mitmproxy's own method; a script that is loaded again must not wrap its own wrapper."""
 
 
-_rests: WeakKeyDictionary[http.HTTPFlow, AsyncIterator[list[bytes]]] = WeakKeyDictionary()
-"""Continuations of streamed replies, sent after the server has ended its reply."""
-_pieces: WeakKeyDictionary[http.HTTPFlow, list[bytes] | None] = WeakKeyDictionary()
+_continuations: WeakKeyDictionary[http.HTTPFlow, AsyncIterator[list[bytes]]] = WeakKeyDictionary()
+"""The continuation of each streamed reply that has one; it is sent after the server has ended its reply."""
+_next_pieces: WeakKeyDictionary[http.HTTPFlow, list[bytes] | None] = WeakKeyDictionary()
 """The next pieces of a continuation; None at its end."""
 
 
-def continue_reply(flow: http.HTTPFlow, rest: AsyncIterator[list[bytes]]) -> None:
+def continue_reply(flow: http.HTTPFlow, continuation: AsyncIterator[list[bytes]]) -> None:
     """Register the continuation of a streamed reply; it is sent before mitmproxy's hook `response`."""
-    _rests.setdefault(flow, rest)
+    _continuations.setdefault(flow, continuation)
 
 
-all_hooks.pop("vtc_rest", None)  # registered by an earlier load of the script
+all_hooks.pop("vtc_continuation", None)  # registered by an earlier load of the script
 
 
 @dataclass
-class RestHook(StartHook):
+class ContinuationHook(StartHook):
     """Hook that waits for the next pieces of a continuation."""
 
-    name = "vtc_rest"
+    name = "vtc_continuation"
     flow: http.HTTPFlow
 
 
-class RestOfReplies:
-    """The addon that awaits the pieces, because mitmproxy's layers cannot await."""
+class Continuations:
+    """Addon that awaits the pieces of continuations, because mitmproxy's layers cannot await."""
 
-    name = "vtc-rest"
+    name = "vtc-continuation"
 
-    async def vtc_rest(self, flow: http.HTTPFlow) -> None:
+    async def vtc_continuation(self, flow: http.HTTPFlow) -> None:
         """Wait for the next pieces, and store them for the layer; None at the end."""
-        rest = _rests.get(flow)
+        rest = _continuations.get(flow)
         pieces = await anext(rest, None) if rest else None
-        _pieces[flow] = pieces
+        _next_pieces[flow] = pieces
 
 
-@wraps(_send)
+@wraps(_original_send)
 def _send_response(stream: HttpStream, already_streamed: bool = False) -> CommandGenerator[None]:
+    """Send the continuation of a streamed reply before mitmproxy ends it."""
     _streams[stream.flow] = ref(stream)
-    while already_streamed and stream.flow in _rests:
-        yield RestHook(stream.flow)
-        pieces = _pieces.pop(stream.flow, None)
+    while already_streamed and stream.flow in _continuations:
+        yield ContinuationHook(stream.flow)
+        pieces = _next_pieces.pop(stream.flow, None)
         if pieces is None or any(isinstance(event, RequestProtocolError) for event in stream._paused_event_queue):
-            del _rests[stream.flow]  # the continuation has ended, or the client has disconnected
+            del _continuations[stream.flow]  # the continuation has ended, or the client has disconnected
             break
         for piece in pieces:
             yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
-    yield from _send(stream, already_streamed)
+    yield from _original_send(stream, already_streamed)
 
 
 HttpStream.send_response = _send_response  # type: ignore[method-assign, assignment]
@@ -90,8 +91,8 @@ HttpStream.send_response = _send_response  # type: ignore[method-assign, assignm
 @contextmanager
 def watch_client(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterator[None]:
     """Call `when_gone` if the client of a flow has disconnected, or does so inside this context."""
-    noted = _streams.get(flow)
-    stream = noted() if noted else None
+    reference = _streams.get(flow)
+    stream = reference() if reference else None
     if stream is None:  # the flow has no live connection
         yield
         return
@@ -121,11 +122,11 @@ _listeners: WeakKeyDictionary[http.HTTPFlow, ChooseListener] = WeakKeyDictionary
 
 def forward_to_listener(flow: http.HTTPFlow) -> None:
     """Forward the answer of a follow-up request to its listener, if it has one; for `responseheaders`."""
-    take = _listeners[flow](flow.response) if flow in _listeners and flow.response else None
-    if take and flow.response:
+    listener = _listeners[flow](flow.response) if flow in _listeners and flow.response else None
+    if listener and flow.response:
 
         def pass_on(piece: bytes) -> list[bytes]:
-            take(piece)
+            listener(piece)
             return [piece] if piece else []
 
         flow.response.stream = pass_on
@@ -141,10 +142,10 @@ class FollowUpRequests:
 
     async def __call__(self, body: bytes) -> http.Response:
         """Return the answer, even an error; raises `NoAnswer` if there is none or the client has disconnected."""
-        again = self._copy(body)
-        with self._replaying(again) as replay:
+        follow_up = self._copy(body)
+        with self._replay(follow_up) as replay:
             await asyncio.wait([replay], timeout=self._seconds_left)
-            return self._answer(again, replay)
+            return self._get_answer(follow_up, replay)
 
     async def stream(
         self, body: bytes, is_stream: Callable[[http.Response], bool], tick: float = 0
@@ -153,28 +154,28 @@ class FollowUpRequests:
 
         The time limit applies until the answer begins. After each `tick` seconds without data, yield an empty piece.
         """
-        again = self._copy(body)
+        follow_up = self._copy(body)
         pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        _listeners[again] = lambda response: pieces.put_nowait if is_stream(response) else None
-        begun = False
-        with self._replaying(again) as replay:
+        _listeners[follow_up] = lambda response: pieces.put_nowait if is_stream(response) else None
+        has_begun = False
+        with self._replay(follow_up) as replay:
             replay.add_done_callback(lambda _: pieces.put_nowait(None))
             while True:
-                left = None if begun else self._seconds_left
+                timeout = None if has_begun else self._seconds_left
                 try:
-                    piece = await asyncio.wait_for(pieces.get(), min(filter(None, (tick, left)), default=None))
+                    piece = await asyncio.wait_for(pieces.get(), min(filter(None, (tick, timeout)), default=None))
                 except TimeoutError:
-                    if self._seconds_left <= 0 and not begun:
+                    if self._seconds_left <= 0 and not has_begun:
                         break
                     yield b""
                     continue
                 if piece is None:
                     break
-                begun = begun or bool(piece)
+                has_begun = has_begun or bool(piece)
                 if piece:
                     yield piece
-            answer = self._answer(again, replay)
-            if not begun:
+            answer = self._get_answer(follow_up, replay)
+            if not has_begun:
                 yield answer
 
     @property
@@ -186,19 +187,19 @@ class FollowUpRequests:
         return self._deadline - now
 
     def _copy(self, body: bytes) -> http.HTTPFlow:
-        again: http.HTTPFlow = self._flow.copy()
-        again.response = again.error = None
-        again.comment, again.marked = "", ""
-        again.metadata = {flows.FOLLOW_UP_OF: self._flow.id}
-        again.is_replay = "request"
-        again.request.content = body
-        share_loan(self._flow, again)
-        return again
+        follow_up: http.HTTPFlow = self._flow.copy()
+        follow_up.response = follow_up.error = None
+        follow_up.comment, follow_up.marked = "", ""
+        follow_up.metadata = {flows.FOLLOW_UP_OF: self._flow.id}
+        follow_up.is_replay = "request"
+        follow_up.request.content = body
+        share_loan(self._flow, follow_up)
+        return follow_up
 
     @contextmanager
-    def _replaying(self, again: http.HTTPFlow) -> Iterator[asyncio.Task[None]]:
+    def _replay(self, follow_up: http.HTTPFlow) -> Iterator[asyncio.Task[None]]:
         """Send the request; cancel it at the end of this context, or when the client disconnects."""
-        handler = ReplayHandler(again, ctx.options)
+        handler = ReplayHandler(follow_up, ctx.options)
         replay = asyncio.create_task(handler.replay())
         try:
             with watch_client(self._flow, replay.cancel):
@@ -208,15 +209,15 @@ class FollowUpRequests:
             for transport in handler.transports.values():
                 if transport.handler:
                     transport.handler.cancel("its reply is no longer needed")
-            take_back(again)  # no hook is called for a cancelled request
+            take_back(follow_up)  # no hook is called for a cancelled request
 
-    def _answer(self, again: http.HTTPFlow, replay: asyncio.Task[None]) -> http.Response:
+    def _get_answer(self, follow_up: http.HTTPFlow, replay: asyncio.Task[None]) -> http.Response:
         if replay.cancelled():
             raise NoAnswer("the client has gone")
         if not replay.done():
             raise NoAnswer(f"no reply within {self._seconds:g} s")
         replay.result()
-        response: http.Response | None = again.response
-        if again.error or response is None:
-            raise NoAnswer(again.error.msg if again.error else "no reply")
+        response: http.Response | None = follow_up.response
+        if follow_up.error or response is None:
+            raise NoAnswer(follow_up.error.msg if follow_up.error else "no reply")
         return response

@@ -1,4 +1,4 @@
-"""Determine which keys of servers may be lent to clients, and faults that must prevent the proxy from starting."""
+"""Determine which servers' keys VTC adds to requests of clients that send none ("lends"), and related faults."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from vtc.profiles.schema import Match, ServerProfile
 from vtc.proxy.address import Address
 from vtc.scrub import scrub
 
-SHARED = "--share-keys"
+SHARE_KEYS_FLAG = "--share-keys"
 """The option of `vtc run` that lends keys to other machines, too."""
-OPTION = "vtc_key_env"
+KEY_OPTION = "vtc_key_env"
 """The option that names the variable with the key of a reverse proxy's server."""
 
 
 def make_upstream_profile(variable: str, server: Address) -> ServerProfile:
     """Make a profile that lends the key in a variable to one server only. Raises ValueError for an invalid address."""
     match = Match(host=f"{server.host}:{server.port}")
-    return ServerProfile(name=OPTION, match=match, key_env=variable)
+    return ServerProfile(name=KEY_OPTION, match=match, key_env=variable)
 
 
 def list_lenders(profiles: Profiles, servers: Iterable[Address], variable: str = "") -> list[ServerProfile]:
@@ -28,30 +28,32 @@ def list_lenders(profiles: Profiles, servers: Iterable[Address], variable: str =
 
     `variable` names the key of each given server and overrides profiles. Raises ValueError for an invalid address.
     """
-    at = [*servers]
-    if variable and at:
-        return [make_upstream_profile(variable, server) for server in at]
+    addresses = [*servers]
+    if variable and addresses:
+        return [make_upstream_profile(variable, server) for server in addresses]
     keyed = [profile for profile in profiles.servers.values() if profile.key_env]
-    return [profile for profile in keyed if not at or any(is_at(profile.match, *address) for address in at)]
+    return [
+        profile for profile in keyed if not addresses or any(is_at(profile.match, *address) for address in addresses)
+    ]
 
 
 def find_faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, shared: bool) -> Iterator[str]:
-    """Yield reasons why the proxy must not start: a missing key, or one that other machines could spend."""
-    away = next((address.host for address in listens_at if not address.is_loopback), None)
+    """Yield reasons why the proxy must not start: a missing key, or one that clients on other machines could use."""
+    exposed_host = next((address.host for address in listens_at if not address.is_loopback), None)
     for profile in lending:
         name = scrub(profile.key_env)
         if not get_key(profile):
             yield f"{_format_source(profile)}: key_env: the environment has no variable {name}; set it"
-        if away is not None and not shared:
+        if exposed_host is not None and not shared:
             yield (
-                f"{_format_source(profile)} lends the key of {name} to clients that send none, and at "
-                f"{away or 'every address'} clients on other machines could spend it: listen at 127.0.0.1, or set "
-                f"{SHARED} (vtc_share_keys=on) if they may"
+                f"{_format_source(profile)} lends the key in {name} to clients that send none, and VTC listens at "
+                f"{exposed_host or 'every address'}, so clients on other machines could use the key: listen at "
+                f"127.0.0.1, or allow it by {SHARE_KEYS_FLAG} (vtc_share_keys=on)"
             )
 
 
 def _format_source(profile: ServerProfile) -> str:
-    return OPTION if profile.name == OPTION else f"server profile {profile.name}"
+    return KEY_OPTION if profile.name == KEY_OPTION else f"server profile {profile.name}"
 
 
 def get_key(profile: ServerProfile) -> str:

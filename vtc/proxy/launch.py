@@ -16,10 +16,10 @@ __all__ = [
     "MITMPROXY",
     "PORT",
     "build_command",
-    "certificate_path",
     "choose_confdir",
     "format_install_command",
     "format_sets",
+    "get_certificate_path",
     "list_settings",
 ]
 
@@ -37,9 +37,9 @@ PORT = 8088
 WEB_COLUMNS = ("comment", "method", "status", "size", "time")
 """Columns of mitmweb's flow list. The path is omitted: it rarely varies, and the comment needs the width."""
 
-LAZY = "connection_strategy=lazy"
+LAZY_CONNECTION = "connection_strategy=lazy"
 """Connect lazily, so that the client of an unavailable server gets a 502 with the reason, and the flow is listed."""
-REVERSE_OPTIONS = (LAZY, "vtc_discover=on")
+REVERSE_OPTIONS = (LAZY_CONNECTION, "vtc_discover=on")
 
 
 def build_command(
@@ -52,22 +52,24 @@ def build_command(
 ) -> list[str]:
     """Build the command line of a reverse proxy for `upstream`, or of an ordinary proxy if that is empty.
 
-    `more` overrides the other arguments. `quiet` suppresses mitmproxy's lines for each connection and request.
+    `more` are further arguments, which override the others. `quiet` suppresses mitmproxy's lines for each connection
+    and request.
     """
     arguments = ["-s", str(find_script()), "--listen-host", host, "--listen-port", str(port)]
-    ours, columns = list[str](), list[str]()
+    defaults, columns = list[str](), list[str]()
     if upstream:
         arguments += ["--mode", f"reverse:{upstream}"]
-        ours += REVERSE_OPTIONS
+        defaults += REVERSE_OPTIONS
     if program == "mitmweb":
         # Store streamed replies, because otherwise unchanged ones could not be inspected.
-        ours += ["store_streamed_bodies=true"]
+        defaults += ["store_streamed_bodies=true"]
         columns = [f"web_columns={column}" for column in WEB_COLUMNS]
     if quiet:
-        ours += ["flow_detail=0"]
-    names = {_name(setting) for setting in list_settings(more)}  # mitmproxy ends where an option of one value has two
-    ours = [setting for setting in ours if _name(setting) not in names]
-    return [_find_program(program), *arguments, *format_sets([*ours, *columns]), *more]
+        defaults += ["flow_detail=0"]
+    # Drop the defaults that `more` overrides, because mitmproxy exits if an option of one value is set twice.
+    names = {_get_name(setting) for setting in list_settings(more)}
+    defaults = [setting for setting in defaults if _get_name(setting) not in names]
+    return [_find_program(program), *arguments, *format_sets([*defaults, *columns]), *more]
 
 
 def format_sets(options: Iterable[str]) -> list[str]:
@@ -83,11 +85,11 @@ def list_settings(arguments: Sequence[str]) -> list[str]:
     return values
 
 
-def _name(setting: str) -> str:
+def _get_name(setting: str) -> str:
     return setting.partition("=")[0]
 
 
-def certificate_path() -> Path:
+def get_certificate_path() -> Path:
     """Return the path of the certificate for clients of an HTTPS proxy; mitmproxy creates it at its first start."""
     from mitmproxy.options import CONF_BASENAME, CONF_DIR  # that loads much of mitmproxy
 
@@ -110,5 +112,5 @@ def format_install_command(package: str) -> str:
 
 def _find_program(program: str) -> str:
     """Find the program next to this Python, which has the addon's packages, or else the one on the PATH."""
-    beside = Path(sys.executable).with_name(program)
-    return str(beside) if beside.exists() else shutil.which(program) or program
+    neighbour = Path(sys.executable).with_name(program)
+    return str(neighbour) if neighbour.exists() else shutil.which(program) or program

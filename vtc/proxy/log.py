@@ -20,9 +20,9 @@ from vtc.proxy import flows
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append text to a file, which is created if missing; raises OSError without having added anything.
+    """Append text to a file, which is created if missing; raises OSError, and then nothing was added.
 
-    It is all or nothing because on a full disk half a line would also corrupt the next one.
+    On a full disk half a line would also corrupt the next one.
     """
     data = text.encode()
     with path.open("ab", buffering=0) as file:
@@ -38,10 +38,11 @@ def append_text(path: Path, text: str) -> None:
 
 logger = logging.getLogger(__name__)
 
-_LEFT_OUT = ("why",)
-_PERSONAL = ("excerpt", "detail", "before", "now")
-"""Keys of texts in refusals, policies and changed prompts that quote messages."""
-_QUOTED = ("unread",)
+_OMITTED_KEYS = ("why",)
+"""Keys of a report that are not logged."""
+_MESSAGE_KEYS = ("excerpt", "detail", "before", "now")
+"""Keys of texts in refusals, policies and changed prompts that quote messages; they are not logged."""
+_PRESENCE_KEYS = ("unread",)
 """Keys of the model's text; only its presence is logged."""
 
 
@@ -84,7 +85,7 @@ class Log:
 
 def make_entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     """Make the log entry of an exchange; `report` is already scrubbed."""
-    line = {key: _drop_personal(value) for key, value in report.items() if key not in _LEFT_OUT}
+    line = {key: _drop_personal(value) for key, value in report.items() if key not in _OMITTED_KEYS}
     return {
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
         "id": flow.id,
@@ -94,11 +95,11 @@ def make_entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]
         "status": flow.response.status_code if flow.response else None,
         "outcome": report["outcome"],
         **line,
-        **{key: bool(report[key]) for key in _QUOTED if key in report},
+        **{key: bool(report[key]) for key in _PRESENCE_KEYS if key in report},
     }
 
 
 def _drop_personal(value: Any) -> Any:
     if isinstance(value, list):
         return [_drop_personal(entry) if isinstance(entry, dict) else entry for entry in value]
-    return {key: item for key, item in value.items() if key not in _PERSONAL} if isinstance(value, dict) else value
+    return {key: item for key, item in value.items() if key not in _MESSAGE_KEYS} if isinstance(value, dict) else value

@@ -19,11 +19,11 @@ from vtc.reporting.report import list_changes
 logger = logging.getLogger(__name__)
 
 LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "unread", "denied"), logging.WARNING)}
-"""Log level by outcome; mitmproxy colours the lines. A fault has its traceback in a separate record."""
+"""Log level by outcome; mitmproxy colours the lines. The traceback of a fault is in another record."""
 MAX_KNOWN_CHANGES = 1 << 14
 """Maximum number of remembered changes; beyond it all are forgotten and logged once more."""
 _COUNT = re.compile(r"(?<!\d)\d++ (\w+?)s?\b")
-"""A number and its noun: a different number is not a new change, because longer conversations have more of it."""
+"""Matches a number and its noun. A line that differs only in its number is no new change."""
 
 
 class LogLines:
@@ -36,10 +36,12 @@ class LogLines:
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], summary: str, outcome: str) -> None:
         """Write the line of an exchange, preceded by any new changes of its request."""
         asked, changes = str(report.get("asked", "")), report.get("request", ())
-        if not list_changes(changes):  # otherwise the line lists them
+        if not list_changes(changes):  # otherwise the summary itself lists the changes
             self._write_changes(str(report.get("client", "")), asked, changes)
-        to = str(report.get("server_model", ""))
-        model = f"{asked}{f' -> {to}' if to else ''} at " if asked else ""
+        server_model = str(report.get("server_model", ""))
+        model = f"{asked} at " if asked else ""
+        if asked and server_model:
+            model = f"{asked} -> {server_model} at "
         level = LEVELS.get(outcome, logging.INFO)
         logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.format_path(flow))
 

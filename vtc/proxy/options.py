@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # some commands load this module only to check options
 # options itself, and reports wrong ones.
 
 
-class Taken(NamedTuple):
-    """Messages about the given options."""
+class AppliedOptions(NamedTuple):
+    """Messages about the options that were deferred and have been applied."""
 
     faults: list[str]
     """Errors of rejected options."""
@@ -38,25 +38,25 @@ class Taken(NamedTuple):
     """Notes on options that were applied differently than given."""
 
 
-def apply_deferred(options: OptManager) -> Taken:
+def apply_deferred(options: OptManager) -> AppliedOptions:
     """Apply deferred options, except wrong ones. The last of multiple values wins."""
-    taken = Taken([], [])
+    applied = AppliedOptions([], [])
     for name, value in [*options.deferred.items()]:
         if not name.startswith("vtc"):
             continue
         if fault := _find_fault(options, name, value):
-            taken.faults.append(fault)
+            applied.faults.append(fault)
             del options.deferred[name]
         elif name in options and options._options[name].typespec != Sequence[str]:
             texts = getattr(value, "val", [])
             if len(texts) > 1:
-                taken.notes.append(f"{name} is given {len(texts)} times: the last value, {texts[-1]}, wins")
+                applied.notes.append(f"{name} is given {len(texts)} times: the last value, {texts[-1]}, wins")
                 del texts[:-1]
     try:
         options.process_deferred()
     except (exceptions.OptionsError, TypeError) as error:  # an option of another addon
-        taken.faults.append(str(error))
-    return taken
+        applied.faults.append(str(error))
+    return applied
 
 
 def format_missing_value(name: str) -> str:
@@ -127,14 +127,14 @@ DECLARED_OPTIONS = (
         str,
         "",
         "The environment variable with the key of a reverse proxy's model server, for clients that send none: anyone "
-        "who can reach VTC can spend it. It is sent only to that server.",
+        "who can reach VTC can make requests with it. It is sent only to that server.",
     ),
     DeclaredOption(
         "vtc_share_keys",
         str,
         "off",
         "Whether keys from the environment (vtc_key_env, key_env in profiles) are also lent to clients on other "
-        "machines: anyone who can reach VTC can then spend them.",
+        "machines: anyone who can reach VTC can then make requests with them.",
         choices=("on", "off"),
     ),
     DeclaredOption(
@@ -288,39 +288,41 @@ def build_memory() -> Memory | None:
     return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
 
 
-class RefusedOption(ValueError):
+class InvalidOption(ValueError):
     """An option that does not exist, lacks a value, or has an invalid one."""
 
 
 def build_planner_from_specs(specs: Sequence[str]) -> Planner:
-    """Build the planner that the addon would build from these `NAME=VALUE`s; raises RefusedOption, ProfileError.
+    """Build the planner that the addon would build from these `NAME=VALUE`s; raises InvalidOption, ProfileError.
 
     mitmproxy checks its own options, except certificate files, which are checked here.
     """
     try:
         Trust.from_settings(specs).check()
     except TrustError as error:
-        raise RefusedOption(str(error)) from None
+        raise InvalidOption(str(error)) from None
     specs = [spec for spec in specs if spec.startswith("vtc")]
     if bare := next((spec for spec in specs if "=" not in spec), ""):
-        raise RefusedOption(format_missing_value(bare))
+        raise InvalidOption(format_missing_value(bare))
     options = OptManager()
     options.set(*specs, defer=True)
     declare_options(options)
     if faults := apply_deferred(options).faults:
-        raise RefusedOption("; ".join(faults))
+        raise InvalidOption("; ".join(faults))
     try:
         return build_planner(options)
     except exceptions.OptionsError as error:
-        raise (error.__cause__ if isinstance(error.__cause__, ProfileError) else RefusedOption(str(error))) from None
+        if isinstance(error.__cause__, ProfileError):
+            raise error.__cause__ from None
+        raise InvalidOption(str(error)) from None
 
 
-_SEVERAL = re.compile(r"=[^=,;\s]*+[,;\s][^=]*+=")
-"""Matches several entries of `vtc_models` in one value."""
+_JOINED_ENTRIES = re.compile(r"=[^=,;\s]*+[,;\s][^=]*+=")
+"""Matches a value of `vtc_models` that contains more than one entry."""
 
 
 def build_planner(options: OptManager) -> Planner:
-    """Build a planner from profiles and options; raises `OptionsError` without a partial result."""
+    """Build a planner from profiles and options; raises `OptionsError`."""
     for name, option in options.items():
         # mitmproxy shows choices but does not check them.
         value = option.current()
@@ -329,11 +331,12 @@ def build_planner(options: OptManager) -> Planner:
     for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
         if getattr(options, name) < 1:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
-    if (wrong := next((entry for entry in options.vtc_models if not _is_alias(entry)), None)) is not None:
+    wrong = next((entry for entry in options.vtc_models if not _is_alias(entry)), None)
+    if wrong is not None:
         raise exceptions.OptionsError(
             f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, or the NAME of a model alone, not {wrong!r}"
         )
-    if joined := next((entry for entry in options.vtc_models if _SEVERAL.search(entry)), ""):
+    if joined := next((entry for entry in options.vtc_models if _JOINED_ENTRIES.search(entry)), ""):
         raise exceptions.OptionsError(
             f"vtc_models takes one GLOB=NAME; repeat the option for each, instead of {joined!r}"
         )

@@ -56,12 +56,14 @@ class OriginalRequest(NamedTuple):
         for name in {name.lower() for name in (*received, *sent)} - {"content-length"}:
             if (value := received.get(name)) == sent.get(name):
                 continue
-            if name in KEY_HEADERS or name == BEARER:
-                value = value and (value.replace(key, KEY_PLACEHOLDER) if key and key in value else None)
+            if value and (name in KEY_HEADERS or name == BEARER):
+                value = value.replace(key, KEY_PLACEHOLDER) if key and key in value else None
             changed[name] = value
-        keys = [part.partition("=")[::2] for part in split_query(self.path.partition("?")[2])[1]]
-        if moved := [f"{name}={KEY_PLACEHOLDER}" for name, value in keys if key and unquote_plus(value) == key]:
-            changed[QUERY_FIELD] = "&".join(moved)
+        if key:
+            credentials = [part.partition("=")[::2] for part in split_query(self.path.partition("?")[2])[1]]
+            moved = [f"{name}={KEY_PLACEHOLDER}" for name, value in credentials if unquote_plus(value) == key]
+            if moved:
+                changed[QUERY_FIELD] = "&".join(moved)
         if changed:
             flow.metadata[CHANGED_HEADERS] = changed
 
@@ -99,7 +101,7 @@ def restore_received(flow: http.HTTPFlow) -> None:
     received = flow.metadata.pop(flows.RECEIVED_BODY["request"], None)
     if isinstance(received, bytes):
         request.content = received
-    flows.move_back(flow)
+    flows.restore_path(flow)
     key = find_key(request.headers)
     for name, value in (flow.metadata.pop(CHANGED_HEADERS, None) or {}).items():
         if name == QUERY_FIELD:

@@ -67,15 +67,15 @@ class ExchangeRow:
     client: str
     happened: str
     report: Mapping[str, Any]
-    """Empty for one under way."""
+    """Empty for a running exchange."""
 
     @property
     def look(self) -> Look:
         return OUTCOMES[self.outcome]
 
     @property
-    def is_over(self) -> bool:
-        """True if it has ended; running exchanges are shown but not counted."""
+    def has_ended(self) -> bool:
+        """True if the exchange has ended; running ones are shown but not counted."""
         return self.outcome != UNDER_WAY
 
     @property
@@ -97,7 +97,7 @@ class ExchangeRow:
 
 
 class FilterOption(NamedTuple):
-    """A filter value, the number of its exchanges, and the URL that selects it."""
+    """A value of a filter, with the number of its exchanges and the URL that selects it."""
 
     name: str
     value: str
@@ -107,7 +107,7 @@ class FilterOption(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ListFilter:
     """The filter of a URL; empty strings select all."""
 
     outcome: str = ""
@@ -117,7 +117,7 @@ class Chosen:
     """Number of exchanges before the first one on the page."""
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Chosen:
+    def of(cls, query: Mapping[str, str]) -> ListFilter:
         """Parse the query of a URL; unknown parameters are ignored."""
         start = query.get("from", "")
         values = {name: query.get(name, "") for name in CHOICE_COLUMNS}
@@ -131,54 +131,54 @@ class Chosen:
         query = urlencode({name: value for name, value in values.items() if value})
         return f"/vtc?{query}" if query else "/vtc"
 
-    def is_among(self, row: ExchangeRow) -> bool:
+    def matches_parties(self, row: ExchangeRow) -> bool:
         """True if an exchange matches the model and the client of the filter."""
         return self.model in ("", row.model) and self.client in ("", row.client)
 
-    def fits(self, row: ExchangeRow) -> bool:
+    def matches(self, row: ExchangeRow) -> bool:
         """True if an exchange matches the filter."""
-        return self.is_among(row) and self.outcome in ("", row.outcome or UNCHANGED)
+        return self.matches_parties(row) and self.outcome in ("", row.outcome or UNCHANGED)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 
-class Listing:
-    """Lists the exchanges in mitmweb's flows; each row is built once, because a page looks through thousands."""
+class ExchangeRows:
+    """List of the exchanges in mitmweb's flows; each row is built once, because a page looks through thousands."""
 
     def __init__(self) -> None:
-        self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, ExchangeRow]] = WeakKeyDictionary()
+        self._rows: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, ExchangeRow]] = WeakKeyDictionary()
         """Rows of finished exchanges, with the report and the comment from which each was built."""
 
     def list_rows(self, view: View) -> list[ExchangeRow]:
         """List the exchanges with a model, the latest first."""
-        rows = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
+        rows = (self._get_row(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
         return [row for row in rows if row]
 
-    def _exchange(self, flow: http.HTTPFlow) -> ExchangeRow | None:
+    def _get_row(self, flow: http.HTTPFlow) -> ExchangeRow | None:
         report = flows.get_report(flow)
         if report is None:
             return describe_flow(flow) if flows.find_client_api(flow) else None
-        known = self._read.get(flow)
+        known = self._rows.get(flow)
         if known is None or known[0] is not report or known[1] != flow.comment:
-            known = self._read[flow] = report, flow.comment, describe_flow(flow)
+            known = self._rows[flow] = report, flow.comment, describe_flow(flow)
         return known[2]
 
 
 def describe_flow(flow: http.HTTPFlow) -> ExchangeRow:
     """Make the row of an exchange, running or finished."""
     report = flows.get_report(flow) or {}
-    under_way = flow.live and not report
-    outcome = UNDER_WAY if under_way else str(report.get("outcome", ""))
+    is_running = flow.live and not report
+    outcome = UNDER_WAY if is_running else str(report.get("outcome", ""))
     outcome = outcome if outcome in OUTCOMES else ""
     return ExchangeRow(
         id=flow.id,
         at=flow.request.timestamp_start,
         outcome=outcome,
-        model=report.get("asked", "") or (_find_model(flow) if under_way else ""),
+        model=report.get("asked", "") or (_find_model(flow) if is_running else ""),
         client=report.get("client", ""),
-        happened=flows.strip_comment_prefix(flow) or (UNDER_WAY if under_way else flows.NOTHING),
+        happened=flows.strip_comment_prefix(flow) or (UNDER_WAY if is_running else flows.NOTHING_CHANGED),
         report=report,
     )
 
@@ -192,16 +192,16 @@ def _find_model(flow: http.HTTPFlow) -> str:
         return ""
 
 
-def list_outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
+def list_outcomes(rows: Sequence[ExchangeRow], chosen: ListFilter) -> Iterator[FilterOption]:
     """List the filter for all outcomes, then one per outcome, counted among exchanges that match the other filters.
 
     The first counts finished exchanges only, because a running one has no outcome yet.
     """
-    fitting = [row for row in every if chosen.is_among(row)]
+    matching = [row for row in rows if chosen.matches_parties(row)]
     yield FilterOption(
-        "", "", sum(row.is_over for row in fitting), chosen.build_address(outcome=""), not chosen.outcome
+        "", "", sum(row.has_ended for row in matching), chosen.build_address(outcome=""), not chosen.outcome
     )
-    counts = Counter(row.outcome for row in fitting)
+    counts = Counter(row.outcome for row in matching)
     for outcome in OUTCOMES:
         value = outcome or UNCHANGED
         if counts[outcome] or value == chosen.outcome:
@@ -210,9 +210,9 @@ def list_outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[Filt
             )
 
 
-def list_values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
+def list_values(rows: Iterable[ExchangeRow], name: str, chosen: ListFilter) -> list[FilterOption]:
     """List the models or clients, sorted by name."""
-    counts = Counter(getattr(row, name) for row in every if row.is_over)
+    counts = Counter(getattr(row, name) for row in rows if row.has_ended)
     counts.setdefault(getattr(chosen, name), 0)
     return [
         FilterOption(value, value, number, chosen.build_address(**{name: value}), value == getattr(chosen, name))
@@ -223,8 +223,8 @@ def list_values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list
 
 logger = logging.getLogger(__name__)
 
-type Shown = Callable[..., str | None]
-"""Renders a page, given the query of its URL and the variable parts of its path; None if there is no such page."""
+type PageRenderer = Callable[..., str | None]
+"""Function that renders a page from the query of its URL and the variable parts of its path; None if not found."""
 
 STYLES = b'<link rel="stylesheet" href="/vtc/list.css"></head>'
 
@@ -232,7 +232,7 @@ STYLES = b'<link rel="stylesheet" href="/vtc/list.css"></head>'
 class PageHandler(RequestHandler):
     """Serves one page."""
 
-    def initialize(self, shown: Shown) -> None:
+    def initialize(self, shown: PageRenderer) -> None:
         self.shown = shown
 
     def auth_fail(self, invalid_password: bool) -> None:
@@ -268,27 +268,28 @@ class DraftHandler(RequestHandler):
         await self._show(id_, pressed=True)
 
     async def _show(self, id_: str, pressed: bool) -> None:
-        draft, said = None, ""
+        draft, message = None, ""
         try:
             draft = await self.draft(id_)
             if pressed and (draft.path is None or self.get_body_argument("name", "") != draft.path.name):
-                said = "nothing was written: a file or a dialect with this name exists now"
+                message = "nothing was written: a file or a dialect with this name exists now"
                 self.set_status(409)
             elif pressed:
                 draft.write()
-                said, draft = f"written: {draft.path}. VTC loads it within a second", None
-                logger.info("vtc: a draft of a dialect was %s", said)
+                message = f"written: {draft.path}. VTC loads it within a second"
+                draft = None
+                logger.info("vtc: a draft of a dialect was %s", message)
         except LookupError:
             self.set_status(404)
-            said = "there is no such exchange"
+            message = "there is no such exchange"
         except ValueError as error:
-            said = f"no dialect can be drafted: {error}"
+            message = f"no dialect can be drafted: {error}"
         except OSError as error:
-            said = f"nothing was written: {error.strerror}"
+            message = f"nothing was written: {error.strerror}"
             self.set_status(409)
         self.set_header("Content-Type", "text/html; charset=UTF-8")
         self.set_header("Cache-Control", "no-store")
-        self.write(_load_template().render(draft=draft, said=said, id=id_, token=self.xsrf_token.decode()))
+        self.write(_load_template().render(draft=draft, message=message, id=id_, token=self.xsrf_token.decode()))
 
 
 class Index(IndexHandler):
@@ -298,7 +299,7 @@ class Index(IndexHandler):
         return super().render_string(template_name, **values).replace(b"</head>", STYLES)
 
 
-def add_pages(app: Application, pages: Mapping[str, Shown], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
+def add_pages(app: Application, pages: Mapping[str, PageRenderer], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
     """Serve the pages, each at the paths that match its expression, and the drafts; log and return the address."""
     app.add_handlers(r".*", [(path, PageHandler, {"shown": shown}) for path, shown in pages.items()])
     app.add_handlers(r".*", [(r"/vtc/([0-9a-f-]+)/dialect", DraftHandler, {"draft": draft})])
@@ -315,19 +316,19 @@ class Page:
 
     def __init__(self, addon: ReloadableAddon) -> None:
         self._addon = addon
-        self._listing = Listing()
+        self._listing = ExchangeRows()
         self.address = ""
         """The address of the page; empty if mitmweb is not running."""
-        self.said = ""
+        self.command_output = ""
         """The output of the last command that was too long for mitmweb's command bar."""
 
     def running(self) -> None:
         app = getattr(ctx.master, "app", None)
         listed = ctx.master.addons.get("view")
         if app is not None and isinstance(listed, View):
-            pages: dict[str, Shown] = {
+            pages: dict[str, PageRenderer] = {
                 r"/vtc": lambda query: render_overview(listed, query, self._listing, list_base_urls()),
-                r"/vtc/said": lambda _: render_output(self.said),
+                r"/vtc/said": lambda _: render_output(self.command_output),
                 r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _read_asset(name),
                 r"/vtc/([0-9a-f-]+)": lambda _, id_: _render_detail_of(listed.get_by_id(id_)),
             }
@@ -344,49 +345,53 @@ class Page:
         )
 
 
-def render_overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls: Sequence[str] = ()) -> str:
+def render_overview(
+    listed: View, query: Mapping[str, str], exchanges: ExchangeRows, base_urls: Sequence[str] = ()
+) -> str:
     """Render the filtered list of exchanges, their charts, and their figures.
 
     `base_urls` for clients are shown while the list is empty.
     """
-    chosen = Chosen.of(query)
-    every = reading.list_rows(listed)
-    fitting = [row for row in every if chosen.fits(row)]
-    over = [row for row in fitting if row.is_over]
+    filter_ = ListFilter.of(query)
+    rows = exchanges.list_rows(listed)
+    matching = [row for row in rows if filter_.matches(row)]
+    ended = [row for row in matching if row.has_ended]
     stats = Stats()
-    for row in over:
+    for row in ended:
         if row.outcome != LEFT_ALONE and row.report:
             stats.add(row.report)
-    start = chosen.start if chosen.start < len(fitting) else 0
+    start = filter_.start if filter_.start < len(matching) else 0
     end = start + ROWS_PER_PAGE
-    drawn = picture.draw_charts([row.sample for row in over], BAR_TONES)
+    later = earlier = ""
+    if start:
+        later = filter_.build_address(**{"from": str(start - ROWS_PER_PAGE) if start > ROWS_PER_PAGE else ""})
+    if end < len(matching):
+        earlier = filter_.build_address(**{"from": str(end)})
     return _load_template().render(
         version=__version__,
-        total=_format_total(over, stats.total),
-        charts=drawn,
-        clock=_choose_clock_format(over),
+        total=_format_total(ended, stats.total),
+        charts=picture.draw_charts([row.sample for row in ended], BAR_TONES),
+        clock=_choose_clock_format(ended),
         signs={look.word: look.sign for look in OUTCOMES.values()},
-        chosen=chosen,
-        outcomes=list_outcomes(every, chosen),
+        chosen=filter_,
+        outcomes=list_outcomes(rows, filter_),
         looks=OUTCOMES,
-        selects={name: list_values(every, name, chosen) for name in ("model", "client")},
-        exchanges=fitting[start:end],
+        selects={name: list_values(rows, name, filter_) for name in ("model", "client")},
+        exchanges=matching[start:end],
         base_urls=base_urls,
-        span=(start + 1, min(end, len(fitting)), len(fitting)),
-        later=chosen.build_address(**{"from": str(start - ROWS_PER_PAGE) if start > ROWS_PER_PAGE else ""})
-        if start
-        else "",
-        earlier=chosen.build_address(**{"from": str(end)}) if end < len(fitting) else "",
+        span=(start + 1, min(end, len(matching)), len(matching)),
+        later=later,
+        earlier=earlier,
         figures=list(_list_figures(stats)),
     )
 
 
-def _format_total(over: Sequence[ExchangeRow], figures: Figures) -> str:
+def _format_total(ended: Sequence[ExchangeRow], figures: Figures) -> str:
     """Format the totals of the listed exchanges, without their outcomes."""
-    left = sum(row.outcome == LEFT_ALONE for row in over)
+    left_alone = sum(row.outcome == LEFT_ALONE for row in ended)
     parts = [
-        format_count(len(over), "exchange") + (f" ({left} of them left alone)" if left else ""),
-        f"{CallCounts.summary(figures)}, {figures.unread} unread",
+        format_count(len(ended), "exchange") + (f" ({left_alone} of them left alone)" if left_alone else ""),
+        f"{CallCounts.summarize(figures)}, {figures.unread} unread",
         f"{figures.traffic:,} bytes",
         f"{figures.seconds * 1e3:.0f} ms in VTC",
         figures.format_prefixes(),
@@ -424,7 +429,7 @@ def _render_detail_of(flow: Flow | None) -> str | None:
 
 def render_output(text: str) -> str:
     """Render the output of a command."""
-    return _load_template().render(said=text or "no command has printed anything yet: run vtc.explain or vtc.diff")
+    return _load_template().render(output=text or "no command has printed anything yet: run vtc.explain or vtc.diff")
 
 
 def _describe_side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:

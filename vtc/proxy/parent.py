@@ -41,10 +41,10 @@ class Parent:
         if folder and sys.stdin is not None:
             # A thread, because asyncio on Windows cannot wait for an inherited pipe.
             arguments = sys.stdin.fileno(), None if folder == "-" else Path(folder), ctx.master
-            Thread(target=_end_with, args=arguments, name=self.name, daemon=True).start()
+            Thread(target=_end_after_pipe, args=arguments, name=self.name, daemon=True).start()
 
 
-def _end_with(pipe: int, folder: Path | None, master: Master) -> None:
+def _end_after_pipe(pipe: int, folder: Path | None, master: Master) -> None:
     """End mitmproxy when the pipe ends; remove the folder of a killed program, because it may hold a key."""
     written = b""
     with suppress(OSError):

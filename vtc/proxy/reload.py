@@ -19,7 +19,7 @@ from vtc.proxy import options
 
 logger = logging.getLogger(__name__)
 
-WATCH_INTERVAL = 1.0
+WATCH_INTERVAL_SECONDS = 1.0
 """Seconds between two checks of the files; one takes about 1 ms."""
 
 
@@ -30,7 +30,7 @@ class ReloadableAddon(Protocol):
     planner: Planner | None
     memory: Memory | None
 
-    def forget(self) -> None: ...
+    def evict_patterns(self) -> None: ...
 
 
 class Reloader:
@@ -40,7 +40,7 @@ class Reloader:
 
     def __init__(self, addon: ReloadableAddon) -> None:
         self._addon = addon
-        self._seen: object = None
+        self._loaded_signature: object = None
         self._task: asyncio.Task[None] | None = None
 
     def configure(self, updated: set[str]) -> None:
@@ -68,30 +68,30 @@ class Reloader:
         assert self._addon.planner is not None
         profiles = self._addon.planner.profiles
         message = f"vtc: profiles read: {profiles.format_counts()}"
-        if gone := [" ".join(key) for key in before if key not in profiles.sources]:
-            message += f"; gone: {', '.join(gone)}"
-        logger.log(logging.WARNING if gone else logging.INFO, message)
+        if removed := [" ".join(key) for key in before if key not in profiles.sources]:
+            message += f"; removed: {', '.join(removed)}"
+        logger.log(logging.WARNING if removed else logging.INFO, message)
         return message
 
     def check_files(self) -> None:
         """Reload the profiles if a file has changed since the last time."""
-        if _signature() != self._seen:
+        if _compute_signature() != self._loaded_signature:
             self.reload()
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(WATCH_INTERVAL)
+            await asyncio.sleep(WATCH_INTERVAL_SECONDS)
             self.check_files()
 
     def _load(self) -> None:
         # Before loading, so that the next check notices an edit made meanwhile.
-        self._seen = _signature()
+        self._loaded_signature = _compute_signature()
         self._addon.planner = options.build_planner(ctx.options)
         self._addon.memory = options.build_memory()
-        self._addon.forget()
+        self._addon.evict_patterns()
 
 
-def _signature() -> object:
+def _compute_signature() -> object:
     """Return a value that changes when a profile is edited; unreadable files yield the error, reported once."""
     try:
         return loader.signature(options.list_profile_directories(ctx.options))

@@ -27,30 +27,31 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     """
     api = flows.find_client_api(flow)
     assert api is not None
-    difference: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": f"{flow.request.pretty_host}{flows.format_path(flow)} {flow.id[:8]}",
         "id": flow.id,
     }
     try:
         planner = flows.restore_settings(flow, planner)
-        exchange = Session.open(api, flows.get_original(flow, "request"), flows.read_facts(flow), planner, flow.id)
-        changes = [_difference(flow, "request", exchange.request())]
-        if exchange.may_change_reply and flow.response and 200 <= flow.response.status_code < 300:
+        session = Session.open(api, flows.get_original(flow, "request"), flows.read_facts(flow), planner, flow.id)
+        changes = [_render_difference(flow, "request", session.request())]
+        if session.may_change_reply and flow.response and 200 <= flow.response.status_code < 300:
             received = flows.get_original(flow, "reply")
-            if received and (answer := exchange.whole.extract_from_error(received)):
-                changes.append(_difference(flow, "reply", answer.body))
+            answer = session.whole.extract_from_error(received) if received else None
+            if answer:
+                changes.append(_render_difference(flow, "reply", answer.body))
             elif received:
-                changes.append(_difference(flow, "reply", exchange.whole.rewrite(received)))
+                changes.append(_render_difference(flow, "reply", session.whole.rewrite(received)))
     except ValueError as error:
-        return {**difference, "result": "skipped", "reason": str(error)}
+        return {**entry, "result": "skipped", "reason": str(error)}
     changes = [scrub(change, flows.collect_secrets(flow)) for change in changes if change]
-    summary = exchange.report.summarize()
+    summary = session.report.summarize()
     result = "changed" if changes else "same"
-    model = exchange.plan.stack.model.name
-    return {**difference, "result": result, "reason": summary, "model": model, "changes": changes}
+    model = session.plan.stack.model.name
+    return {**entry, "result": result, "reason": summary, "model": model, "changes": changes}
 
 
-def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
+def _render_difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     """Compare the body sent today with the captured one, as conversations; generated ids of calls are ignored."""
     sent = (flows.get_bodies(flow, side) or Bodies(None, b"")).sent
     if sent == today:

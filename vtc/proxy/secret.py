@@ -15,8 +15,8 @@ from mitmproxy.options import CONF_BASENAME
 
 
 @cache
-def derive_secret(confdir: str) -> bytes:
-    """Derive the key that signs seals, which clients send back; a random key if there is no authority."""
+def derive_seal_key(confdir: str) -> bytes:
+    """Derive the key that signs seals, which clients send back in later requests; random if there is no authority."""
     return derive_key(confdir, "seals") or os.urandom(32)  # only in tests, because mitmproxy creates an authority
 
 

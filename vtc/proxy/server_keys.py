@@ -24,18 +24,18 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy import flows, side_questions
 from vtc.proxy.address import Address
-from vtc.proxy.keys import SHARED, get_key, make_upstream_profile
+from vtc.proxy.keys import SHARE_KEYS_FLAG, get_key, make_upstream_profile
 from vtc.proxy.local_clients import is_from_web_page
 from vtc.scrub import CREDENTIALS, find_query_credentials, scrub
 
 logger = logging.getLogger(__name__)
 
-_KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
+_KEY_HEADERS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
 """Headers that authenticate a request to a server."""
 
 
 class Loan(NamedTuple):
-    """Report lines about a key."""
+    """Lines for the report about the key that was added to a request, or was not."""
 
     why: Sequence[str]
     """States whose key was sent."""
@@ -101,12 +101,12 @@ class ServerKeys:
                 logger.warning("vtc: the key of %s is not sent: %s", name, why)
             return Loan((), (f"the client sends no key, and that of {name} is not sent: {why}",))
         key, headers = get_key(profile), flow.request.headers
-        for header in _KEYS:  # these hold no key
+        for header in _KEY_HEADERS:  # these hold no key
             headers.pop(header, None)
-        header = (
-            profile.key_header.lower()
-            or (side_questions.find_error_api(flow) or _choose_api(planner.list_apis(facts))).place.key
-        )
+        header = profile.key_header.lower()
+        if not header:
+            api = side_questions.find_error_api(flow) or _choose_api(planner.list_apis(facts))
+            header = api.place.key
         headers[header] = f"Bearer {key}" if header == BEARER else key
         _lent[flow] = key
         return Loan((f"the client sends no key: that of {name} is sent",), ())
@@ -124,7 +124,7 @@ class ServerKeys:
         if request.scheme != "https" and not (isinstance(mode, ReverseMode) or server.is_loopback):
             return "the request is not encrypted, so others could read it"
         if ctx.options.vtc_share_keys != "on" and not Address(*peer[:2]).is_loopback:
-            return f"the client is on another machine, and vtc_share_keys ({SHARED}) is off"
+            return f"the client is on another machine, and vtc_share_keys ({SHARE_KEYS_FLAG}) is off"
         return "the client is a web page" if is_from_web_page(request.headers) else ""
 
     def response(self, flow: http.HTTPFlow) -> None:
@@ -136,7 +136,7 @@ class ServerKeys:
 
 def _has_key(headers: Mapping[str, str], query: str) -> bool:
     """True if a client sends a credential; some without a key send `Bearer` alone."""
-    values = (headers.get(name, "").strip() for name in _KEYS)
+    values = (headers.get(name, "").strip() for name in _KEY_HEADERS)
     return any(value and value.casefold() != "bearer" for value in values) or any(find_query_credentials(query))
 
 

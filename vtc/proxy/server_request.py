@@ -14,7 +14,7 @@ from vtc.proxy.originals import KEY_HEADERS, OriginalRequest
 
 
 def deny_unreadable(flow: http.HTTPFlow, reason: str) -> None:
-    """Answer a request with an error because no policy would see its reply."""
+    """Answer a request with an error, because no policy could check its reply; `reason` says why."""
     answer_with_error(flow, f"a policy restricts calls here, and this request cannot be parsed: {reason}", 400)
 
 
@@ -43,7 +43,7 @@ def decline_websocket(flow: http.HTTPFlow, api: Api) -> None:
 
 
 def build_request(
-    flow: http.HTTPFlow, original: OriginalRequest, client: Api, exchange: Session, body: bytes, *, keep: bool
+    flow: http.HTTPFlow, original: OriginalRequest, client: Api, session: Session, body: bytes, *, keep: bool
 ) -> None:
     """Turn the flow's request into the one for the server, starting from the request as it was received.
 
@@ -51,44 +51,49 @@ def build_request(
     """
     original.restore(flow)
     flow.request.headers.pop("upgrade", None)  # VTC does not read replies in other protocols
-    redirect(flow, client.place, exchange)
+    redirect(flow, client.place, session)
     if body != (received := flow.request.content or b""):
-        bodies.send_instead(flow, body, received, keep=keep)
-    if exchange.may_change_reply:
+        bodies.replace_request_body(flow, body, received, keep=keep)
+    if session.may_change_reply:
         # Ask for no coding, because VTC could not read a reply that it cannot decode; every client accepts identity.
         flow.request.headers["accept-encoding"] = "identity"
     if keep:
         original.record_changes(flow)
 
 
-def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
+def redirect(flow: http.HTTPFlow, client: Place, session: Session) -> None:
     """Redirect a flow to the path of the server's API, with the headers that this server expects.
 
     The path is the profile's, or else next to the path of the client's API.
     """
-    request, server, (model, streams, changed) = flow.request, exchange.server.place, exchange.sent_request
-    for name, value in changed.items():
+    # Step 1: Set the headers that the session changed.
+    request, server = flow.request, session.server.place
+    model, streams, changed_headers = session.sent_request
+    for name, value in changed_headers.items():
         if value is None:
             request.headers.pop(name, None)
         else:
             request.headers[name] = value
+    # Step 2: In the client's API, change the path only if it names another model or asks for another kind of reply.
     path, _, query = request.path.partition("?")
     asked = client.match_path(path)
-    if not exchange.is_bridged:
-        if asked and asked.model and asked[1:] != (model, streams):
-            flows.move(flow, server.build_path(asked.base, model, query, streams=streams))
+    if not session.is_bridged:
+        if asked and asked.model and (asked.model, asked.streams) != (model, streams):
+            flows.change_path(flow, server.build_path(asked.base, model, query, streams=streams))
         return
+    # Step 3: Else build the path from the profile's, or next to the client's.
     rest, key = client.split_own_query(query)
     base = f"{client.strip_version(asked.base) if asked else ''}{server.version}"
-    if asked and exchange.plan.stack.learned_api and server.version == client.version:
+    if asked and session.plan.stack.learned_api and server.version == client.version:
         base = asked.base  # the server offers the client's API there, too
-    configured = exchange.plan.stack.server.api_path
+    configured = session.plan.stack.server.api_path
     place = server.match_path(configured) if configured else None
     if configured and not place:
         target = f"{configured}?{rest}".removesuffix("?")
     else:
         target = server.build_path(place.base if place else base, model, rest, streams=streams)
-    flows.move(flow, target)
+    flows.change_path(flow, target)
+    # Step 4: Translate the headers.
     translate_headers(request.headers, key, server)
 
 

@@ -48,8 +48,8 @@ def find_error_api(flow: http.HTTPFlow) -> Api | None:
     request = flow.request
     if client := flow.metadata.get(CLIENT_API):
         return find_api(client)
-    aside = side_questions.find_side_question(request.method, request.path, flows.read_facts(flow).headers)
-    return flows.find_client_api(flow) or (find_api(aside.client) if aside else None)
+    side_question = side_questions.find_side_question(request.method, request.path, flows.read_facts(flow).headers)
+    return flows.find_client_api(flow) or (find_api(side_question.client) if side_question else None)
 
 
 def make_error_answer(api: Api, message: str) -> http.Response:
@@ -61,7 +61,7 @@ def make_error_answer(api: Api, message: str) -> http.Response:
 class ModelQuestion(NamedTuple):
     """A question about models that was sent to the server."""
 
-    aside: SideQuestion
+    side_question: SideQuestion
     model: str
     """The requested model; empty for all."""
     aliases: Mapping[str, str]
@@ -78,81 +78,87 @@ class SideQuestions:
         self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[SideQuestion, bytes]] = WeakKeyDictionary()
         """Pending token counts, each with the estimate to use if the server returns none."""
 
-    def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
+    def answer_or_forward(self, flow: http.HTTPFlow, planner: Planner) -> bool:
         """Answer a side question or forward it in the server's API.
 
         Return False if the request is no side question, or the server can answer it unchanged.
         """
         request, facts = flow.request, flows.read_facts(flow)
-        aside = side_questions.find_side_question(request.method, request.path, facts.headers)
-        if aside is None or ctx.options.vtc_mode != "rewrite" or planner.has_api(facts, aside.client):
+        side_question = side_questions.find_side_question(request.method, request.path, facts.headers)
+        if side_question is None or ctx.options.vtc_mode != "rewrite" or planner.has_api(facts, side_question.client):
             return False
         try:
             body = bodies.decode_body(request, ctx.options.vtc_max_body_bytes) or b""
-            answer = side_questions.answer_locally(aside, body, request.path)
+            answer = side_questions.answer_locally(side_question, body, request.path)
         except (BadRequest, ValueError):
             return False
         if answer is None:
-            self._ask_about_models(flow, aside, planner, facts, aside.model or side_questions.find_model(body))
-        elif aside.kind == "count" and planner.can_tokenize(facts):
-            request.content = side_questions.render_tokenize_request(
-                aside, body, lambda model: planner.find_server_model(replace(facts, model=model)), request.path
+            self._ask_about_models(
+                flow, side_question, planner, facts, side_question.model or side_questions.find_model(body)
             )
-            _send_question(flow, aside, planner, facts, side_questions.TOKENIZE_PATH)
-            self._counts[flow] = aside, answer
+        elif side_question.kind == "count" and planner.can_tokenize(facts):
+            request.content = side_questions.render_tokenize_request(
+                side_question, body, lambda model: planner.find_server_model(replace(facts, model=model)), request.path
+            )
+            _send_question(flow, side_question, planner, facts, side_questions.TOKENIZE_PATH)
+            self._counts[flow] = side_question, answer
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
-        flow.comment = f"vtc: {aside.kind}, as {aside.client} has it"
+        flow.comment = f"vtc: {side_question.kind}, as {side_question.client} has it"
         return True
 
     def _ask_about_models(
-        self, flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, name: str
+        self, flow: http.HTTPFlow, side_question: SideQuestion, planner: Planner, facts: Facts, name: str
     ) -> None:
         """Request the server's list of models, or the details of one model if the server has a path for them."""
-        request, of_one = flow.request, aside.kind == "model"
-        names = [name] if of_one else planner.list_aliases(facts)
+        request, is_single = flow.request, side_question.kind == "model"
+        names = [name] if is_single else planner.list_aliases(facts)
         aliases = {alias: planner.find_server_model(replace(facts, model=alias)) or alias for alias in names}
         apis = _list_apis(planner, facts)
-        showing = next((api.place for api in apis if of_one and api.place.shows), None)
+        showing = next((api.place for api in apis if is_single and api.place.shows), None)
         request.method = "POST" if showing else "GET"
         request.content = encode({"model": strip_prefix(aliases[name])}) if showing else b""
-        _send_question(flow, aside, planner, facts, showing.shows if showing else apis[0].place.lists)
+        _send_question(flow, side_question, planner, facts, showing.shows if showing else apis[0].place.lists)
         asked = f"{request.method} {request.path.partition('?')[0]}"
-        self._models[flow] = ModelQuestion(aside, name if of_one else "", aliases, asked)
+        self._models[flow] = ModelQuestion(side_question, name if is_single else "", aliases, asked)
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Translate the server's models or token count to the client's API."""
         if flow.response is None:
             return
         if counting := self._counts.pop(flow, None):
-            (aside, estimate), body = counting, flow.response.get_content(strict=False) or b""
-            count = flow.response.status_code == 200 and side_questions.convert_token_count(aside, body)
+            (side_question, estimate), body = counting, flow.response.get_content(strict=False) or b""
+            count = flow.response.status_code == 200 and side_questions.convert_token_count(side_question, body)
             flow.response.status_code, flow.response.reason = 200, "OK"
-            bodies.replace(flow.response, count or estimate, "application/json")
+            bodies.replace_reply_body(flow.response, count or estimate, "application/json")
         elif question := self._models.pop(flow, None):
             status, written = _render_answer(question, flow.response, int(flow.request.timestamp_start))
             if flow.response.status_code != status:
                 flow.response.status_code, flow.response.reason = status, status_codes.RESPONSES.get(status, "")
-            bodies.replace(flow.response, written, "application/json")
+            bodies.replace_reply_body(flow.response, written, "application/json")
 
 
 def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
     return [api for name in planner.list_apis(facts) if (api := find_api(name))]
 
 
-def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
+def _send_question(flow: http.HTTPFlow, side_question: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
     """Send a side question to the server's path for it, with the client's key in the header that the server expects."""
     request = flow.request
-    _, key = aside.api.place.split_own_query(facts.query)
+    _, key = side_question.api.place.split_own_query(facts.query)
     translate_headers(request.headers, key, _list_apis(planner, facts)[0].place)
-    flows.move(flow, aside.path_at(request.path, end))
-    flow.metadata[CLIENT_API] = aside.client
+    flows.change_path(flow, side_question.path_at(request.path, end))
+    flow.metadata[CLIENT_API] = side_question.client
     request.headers["accept-encoding"] = "identity"
 
 
 def _render_answer(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
     """Render the status and body for the client: an error of its API if the server has no answer."""
-    aside, body, status = question.aside, response.get_content(strict=False) or b"", response.status_code
+    side_question, body, status = (
+        question.side_question,
+        response.get_content(strict=False) or b"",
+        response.status_code,
+    )
     listed = read_models(body) if status == 200 else None
 
     def get_model(name: str) -> ListedModel | None:
@@ -161,20 +167,20 @@ def _render_answer(question: ModelQuestion, response: http.Response, time: int) 
 
     if question.model:
         if model := get_model(question.model):
-            return 200, aside.render_answer(model)
+            return 200, side_question.render_answer(model)
         is_unknown = listed is not None or status == 404
     else:
         names = [*question.aliases, *(model.name for model in listed or ())]
         if listed is not None or names:
             models = [get_model(name) or ListedModel(name=name, created=time) for name in dict.fromkeys(names)]
-            return 200, aside.render_answer(models)
+            return 200, side_question.render_answer(models)
         is_unknown = False
-    words = hints.extract_message(body) if status != 200 else "the answer is not a list of models"
-    why = f"the model server answers {status} to {question.asked}{f': {words}' if words else ''}"
+    detail = hints.extract_message(body) if status != 200 else "the answer is not a list of models"
+    why = f"the model server answers {status} to {question.asked}{f': {detail}' if detail else ''}"
     if is_unknown:
         why = f"the model server has no model {question.model} ({question.asked} lists them)"
-    return _render_error(aside, why, 404 if is_unknown else status if status >= 400 else 502)
+    return _render_error(side_question, why, 404 if is_unknown else status if status >= 400 else 502)
 
 
-def _render_error(aside: SideQuestion, why: str, status: int) -> tuple[int, bytes]:
-    return status, encode(aside.api.build_error(Failure(f"VTC: {why}"), status))
+def _render_error(side_question: SideQuestion, why: str, status: int) -> tuple[int, bytes]:
+    return status, encode(side_question.api.build_error(Failure(f"VTC: {why}"), status))

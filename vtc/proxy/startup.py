@@ -53,10 +53,10 @@ class Startup:
         logging.getLogger("mitmproxy.addons.script").addFilter(drop_trace)
         # mitmweb has no option `flow_detail`; a given value stays deferred until an addon declares it.
         self._set_connection_level(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
-        taken = options.apply_deferred(ctx.options)
-        for note in taken.notes:
+        applied = options.apply_deferred(ctx.options)
+        for note in applied.notes:
             logger.warning("vtc: %s", note)
-        for fault in taken.faults:
+        for fault in applied.faults:
             logger.error("vtc: %s", fault)  # mitmproxy exits if an error is logged while it starts
 
     def configure(self, updated: set[str]) -> None:
@@ -86,15 +86,15 @@ class Startup:
         """Log whose keys are lent; a logged error makes mitmproxy exit."""
         modes = [instance.mode for instance in server.servers]
         upstreams = [Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
-        every = upstreams if len(upstreams) == len(modes) else []
+        servers = upstreams if len(upstreams) == len(modes) else []
         planner, variable = self._addon.planner, ctx.options.vtc_key_env
-        lenders = keys.list_lenders(planner.profiles, every, variable) if planner else []
-        at = [Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
-        if variable and len({*every}) != 1:
+        lenders = keys.list_lenders(planner.profiles, servers, variable) if planner else []
+        addresses = [Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
+        if variable and len({*servers}) != 1:
             logger.error(
                 "vtc: vtc_key_env: the key belongs to one server, so VTC must be a reverse proxy for exactly one"
             )
-        for fault in keys.find_faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):
+        for fault in keys.find_faults(lenders, addresses, shared=ctx.options.vtc_share_keys == "on"):
             logger.error("vtc: %s", fault)
         for lender in lenders:
             logger.info("vtc: %s", lender.lends)
@@ -125,21 +125,25 @@ def format_greeting(
 ) -> Iterator[str]:
     """Yield the version, the profiles and, for each server of mitmproxy, the base URL for clients."""
     yours = [str(directory) for directory in ctx.options.vtc_profiles]
-    of = f", yours from {', '.join(yours)}" if yours else ""
-    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.format_counts()}{of}"
+    source = f", yours from {', '.join(yours)}" if yours else ""
+    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.format_counts()}{source}"
     for mode, addresses in servers:
         for host, port, *_ in addresses[:1]:
-            here = format_client_url(host, port)
+            client_url = format_client_url(host, port)
             if isinstance(mode, ReverseMode):
                 scheme, (name, at) = mode.scheme, mode.address
-                yield f"{format_base_url(here)} -> {scheme}://{name}:{at}"
+                yield f"{format_base_url(client_url)} -> {scheme}://{name}:{at}"
             elif mode.type_name == "regular":
-                yield f"no model server was named, so this is an ordinary proxy: HTTPS_PROXY={here}"
+                yield f"no model server was named, so this is an ordinary proxy: HTTPS_PROXY={client_url}"
 
 
 def format_client_url(host: str | int, port: str | int) -> str:
     """Format the URL at which clients on this machine reach a server of mitmproxy."""
-    return f"http://{'127.0.0.1' if host in ALL_INTERFACES else f'[{host}]' if ':' in str(host) else host}:{port}"
+    if host in ALL_INTERFACES:
+        host = "127.0.0.1"
+    elif ":" in str(host):
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 def format_base_url(here: str) -> str:

@@ -40,7 +40,8 @@ class CallCounts:
     def count_call(self, call: Mapping[str, Any]) -> None:
         times = call.get("count", 1)
         self.calls += times
-        self.repaired += times * bool(call["repairs"])
+        if call["repairs"]:
+            self.repaired += times
         for repair in call["repairs"]:
             self.repairs[repair.partition(":")[0]] += times
 
@@ -54,7 +55,7 @@ class CallCounts:
             "repairs": dict(self.repairs.most_common()),
         }
 
-    def summary(self) -> str:
+    def summarize(self) -> str:
         return f"{format_count(self.calls, 'call')} ({self.repaired} repaired), {self.refused} left as text"
 
 
@@ -91,8 +92,8 @@ class Figures(CallCounts):
     @property
     def prompt_kept(self) -> float | None:
         """The share of the previous prompts that later turns kept; None without turns."""
-        every = self.prompt.total()
-        return round(self.prompt["kept"] / every, 4) if every else None
+        total = self.prompt.total()
+        return round(self.prompt["kept"] / total, 4) if total else None
 
     def add(self, report: ReportData) -> None:
         self.exchanges += 1
@@ -113,9 +114,9 @@ class Figures(CallCounts):
         self.elapsed += report.get("elapsed", 0.0)
 
     @classmethod
-    def sum_up(cls, several: Iterable[Figures]) -> Self:
+    def sum_up(cls, rows: Iterable[Figures]) -> Self:
         total = cls()
-        for figures in several:
+        for figures in rows:
             total.calls += figures.calls
             total.repaired += figures.repaired
             total.refused += figures.refused
@@ -158,10 +159,10 @@ class Figures(CallCounts):
         broken = f", broken in {self.broken}" if self.broken else ""
         return f"prompt cache usable{share} ({format_count(self.turns, 'turn')}{broken})" if self.turns else ""
 
-    def summary(self) -> str:
+    def summarize(self) -> str:
         turns = f", {self.format_prefixes()}" if self.turns else ""
         return (
-            f"{format_count(self.exchanges, 'exchange')}, {CallCounts.summary(self)}, {self.unread} unread, "
+            f"{format_count(self.exchanges, 'exchange')}, {CallCounts.summarize(self)}, {self.unread} unread, "
             f"{format_count(self.failed, 'error')} in VTC, "
             f"{format_count(self.errors, 'server error')}, "
             f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{turns}"
@@ -180,14 +181,14 @@ class Stats:
 
     def add(self, report: ReportData) -> None:
         """Count the report of one exchange."""
-        model = self._model(report["model"], report.get("asked", ""))
+        model = self._choose_name(report["model"], report.get("asked", ""))
         self.rows.setdefault((report["client"], model), Figures()).add(report)
         for call in report.get("calls", ()):
             self.dialects.setdefault(call["dialect"], CallCounts()).count_call(call)
         for refusal in report.get("refusals", ()):
             self.dialects.setdefault(refusal["dialect"], CallCounts()).refused += refusal.get("count", 1)
 
-    def _model(self, profile: str, asked: str) -> str:
+    def _choose_name(self, profile: str, asked: str) -> str:
         """Return the name under which a model is counted; the number of names that clients may add is limited."""
         name = choose_model_name(profile, asked)
         if name != profile and name not in self._names:
@@ -196,7 +197,7 @@ class Stats:
             self._names.add(name)
         return name
 
-    def has(self, model: str) -> bool:
+    def has_model(self, model: str) -> bool:
         """True if an exchange with a model was counted."""
         return any(row[1] == model for row in self.rows)
 
@@ -206,11 +207,11 @@ class Stats:
 
     @property
     def clients(self) -> dict[str, Figures]:
-        return self._by(0)
+        return self._group_by(0)
 
     @property
     def models(self) -> dict[str, Figures]:
-        return self._by(1)
+        return self._group_by(1)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data: `total`, and by name `clients`, `models` and `dialects`."""
@@ -221,13 +222,13 @@ class Stats:
             "dialects": {name: figures.as_dict() for name, figures in sorted(self.dialects.items())},
         }
 
-    def summary(self) -> Iterator[str]:
+    def summarize(self) -> Iterator[str]:
         """Yield a line for each client, model and dialect; none without exchanges."""
         for kind, figures in (("client", self.clients), ("model", self.models), ("dialect", self.dialects)):
             for name, figure in sorted(figures.items()):
-                yield f"vtc: {kind} {name}: {figure.summary()}"
+                yield f"vtc: {kind} {name}: {figure.summarize()}"
 
-    def _by(self, place: int) -> dict[str, Figures]:
+    def _group_by(self, place: int) -> dict[str, Figures]:
         names = sorted({row[place] for row in self.rows})
         return {
             name: Figures.sum_up(figures for row, figures in self.rows.items() if row[place] == name) for name in names

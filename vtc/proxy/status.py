@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from mitmproxy.options import CONF_DIR
 
-from vtc.proxy.address import Address
-from vtc.proxy.address import parse_upstream as address_of
+from vtc.proxy.address import parse_upstream
 from vtc.proxy.asker import Asker, ServerAnswer
 from vtc.proxy.ownership import NONCE_HEADER, is_proof, make_nonce
 
@@ -29,13 +28,14 @@ class ProxyStatus(NamedTuple):
     is_own: bool = False
     """True if it proved that it runs as the user of this program; any listener could claim the other fields."""
 
-    def is_before(self, server: str) -> bool:
-        """True if it serves the model server of this URL, as far as URLs show."""
-        here, there = (
-            [(Address(*pair).is_loopback or pair[0], pair[1]) for pair in address_of(url)]
-            for url in (self.upstream, server)
-        )
-        return here == there
+    def is_in_front_of(self, server: str) -> bool:
+        """True if this VTC serves the model server of a URL: the same port at the same host, or at any loopback."""
+        return _normalize(self.upstream) == _normalize(server)
+
+
+def _normalize(url: str) -> list[tuple[str | bool, int]]:
+    """Return the address in a URL, with True as the host of any loopback address."""
+    return [(address.is_loopback or address.host, address.port) for address in parse_upstream(url)]
 
 
 def format_ownership_fault(confdir: str = CONF_DIR) -> str:

@@ -47,7 +47,10 @@ def _facts_for_this_machine(flow: http.HTTPFlow, value: Mapping[str, str]) -> It
     claims = [{**value, "log": log}[key] for key in CLAIMS]
     nonce = flow.request.headers.get(NONCE_HEADER, "")
     proof = prove_ownership(ctx.options.confdir, nonce, flow.client_conn.sockname, claims)
-    yield from ((key, text) for key, text in (("log", log), ("proof", proof)) if text)
+    if log:
+        yield "log", log
+    if proof:
+        yield "proof", proof
 
 
 def is_status_request(request: http.Request) -> bool:

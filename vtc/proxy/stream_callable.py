@@ -65,7 +65,7 @@ class LiveExchange:
             return self._break_off(flow, why)
         return self.stream.finish() if self.stream else []
 
-    def broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
+    def handle_break(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report that the server broke off, with mitmproxy's message; return the remaining pieces for the client."""
         if not flow.server_conn.timestamp_tcp_setup:
             return []  # the server was never reached
@@ -74,10 +74,11 @@ class LiveExchange:
             self.sent.add(piece)
         return [] if self.observed else out
 
-    def fail(self, stream: Stream, chunk: bytes, sent: list[bytes] | None, error: Exception) -> list[bytes]:
-        """Return the pieces to send for a chunk whose processing raised an exception; `sent` if already decided.
+    def handle_fault(self, stream: Stream, chunk: bytes, sent: list[bytes] | None, error: Exception) -> list[bytes]:
+        """Return the pieces to send for a chunk whose processing raised an exception.
 
-        This is the boundary of the stream callable, because mitmproxy would drop the chunk or never end the reply.
+        `sent` are these pieces if they were already decided. Without this boundary of the stream callable, mitmproxy
+        would drop the chunk or never end the reply.
         """
         if sent is not None:
             logger.error(
@@ -103,7 +104,7 @@ class LiveExchange:
         return self.stream.break_off(line)
 
 
-HOLDING_COMMENT = "vtc: buffering a possible call"
+BUFFERING_COMMENT = "vtc: buffering a possible call"
 """Prefix of a flow's comment while its reply is buffered."""
 
 
@@ -121,22 +122,22 @@ def make_rewriter(
     and meanwhile the list of flows shows the progress each second. Rewritten replies are sent in whole frames, so an
     empty frame may follow any of them.
     """
-    quiet = shown = 0.0  # times of the last frame to the client and of the last comment
-    before = 0  # bytes received before the silence
-    received, sent, last = live.received, live.sent, live.received.last
+    silent_since = shown_at = 0.0  # times of the last frame to the client and of the last comment
+    bytes_before = 0  # bytes received before the silence
+    received, sent, last = live.received, live.sent, live.received.last_chunks
     live.stream = stream
-    shows = not live.observed
+    shows_progress = not live.observed
 
     def rewrite(chunk: bytes) -> list[bytes]:
-        nonlocal quiet, shown, before
+        nonlocal silent_since, shown_at, bytes_before
         out: list[bytes] | None = None
         try:
             if chunk:
                 out = stream.feed(chunk)
             else:
-                out = [] if at_end and stream.defers else live.end(flow)
-            if not chunk and at_end:
-                at_end()
+                out = [] if at_end and stream.defers else live.end(flow)  # `at_end` sends deferred text
+                if at_end:
+                    at_end()
             if live.keep:
                 received.add(chunk)
                 for piece in out:
@@ -150,26 +151,26 @@ def make_rewriter(
                 if out:
                     sent.size += len(out[0])
             if out or not chunk:
-                quiet = 0.0
+                silent_since = 0.0
                 return out
             now = clock()
-            if not quiet:
-                quiet, shown, before = now, now, received.size - len(chunk)
-            if shows and now - shown >= 1:
-                shown = now
-                _show_holding(flow, received.size - before)
-            if keep_alive and now - quiet >= keep_alive and (frame := stream.keep_alive()) is not None:
-                quiet = now
+            if not silent_since:
+                silent_since, shown_at, bytes_before = now, now, received.size - len(chunk)
+            if shows_progress and now - shown_at >= 1:
+                shown_at = now
+                _show_buffering(flow, received.size - bytes_before)
+            if keep_alive and now - silent_since >= keep_alive and (frame := stream.keep_alive()) is not None:
+                silent_since = now
                 return [frame]
         except Exception as error:
-            return live.fail(stream, chunk, out, error)
+            return live.handle_fault(stream, chunk, out, error)
         return out
 
     return rewrite
 
 
-def withhold(_: bytes) -> list[bytes]:
-    """Send nothing of a body; for `http.Response.stream`."""
+def send_nothing(_: bytes) -> list[bytes]:
+    """Drop a chunk of a body; for `http.Response.stream`."""
     return []
 
 
@@ -185,8 +186,8 @@ def make_observer(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Ca
     return observe
 
 
-def _show_holding(flow: http.HTTPFlow, size: int) -> None:
+def _show_buffering(flow: http.HTTPFlow, size: int) -> None:
     """Show in the list of flows that a call is being buffered."""
-    flow.comment, flow.marked = f"{HOLDING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    flow.comment, flow.marked = f"{BUFFERING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
     if view := ctx.master.addons.get("view"):
         view.update([flow])

@@ -22,7 +22,7 @@ class TrustError(ValueError):
 
 
 class Trust(NamedTuple):
-    """Options of mitmproxy under the same names."""
+    """mitmproxy's options about trusted certificates, under its names."""
 
     ssl_insecure: bool = False
     """Trust any server."""
@@ -53,9 +53,9 @@ class Trust(NamedTuple):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for name, path in self._paths().items():
             try:
-                if name == FOLDER and not path.is_dir():
+                if name == FOLDER_OPTION and not path.is_dir():
                     raise TrustError(f"{name}: {path}: no such folder")
-                context.load_verify_locations(**{"capath" if name == FOLDER else "cafile": str(path)})
+                context.load_verify_locations(**{"capath" if name == FOLDER_OPTION else "cafile": str(path)})
             except ssl.SSLError:
                 raise TrustError(f"{name}: {path} has no certificate in PEM format") from None
             except OSError as error:
@@ -66,9 +66,9 @@ class Trust(NamedTuple):
 
     def _paths(self) -> dict[str, Path]:
         given = {name: path for name, path in self._asdict().items() if isinstance(path, str)}
-        return {name: Path(path).expanduser() for name, path in (given or {FILE: certifi.where()}).items()}
+        return {name: Path(path).expanduser() for name, path in (given or {FILE_OPTION: certifi.where()}).items()}
 
 
-FILE, FOLDER = Trust._fields[1:]
+FILE_OPTION, FOLDER_OPTION = Trust._fields[1:]
 DEFAULT_TRUST = Trust()
 """The authorities that mitmproxy trusts by default."""

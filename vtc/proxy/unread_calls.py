@@ -1,6 +1,6 @@
-"""Keep the last replies with an unread possible call, for `--flow ID` of `vtc new-dialect` and `vtc parse`.
+"""Store the last replies with an unread possible call, for `--flow ID` of `vtc new-dialect` and `vtc parse`.
 
-They are kept in memory and served to programs on this machine that know the id of the flow, which is in its log line.
+They are stored in memory and served to programs on this machine that know the id of the flow, which is in its log line.
 Its 48 random bits keep other programs that can connect from guessing it.
 """
 
@@ -25,7 +25,7 @@ MIN_ID_CHARS = len("01234567-89ab")
 
 
 class UnreadCalls:
-    """Stores these replies, advises how to request each, and serves them."""
+    """Addon that stores these replies and serves them to programs on this machine."""
 
     name = "vtc-unread-calls"
 
@@ -37,7 +37,7 @@ class UnreadCalls:
         if "vtc_cache" in updated and ctx.options.vtc_cache == "off":
             self._cases.clear()
 
-    def keep(self, flow: http.HTTPFlow, make: Callable[[str], Case]) -> str:
+    def store(self, flow: http.HTTPFlow, make: Callable[[str], Case]) -> str:
         """Store a reply, and return the command that drafts a dialect from it."""
         draft = f"vtc new-dialect --flow {flow.id[:MIN_ID_CHARS]}"
         if file := _find_saved_file():

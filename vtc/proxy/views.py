@@ -36,14 +36,14 @@ class ExchangeView(contentviews.Contentview):
 
     def prettify(self, data: bytes, metadata: contentviews.Metadata) -> str:
         flow = metadata.flow
-        spoken = find_client_api(flow) if isinstance(flow, http.HTTPFlow) else None
-        if spoken is None or not isinstance(flow, http.HTTPFlow):
+        api = find_client_api(flow) if isinstance(flow, http.HTTPFlow) else None
+        if api is None or not isinstance(flow, http.HTTPFlow):
             raise ValueError("this is not an exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
-        seen = get_bodies(flow, side, data) or view.Bodies(None, data)
-        shown = view.render_pane(spoken, side, seen, get_report(flow), flow.comment)
+        bodies = get_bodies(flow, side, data) or view.Bodies(None, data)
+        text = view.render_pane(api, side, bodies, get_report(flow), flow.comment)
         # mitmweb renders empty lines without height.
-        return "\n".join(line or " " for line in shown.split("\n"))
+        return "\n".join(line or " " for line in text.split("\n"))
 
 
 def register() -> None:

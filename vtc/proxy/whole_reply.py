@@ -51,42 +51,42 @@ class FullCollections:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._at_work = 0
+        self._running = 0
         self._since = 0.0
-        self._usual = gc.get_threshold()
+        self._thresholds = gc.get_threshold()
 
     @contextmanager
-    def put_off(self) -> Iterator[None]:
+    def postpone(self) -> Iterator[None]:
         """Postpone full collections until no work is running, but not indefinitely if work never pauses."""
         with self._lock:
-            self._at_work += 1
-            if self._at_work == 1:
-                self._since, self._usual = self._clock(), gc.get_threshold()
-                gc.set_threshold(*self._usual[:2], NO_FULL_COLLECTION)
-            elif self._clock() - self._since > MAX_SECONDS_PUT_OFF:
-                gc.set_threshold(*self._usual)
+            self._running += 1
+            if self._running == 1:
+                self._since, self._thresholds = self._clock(), gc.get_threshold()
+                gc.set_threshold(*self._thresholds[:2], NO_FULL_COLLECTION)
+            elif self._clock() - self._since > MAX_POSTPONED_SECONDS:
+                gc.set_threshold(*self._thresholds)
         try:
             yield
         finally:
             with self._lock:
-                self._at_work -= 1
-                if not self._at_work:
-                    gc.set_threshold(*self._usual)
+                self._running -= 1
+                if not self._running:
+                    gc.set_threshold(*self._thresholds)
 
 
 NO_FULL_COLLECTION = 1 << 30
 """Threshold of younger collections that is never reached, so that no full collection starts."""
-MAX_SECONDS_PUT_OFF = 60.0
+MAX_POSTPONED_SECONDS = 60.0
 """Seconds after which full collections resume even if work is still running."""
 FULL_COLLECTIONS = FullCollections()
 
 
-async def run_work[T](work: Callable[[], T], *, much: bool) -> T:
-    """Run work, in a thread if there is `much`; the hand-over would take a tenth of a short exchange."""
-    return await asyncio.to_thread(FULL_COLLECTIONS.put_off()(work)) if much else work()
+async def run_work[T](work: Callable[[], T], *, in_thread: bool) -> T:
+    """Run work, if `in_thread` off the event loop; the hand-over would take a tenth of a short exchange's time."""
+    return await asyncio.to_thread(FULL_COLLECTIONS.postpone()(work)) if in_thread else work()
 
 
-OK = 200
+OK_STATUS = 200
 """The status of replies that must have a body; some other statuses of success have none."""
 MAX_BLANK_BYTES = 100
 """Maximum size of an encoded body that can be blank."""
@@ -102,10 +102,10 @@ type ReplySteps[T] = Generator[ServerQuestion, http.Response, T]
 
 async def process_reply(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
     """Process a whole reply or an error."""
-    steps, last = _steps(flow, live, response), response
+    steps, last = _process(flow, live, response), response
     step: Callable[[], ServerQuestion] = partial(next, steps)
     while True:
-        question, seconds = await run_work(partial(_time_step, step), much=is_long(flow.request, last))
+        question, seconds = await run_work(partial(_time_step, step), in_thread=is_long(flow.request, last))
         live.seconds += seconds
         if question is None:
             return
@@ -124,43 +124,46 @@ def _time_step(step: Callable[[], ServerQuestion]) -> tuple[ServerQuestion | Non
     return question, time.perf_counter() - started
 
 
-def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> ReplySteps[None]:
-    """Rewrite a whole reply; an error only if a policy requires that nothing is forwarded unread."""
-    exchange, explained = live.session, ""
+def _process(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> ReplySteps[None]:
+    """Process a whole reply or an error: retry, translate or rewrite it."""
+    session, explanation = live.session, ""
     # Step 1: Block a switch to a protocol that cannot be read.
-    if response.status_code == SWITCHING_PROTOCOLS and _rewrites():
-        exchange.report.errors.append(SWITCHED_PROTOCOL)
+    if response.status_code == SWITCHING_PROTOCOLS and _is_rewriting():
+        session.report.errors.append(SWITCHED_PROTOCOL)
         flow.websocket = None
         response.headers.pop("upgrade", None)
-        _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {SWITCHED_PROTOCOL}"), 502))
+        _replace(live, response, b"", session.fate.own.render_error(Failure(f"VTC: {SWITCHED_PROTOCOL}"), 502))
         return
     # Step 2: Answer an error that contains a reply, or retry with the quirks learned from it.
     body = DecodedBody(response)
-    is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
-    if is_refusal:
-        if response.status_code >= 400 and exchange.may_change_reply and _answer_error(live, response, body):
+    is_rejection = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
+    if is_rejection:
+        if response.status_code >= 400 and session.may_change_reply and _answer_error(live, response, body):
             return
         if not response.stream:  # otherwise the client has received it
-            again = yield from _retry(flow, live, response, body)
-            if again is None:
+            remaining = yield from _retry(flow, live, response, body)
+            if remaining is None:
                 return
-            body = again
+            body = remaining
     # Step 3: Explain the remaining error, and translate it for the client.
-    if (status := response.status_code) >= 400:
-        explained = hints.explain_error(status, body.beginning, flows.get_asked_path(flow))
-    if is_refusal and _rewrites() and (error := exchange.whole.translate_error(body.beginning, status)):
-        exchange.report.errors[:] = [explained or hints.explain_error(None, body.beginning)]
-        _replace(live, response, response.raw_content or b"", error)
+    status = response.status_code
+    if status >= 400:
+        explanation = hints.explain_error(status, body.beginning, flows.get_asked_path(flow))
+    if is_rejection and _is_rewriting():
+        error = session.whole.translate_error(body.beginning, status)
+        if error:
+            session.report.errors[:] = [explanation or hints.explain_error(None, body.beginning)]
+            _replace(live, response, response.raw_content or b"", error)
+            return
+    # Step 4: Rewrite the reply (an error only if a policy lets nothing pass unread); report an empty one.
+    if status == OK_STATUS and not response.stream and _is_empty(response, body):
+        session.report.errors.append(EMPTY_REPLY_FAULT)
+        if _is_rewriting():
+            _replace(live, response, b"", session.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY_FAULT}"), 502))
         return
-    # Step 4: Rewrite the reply; report an empty one.
-    if status == OK and not response.stream and _is_empty(response, body):
-        exchange.report.errors.append(EMPTY_REPLY_FAULT)
-        if _rewrites():
-            _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY_FAULT}"), 502))
-        return
-    if exchange.may_change_reply and not response.stream and exchange.fate.reads(status):
-        yield from _rewrite(flow, live, response, body)
-    exchange.report.errors[:] = [explained] if explained else exchange.report.errors
+    if session.may_change_reply and not response.stream and session.fate.reads(status):
+        yield from _rewrite_reply(flow, live, response, body)
+    session.report.errors[:] = [explanation] if explanation else session.report.errors
 
 
 def _is_empty(response: http.Response, body: DecodedBody) -> bool:
@@ -172,34 +175,37 @@ def _replace(live: LiveExchange, response: http.Response, received: bytes, reply
     """Replace the server's reply by another one."""
     live.received.add(received)
     live.sent.add(reply.body)
-    bodies.replace(response, reply.body, reply.media_type)
+    bodies.replace_reply_body(response, reply.body, reply.media_type)
     if response.status_code != reply.status:
         response.status_code, response.reason = reply.status, status_codes.RESPONSES.get(reply.status, "")
 
 
-def _rewrites() -> bool:
+def _is_rewriting() -> bool:
     return bool(ctx.options.vtc_mode == "rewrite")
 
 
-def _rewrite(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> ReplySteps[None]:
-    exchange, rewrites = live.session, _rewrites()
+def _rewrite_reply(
+    flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
+) -> ReplySteps[None]:
+    session, is_rewriting = live.session, _is_rewriting()
     if reason := _explain_unreadable(body):
-        reply = exchange.whole.replace_unread(reason)
-        if reply and rewrites:
-            bodies.replace(response, reply.body, reply.media_type)
-            response.status_code = reply.status if reply.status >= 400 else response.status_code
+        reply = session.whole.replace_unread(reason)
+        if reply and is_rewriting:
+            bodies.replace_reply_body(response, reply.body, reply.media_type)
+            if reply.status >= 400:
+                response.status_code = reply.status
         return
     is_error = not 200 <= response.status_code < 300
-    retry = exchange.plan.stack.retry if rewrites and not is_error else None
+    retry = session.plan.stack.retry if is_rewriting and not is_error else None
     if retry:
         ask = partial(ask_server, FollowUpRequests(flow, retry.seconds))
-        sent = yield from exchange.whole.rewrite_with_retry(body.content, ask)
+        sent = yield from session.whole.rewrite_with_retry(body.content, ask)
     else:
-        sent = exchange.whole.rewrite(body.content, is_error=is_error)
+        sent = session.whole.rewrite(body.content, is_error=is_error)
     live.received.add(body.content)
     live.sent.add(sent)
-    if rewrites:
-        _replace_body(exchange, response, body.content, sent)
+    if is_rewriting:
+        _replace_body(session, response, body.content, sent)
 
 
 def _explain_unreadable(body: DecodedBody) -> str:
@@ -210,13 +216,13 @@ def _explain_unreadable(body: DecodedBody) -> str:
     return f"the reply is longer than vtc_max_body_bytes ({size} bytes)" if size > most else ""
 
 
-def _replace_body(exchange: Session, response: http.Response, received: bytes, sent: bytes) -> None:
+def _replace_body(session: Session, response: http.Response, received: bytes, sent: bytes) -> None:
     """Set the body that is sent, and headers that make clients decode it as VTC did."""
-    if exchange.fate.overrides_headers(changed=received != sent):
+    if session.fate.overrides_headers(changed=received != sent):
         bodies.drop_other_charset(response)
     if received != sent:
         response.content = sent
-        if declared := exchange.whole.choose_media_type(sent):
+        if declared := session.whole.choose_media_type(sent):
             response.headers["content-type"] = declared
 
 
@@ -240,7 +246,7 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
     if body.fault:
         return False
     reply = live.session.whole.extract_from_error(body.content, response.status_code)
-    if reply and _rewrites():
+    if reply and _is_rewriting():
         _replace(live, response, body.content, reply)
     return reply is not None
 
@@ -253,32 +259,32 @@ def _retry(
     If every retry was rejected for another reason, the quirks learned before the last one still apply to the next
     request of the conversation.
     """
-    exchange, status, client, original = live.session, response.status_code, flows.find_client_api(flow), live.original
+    session, status, client, original = live.session, response.status_code, flows.find_client_api(flow), live.original
     answer = partial(ask_server, FollowUpRequests(flow, REPLY_SECONDS))
     for _ in range(MAX_REQUESTS - 1):
-        again = exchange.encode_after_rejection(body.beginning, status) if _rewrites() else None
+        again = session.encode_after_rejection(body.beginning, status) if _is_rewriting() else None
         if again is None:
             return body
         if client and original:
-            build_request(flow, original, client, exchange, again, keep=live.keep)
-            exchange.report.measures.sizes["request_went"] = len(again)
+            build_request(flow, original, client, session, again, keep=live.keep)
+            session.report.measures.sizes["request_went"] = len(again)
         try:
             received = yield from answer(again)
             break
         except NoAnswer as failed:
-            exchange.report.errors.append(f"retried without the rejected parts: {failed}")
+            session.report.errors.append(f"retried without the rejected parts: {failed}")
             if not failed.status:
                 return body
             status = failed.status
             response.status_code, response.reason = status, ""
-            bodies.replace(response, failed.error, JSON_MEDIA_TYPE)
+            bodies.replace_reply_body(response, failed.error, JSON_MEDIA_TYPE)
             body = DecodedBody(response)
     else:
         # This keeps the quirks learned before the last error for this conversation.
-        exchange.encode_after_rejection(body.beginning, status)
+        session.encode_after_rejection(body.beginning, status)
         return body
-    exchange.confirm_quirks()
-    exchange.report.errors.clear()
-    sent = exchange.whole.rewrite(received)
-    _replace(live, response, received, LocalReply(exchange.whole.detect_media_type(sent), sent))
+    session.confirm_quirks()
+    session.report.errors.clear()
+    sent = session.whole.rewrite(received)
+    _replace(live, response, received, LocalReply(session.whole.detect_media_type(sent), sent))
     return None

@@ -251,7 +251,7 @@ class TerminalPage(App[None]):
             format_count(faulty, "invalid line") if faulty else "",
             format_count(figures.exchanges + left_alone, "exchange")
             + (f" ({left_alone} of them left alone)" if left_alone else ""),
-            f"{CallCounts.summary(figures)}, {figures.unread} unread",
+            f"{CallCounts.summarize(figures)}, {figures.unread} unread",
         ]
         return ", ".join(filter(None, parts))
 
