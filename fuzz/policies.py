@@ -23,9 +23,9 @@ from vtc.guards import Guards
 from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
 
 PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
-TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
-NATIVE = Facts(user_agent="Some/1", host="127.0.0.1", path="/v1/chat/completions")
-FORBIDDEN = {"bash", "execute_command", "browser_action"}
+TEXT_CLIENT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
+NATIVE_CLIENT = Facts(user_agent="Some/1", host="127.0.0.1", path="/v1/chat/completions")
+FORBIDDEN_TOOLS = {"bash", "execute_command", "browser_action"}
 POLICIES: tuple[dict[str, Any], ...] = (
     {"denied_tools": ["bash", "execute_command", "browser*"]},
     {"denied_tools": ["bash", "execute_command", "browser*"], "on_denied": "drop", "content": [{"pattern": "@+"}]},
@@ -36,49 +36,49 @@ POLICIES: tuple[dict[str, Any], ...] = (
         "reactors": [{"name": "r", "when": {"tools": "cat"}, "then": {"rename_tool": "read"}}],
     },
 )
-PIECES = (1, 3, 16, 64, 500, 1 << 20)
-BASH = chat.tool("bash", command="string")
+CHUNK_SIZES = (1, 3, 16, 64, 500, 1 << 20)
+BASH_TOOL = chat.tool("bash", command="string")
 
 
 @cache
-def planner(choice: int) -> Planner:
+def load_planner(choice: int) -> Planner:
     profiles = load([builtin_directory()])
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICIES[choice], Guards))
     return Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings())
 
 
-def opened(choice: int, client: int) -> Session:
+def open_session(choice: int, client: int) -> Session:
     """Open an exchange of a client: 0 is Cline, the others are clients of each API with native tool calls."""
     if client == 0:
-        said = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
-        body, api, facts = chat.request(messages=said, tools=None, stream=True), APIS[0], TEXT
+        turns = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
+        body, api, facts = chat.request(messages=turns, tools=None, stream=True), APIS[0], TEXT_CLIENT
     else:
         api = APIS[(client - 1) % len(APIS)]
-        facts = dataclasses.replace(NATIVE, path=SHAPES[api.name].at(stream=True))
+        facts = dataclasses.replace(NATIVE_CLIENT, path=SHAPES[api.name].at(stream=True))
         body = {
-            "openai-chat": lambda: chat.request(stream=True, tools=[BASH, chat.READ]),
+            "openai-chat": lambda: chat.request(stream=True, tools=[BASH_TOOL, chat.READ]),
             "anthropic-messages": lambda: messages.request(stream=True),
             "openai-responses": lambda: responses.request(stream=True),
             "ollama-chat": lambda: ollama.request(stream=True),
             "gemini-generate": lambda: gemini.request(stream=True),
         }[api.name]()
-    return Session.open(api, chat.encoded(body), facts, planner(choice), "seed")
+    return Session.open(api, chat.encoded(body), facts, load_planner(choice), "seed")
 
 
-def policies(data: bytes) -> None:
+def fuzz_policies(data: bytes) -> None:
     """Check any bytes as the reply to a client under a policy."""
     if len(data) < 2:
         return
     choice, client, how, body = data[0] % len(POLICIES), data[0] // 16, data[1], data[2:]
-    exchange = opened(choice, client)
+    exchange = open_session(choice, client)
     if how & 8:
         out = exchange.whole.rewrite(body)
     else:
-        coding, size = "gzip" if how & 16 else "", PIECES[(how & 7) % len(PIECES)]
+        coding, size = "gzip" if how & 16 else "", CHUNK_SIZES[(how & 7) % len(CHUNK_SIZES)]
         pieces = [body[at : at + size] for at in range(0, len(body), size)]
         stream = exchange.stream(coding)
         pieces = [gzip.compress(piece) for piece in pieces] if coding else pieces
-        out = b"".join([left for piece in pieces for left in stream.feed(piece)] + stream.finish())
+        out = b"".join([sent for piece in pieces for sent in stream.feed(piece)] + stream.finish())
     if exchange.report.failures:
         # A whole body without any object passes through, for example an error page.
         assert how & 8, exchange.report.failures
@@ -87,4 +87,4 @@ def policies(data: bytes) -> None:
     if exchange.media_type != "text/event-stream":  # its clients parse lines of JSON instead of events
         out = b"\n".join(line for line in out.split(b"\n") if line.lstrip()[:1] in (b"{", b"["))
     found = called(out) | named(out) | ({name for name, _ in cline(told(out))} if client == 0 else set())
-    assert not found & FORBIDDEN, found
+    assert not found & FORBIDDEN_TOOLS, found

@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from fuzz.policies import policies
+from fuzz.policies import fuzz_policies
 from tests.apis import chat, gemini, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
@@ -29,12 +29,12 @@ from vtc.exchange import Session
 from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load
 from vtc.wire import EventReader
 
-API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
-OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
+CHAT, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
+OTHER_APIS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
 """The APIs other than chat completions, by target."""
 PROFILES = load([builtin_directory()])
-NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
-TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
+NATIVE_CLIENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
+TEXT_CLIENT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
 PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
 TOOLS = [
     chat.READ,
@@ -43,45 +43,46 @@ TOOLS = [
     chat.tool("edit", ["edits"], edits="array", count="integer", deep={"type": ["object", "null"]}, dry="boolean"),
 ]
 
-CHOICES: tuple[Mapping[str, str], ...] = (
+SETTINGS: tuple[Mapping[str, str], ...] = (
     {},
     {"lenient": "off"},
     *({"model": name} for name in sorted(PROFILES.models)),
     *({"dialect": name, "tools": "prompt"} for name in sorted(PROFILES.dialects)),
 )
 """The settings from which the first byte chooses."""
-PIECES = (1, 2, 3, 7, 16, 64, 500, 1 << 20)
+PIECE_SIZES = (1, 2, 3, 7, 16, 64, 500, 1 << 20)
 """Sizes of a delta (characters) or of a read (bytes); the lowest bits of the second byte choose one."""
 
 
 @cache
-def planner(choice: int) -> Planner:
-    return Planner(PROFILES, Settings(**CHOICES[choice % len(CHOICES)]))  # type: ignore[arg-type]
+def make_planner(choice: int) -> Planner:
+    """Return the planner with one of the `SETTINGS`."""
+    return Planner(PROFILES, Settings(**SETTINGS[choice % len(SETTINGS)]))  # type: ignore[arg-type]
 
 
-def opened(choice: int, *, text_client: bool) -> Session:
+def open_session(choice: int, *, text_client: bool) -> Session:
     """Open an exchange up to its reply."""
-    body, request, plan = asked(planner(choice % len(CHOICES)), text_client=text_client)
-    return Session(API, request, body, plan, "seed")
+    body, request, plan = plan_request(make_planner(choice % len(SETTINGS)), text_client=text_client)
+    return Session(CHAT, request, body, plan, "seed")
 
 
 @cache
-def asked(planner: Planner, *, text_client: bool) -> tuple[bytes, Request, Plan]:
+def plan_request(planner: Planner, *, text_client: bool) -> tuple[bytes, Request, Plan]:
     """Return a request with its plan."""
     if text_client:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
         body = chat.encoded(chat.request(messages=messages, tools=None, stream=True))
     else:
         body = chat.encoded(chat.request(stream=True, tools=TOOLS))
-    request = API.request(body)
-    return body, request, planner.plan(_facts(text_client), request)
+    request = CHAT.request(body)
+    return body, request, planner.plan(_choose_facts(text_client), request)
 
 
-def _facts(text_client: bool) -> Facts:
-    return TEXT if text_client else NATIVE
+def _choose_facts(text_client: bool) -> Facts:
+    return TEXT_CLIENT if text_client else NATIVE_CLIENT
 
 
-def fed(exchange: Session, pieces: Iterator[bytes]) -> bytes:
+def feed_stream(exchange: Session, pieces: Iterator[bytes]) -> bytes:
     """Return the bytes that a stream emits; finish it twice, because callers may do that."""
     stream = exchange.stream()
     out: list[bytes] = []
@@ -92,27 +93,28 @@ def fed(exchange: Session, pieces: Iterator[bytes]) -> bytes:
     return b"".join(out)
 
 
-def cut(body: bytes, size: int) -> Iterator[bytes]:
+def split_bytes(body: bytes, size: int) -> Iterator[bytes]:
+    """Split bytes into chunks of `size`."""
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-def reply(data: bytes) -> None:
+def fuzz_reply(data: bytes) -> None:
     """Check the text of a model in well-formed frames: no failure, no lost text, no effect of chunk boundaries."""
     if len(data) >= 2:
         choice, how, text = data[0], data[1], data[2:].decode("utf-8", "surrogateescape")
         finish = "length" if how & 8 else "stop"
-        check_reply(lambda: opened(choice, text_client=bool(how & 16)), text, PIECES[how & 7], finish)
+        check_reply(lambda: open_session(choice, text_client=bool(how & 16)), text, PIECE_SIZES[how & 7], finish)
 
 
-def check_reply(opened: Callable[[], Session], text: str, size: int, finish: str) -> None:
+def check_reply(open_session: Callable[[], Session], text: str, size: int, finish: str) -> None:
     """Check a reply of this text, in deltas of `size` characters."""
     body = b"".join(chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(body, 1 << 20))
+    exchange, other = open_session(), open_session()
+    out = feed_stream(exchange, split_bytes(body, 1 << 20))
     report = exchange.report
     assert not report.failures, report.failures
     streamed = chat.read(out)
-    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
+    assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
     completion = chat.encoded(chat.completion(text, finish))
     rewritten = other.whole.rewrite(completion)
     whole = chat.read(rewritten)
@@ -120,82 +122,82 @@ def check_reply(opened: Callable[[], Session], text: str, size: int, finish: str
     if not whole.reasoning and streamed.reasoning and streamed.content.strip().startswith(streamed.reasoning.strip()):
         # If a stream took text for reasoning, it sends it again as text at the end of the reply or before a call.
         streamed = replace(streamed, reasoning="")
-    alike = not shows_reasoning(other, text)
+    is_comparable = not shows_reasoning(other, text)
     if report.calls and exchange.plan.protocol.client_text:  # white space that a client strips from a value
         streamed, whole = (replace(read, content=_AROUND_TAGS.sub(r"\1", read.content)) for read in (streamed, whole))
-    assert not alike or streamed == whole, "streamed and whole replies differ"
+    assert not is_comparable or streamed == whole, "streamed and whole replies differ"
     assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
-    if not report.calls and _keeps_all(exchange):
-        mended = finish == "stop" and exchange.plan.reading.lenient
-        assert is_said([text], streamed.content, mended=mended), "nothing was read, and the text differs"
-        assert not alike or rewritten == completion or streamed.content != text, (
-            "nothing was read, and the bytes differ"
+    if not report.calls and _is_other_text_kept(exchange):
+        repaired = finish == "stop" and exchange.plan.reading.lenient
+        assert is_text_preserved([text], streamed.content, repaired=repaired), "no call was read, but the text differs"
+        assert not is_comparable or rewritten == completion or streamed.content != text, (
+            "no call was read, but the bytes differ"
         )
 
 
 _AROUND_TAGS = re.compile(r"\s*(</?[^<>]+>)\s*")
-LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<\|close\|>\w+<\|sep\|>|<[^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
+REMOVABLE_MARKUP = re.compile(r"(?:\s|</[^<>]+>|<\|close\|>\w+<\|sep\|>|<[^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
 """Markup at the end of a text that does not belong to the message: closing tags, ends of the turn."""
 
 
-def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:
-    """Return True if `said` consists of these texts, each possibly without unmatched markup at its end.
+def is_text_preserved(texts: Sequence[str], output: str, *, repaired: bool = True) -> bool:
+    """Return True if `output` consists of these texts, each possibly without unmatched markup at its end.
 
-    The texts contain no calls. Closing tags are removed only after other text, and only if `mended` is true.
+    The texts contain no calls. Closing tags are removed only after other text, and only if `repaired` is true.
     """
     if not texts:
-        return not said
+        return not output
     text, *others = texts
-    end = LEFT_OUT.search(text) if mended else None
-    least = end.start() if end else len(text)
-    kept = (at for at in range(least, len(text) + 1) if said.startswith(text[:at]))
-    kept = (at for at in kept if text[:at].strip() or "</" not in text[at:])
-    return any(is_said(others, said[at:], mended=mended) for at in kept)
+    end = REMOVABLE_MARKUP.search(text) if repaired else None
+    min_length = end.start() if end else len(text)
+    lengths = (length for length in range(min_length, len(text) + 1) if output.startswith(text[:length]))
+    lengths = (length for length in lengths if text[:length].strip() or "</" not in text[length:])
+    return any(is_text_preserved(others, output[length:], repaired=repaired) for length in lengths)
 
 
-def _keeps_all(exchange: Session) -> bool:
+def _is_other_text_kept(exchange: Session) -> bool:
     """Return True if only calls are removed from the text."""
     return exchange.plan.reading.thinking.to == "keep" and not exchange.plan.reading.markers
 
 
-def stream(data: bytes) -> None:
+def fuzz_stream(data: bytes) -> None:
     """Check any bytes in place of a stream."""
     if len(data) < 2:
         return
     choice, how, body = data[0], data[1], data[2:]
     text_client = bool(how & 16)
-    exchange = opened(choice, text_client=text_client)
-    out = fed(exchange, cut(body, PIECES[how & 7]))
-    other = opened(choice, text_client=text_client)
-    assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
-    if not exchange.report.calls and _keeps_all(exchange):
-        received, sent = _read_texts(body), _read_texts(out)
+    exchange = open_session(choice, text_client=text_client)
+    out = feed_stream(exchange, split_bytes(body, PIECE_SIZES[how & 7]))
+    other = open_session(choice, text_client=text_client)
+    assert out == feed_stream(other, split_bytes(body, 1 << 20)), "chunk boundaries change the output"
+    if not exchange.report.calls and _is_other_text_kept(exchange):
+        received, sent = _read_choice_texts(body), _read_choice_texts(out)
         if received.keys() != sent.keys():  # a single choice is always sent as choice 0
-            received, sent = _read_texts(body, merged=True), _read_texts(out, merged=True)
+            received, sent = _read_choice_texts(body, merged=True), _read_choice_texts(out, merged=True)
         for index in received | sent:
             text = "".join(sent.get(index, []))
-            kept = is_said(received.get(index, []), text, mended=exchange.plan.reading.lenient)
-            assert kept, "nothing was read, and the text differs"
+            preserved = is_text_preserved(received.get(index, []), text, repaired=exchange.plan.reading.lenient)
+            assert preserved, "no call was read, but the text differs"
 
 
-def _read_texts(body: bytes, *, merged: bool = False) -> dict[str, list[str]]:
+def _read_choice_texts(body: bytes, *, merged: bool = False) -> dict[str, list[str]]:
     """Return the texts of each choice, as a lenient client reads them; each finish reason ends a text.
 
     `merged`: all choices are one, in the order in which their text arrives.
     """
-    said: dict[str, list[str]] = {}
+    texts_by_choice: dict[str, list[str]] = {}
     for frame in EventReader().feed(body + b"\n\n"):
         with suppress(ValueError, AttributeError, TypeError):
             for choice in json.loads((frame.data or b"").decode("utf-8", "replace")).get("choices") or ():
-                texts = said.setdefault("" if merged else str(choice.get("index") or 0), [""])
+                texts = texts_by_choice.setdefault("" if merged else str(choice.get("index") or 0), [""])
                 if content := choice.get("delta", {}).get("content"):
                     texts[-1] += str(content)
                 if choice.get("finish_reason"):
                     texts.append("")
-    return {index: texts for index, texts in said.items() if any(texts)}
+    return {index: texts for index, texts in texts_by_choice.items() if any(texts)}
 
 
-def request(data: bytes) -> None:
+def fuzz_request(data: bytes) -> None:
     """Check any body of a request, and any text in the fields that VTC parses or re-encodes."""
     if len(data) < 2:
         return
@@ -207,12 +209,12 @@ def request(data: bytes) -> None:
             value = chat.request(messages=[{"role": "system", "content": text}], tools=None)
             body = chat.encoded(value)
         case 2:
-            said, _, result = text.partition("\0")
-            turns = [{"role": "assistant", "content": said}, {"role": "user", "content": result}]
+            answer, _, result = text.partition("\0")
+            turns = [{"role": "assistant", "content": answer}, {"role": "user", "content": result}]
             body = chat.encoded(chat.request(messages=[system, *turns], tools=None))
         case 3:
-            described = {"type": "function", "function": {"name": "f", "description": text}}
-            body = chat.encoded(chat.request(tools=[*TOOLS, described]))
+            tool = {"type": "function", "function": {"name": "f", "description": text}}
+            body = chat.encoded(chat.request(tools=[*TOOLS, tool]))
         case 4:
             arguments, _, result = text.partition("\0")
             call = {"id": "c", "type": "function", "function": {"name": "edit", "arguments": arguments}}
@@ -221,91 +223,92 @@ def request(data: bytes) -> None:
                 {"role": "tool", "tool_call_id": "c", "content": result},
             ]
             body = chat.encoded(chat.request(messages=turns, tools=TOOLS))
-    facts = _facts(bool(how & 16))
+    facts = _choose_facts(bool(how & 16))
     try:
-        exchange = Session.open(API, body, facts, planner(choice), "s")
+        exchange = Session.open(CHAT, body, facts, make_planner(choice), "s")
         sent, plan = exchange.request(), exchange.plan
     except BadRequest as error:
-        assert error.__cause__ is None, "our own fault, though it did no harm"
-        assert how % 5 == 0, "what is a request was refused"
+        assert error.__cause__ is None, "a bug in VTC, which the rejection hides"
+        assert how % 5 == 0, "a valid request was rejected"
         return
     assert isinstance(json.loads(sent), dict)
-    assert sent == Session.open(API, body, facts, planner(choice), "s").request()
+    assert sent == Session.open(CHAT, body, facts, make_planner(choice), "s").request()
     stack, protocol = plan.stack, plan.protocol
     if protocol.write is None and not (protocol.promote or stack.request.set or stack.request.drop):
         assert sent == body or exchange.report.request, "a request was changed without a report"
 
 
-def check_messages(opened: Callable[[], Session], texts: Sequence[str], size: int, reason: str) -> None:
+def check_messages(open_session: Callable[[], Session], texts: Sequence[str], size: int, reason: str) -> None:
     """Check a reply of Messages with these texts as blocks, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
-    blocks = [anthropic.text_block(index, *one) for index, one in enumerate(pieces)]
+    blocks = [anthropic.text_block(index, *parts) for index, parts in enumerate(pieces)]
     body = b"".join(anthropic.streamed(*blocks, stop_reason=reason))
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(body, 1 << 20))
+    exchange, other = open_session(), open_session()
+    out = feed_stream(exchange, split_bytes(body, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures
-    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
+    assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
     message = chat.encoded(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
     rewritten = other.whole.rewrite(message)
     assert not other.report.failures, other.report.failures
-    alike = not shows_reasoning(other, *texts)
-    if alike and all(text.strip() for text in texts):  # the strict client rejects blank text
+    is_comparable = not shows_reasoning(other, *texts)
+    if is_comparable and all(text.strip() for text in texts):  # the strict client rejects blank text
         assert anthropic.read(out) == anthropic.read(rewritten), "streamed and whole replies differ"
-    if alike and not exchange.report.calls and _keeps_all(exchange):
-        said = [block["text"] for block in json.loads(rewritten)["content"] if block["type"] == "text"]
+    if is_comparable and not exchange.report.calls and _is_other_text_kept(exchange):
+        sent_texts = [block["text"] for block in json.loads(rewritten)["content"] if block["type"] == "text"]
         lenient = exchange.plan.reading.lenient
-        assert is_said(texts, "".join(said), mended=lenient), "nothing was read, and the text differs"
-        assert rewritten == message or said != list(texts), "nothing was read, and the bytes differ"
+        assert is_text_preserved(texts, "".join(sent_texts), repaired=lenient), "no call was read, but the text differs"
+        assert rewritten == message or sent_texts != list(texts), "no call was read, but the bytes differ"
 
 
-_NEEDED = """\
+_REQUIRED_DIALECTS = """\
 {kind: dialect, name: tag, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
 ---
 {kind: dialect, name: hermes, call: "<tool_call>\\n{json}\\n</tool_call>"}
 ---
 {kind: dialect, name: cline, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
 """
-_CALLS = [ToolCall("read", '{"filePath": "a\\n<b> \\"c\\""}', "c1"), ToolCall("list_files", '{"path": ""}')]
+_SAMPLE_CALLS = [ToolCall("read", '{"filePath": "a\\n<b> \\"c\\""}', "c1"), ToolCall("list_files", '{"path": ""}')]
 
 
 @cache
-def _directory() -> tuple[Path, Path, tempfile.TemporaryDirectory[str]]:
+def _make_profile_directories() -> tuple[Path, Path, tempfile.TemporaryDirectory[str]]:
     holder = tempfile.TemporaryDirectory(prefix="vtc-fuzz-")
-    needed, own = Path(holder.name, "needed"), Path(holder.name, "own")
-    needed.mkdir()
+    required, own = Path(holder.name, "required"), Path(holder.name, "own")
+    required.mkdir()
     own.mkdir()
-    (needed / "dialects.yaml").write_text(_NEEDED)
-    return needed, own, holder
+    (required / "dialects.yaml").write_text(_REQUIRED_DIALECTS)
+    return required, own, holder
 
 
-def profile(data: bytes) -> None:
+def fuzz_profile(data: bytes) -> None:
     """Check any text as a profile file: it is rejected with a line number, or the profile works."""
-    needed, own, _ = _directory()
+    required, own, _ = _make_profile_directories()
     (own / "mine.yaml").write_bytes(data)
     try:
-        profiles = load([needed, own])
+        profiles = load([required, own])
     except ProfileError as error:
         assert error.problems
         assert all(problem.line >= 1 and problem.message for problem in error.problems)
         return
-    tools = {name: Tool(name, "Does it.", parameters) for name, parameters in _parameters().items()}
+    tools = {name: Tool(name, "Does it.", parameters) for name, parameters in _list_parameters().items()}
     for dialect in profiles.dialects.values():
         if profiles.sources["dialect", dialect.name].path.parent == own:
-            _works(dialect, tools)
+            _check_dialect(dialect, tools)
     plan = Planner(profiles, Settings()).plan
-    for facts, tools_ in ((NATIVE, TOOLS), (TEXT, None)):
-        fields = chat.request([{"type": "text", "text": "x"}], tools=tools_)
-        body = API.request(chat.encoded(fields))
+    for facts, declared in ((NATIVE_CLIENT, TOOLS), (TEXT_CLIENT, None)):
+        fields = chat.request([{"type": "text", "text": "x"}], tools=declared)
+        body = CHAT.request(chat.encoded(fields))
         plan(Facts(facts.user_agent, "lab-model", facts.host, 80, facts.path, {"a": "b"}, fields), body)
 
 
 @cache
-def _parameters() -> dict[str, Any]:
+def _list_parameters() -> dict[str, Any]:
     return {tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS}
 
 
-def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
-    written = write_calls(_CALLS, dialect, tools)
+def _check_dialect(dialect: Description, tools: Mapping[str, Tool]) -> None:
+    """Check that a reader of the dialect accounts for every character of calls that are written in it."""
+    written = write_calls(_SAMPLE_CALLS, dialect, tools)
     for text in (written, f"a\n{written[: len(written) // 2]}", "```\n" + written):
         reader = Reader(compile_grammar((dialect,)), tools)
         events = [event for at in range(0, len(text), 7) for event in reader.feed(text[at : at + 7])]
@@ -313,7 +316,7 @@ def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
         assert "".join(event.raw for event in events) == text
 
 
-def request_or_reply(api: Api, data: bytes) -> None:
+def fuzz_request_or_reply(api: Api, data: bytes) -> None:
     """Check any bytes as a request of an API, or as a reply, streamed and whole."""
     if len(data) < 2:
         return
@@ -321,66 +324,72 @@ def request_or_reply(api: Api, data: bytes) -> None:
     if how & 8:
         try:
             facts = agent(api.name, stream=bool(how & 16))
-            sent = Session.open(api, body, facts, planner(choice), "s").request()
+            sent = Session.open(api, body, facts, make_planner(choice), "s").request()
         except BadRequest as error:
-            assert error.__cause__ is None, "our own fault, though it did no harm"
+            assert error.__cause__ is None, "a bug in VTC, which the rejection hides"
         else:
             assert isinstance(json.loads(sent), dict)
         return
     if body.lstrip().startswith(b"{"):
-        opened_for(api, choice).whole.rewrite(body)
-    out = fed(opened_for(api, choice), cut(body, PIECES[how & 7]))
-    assert out == fed(opened_for(api, choice), cut(body, 1 << 20)), "the cut of the bytes matters"
+        open_api_session(api, choice).whole.rewrite(body)
+    out = feed_stream(open_api_session(api, choice), split_bytes(body, PIECE_SIZES[how & 7]))
+    assert out == feed_stream(open_api_session(api, choice), split_bytes(body, 1 << 20)), (
+        "chunk boundaries change the output"
+    )
 
 
-def opened_for(api: Api, choice: int) -> Session:
+def open_api_session(api: Api, choice: int) -> Session:
     """Open an exchange of an API up to its reply."""
     thinking = {"thinking": {"type": "enabled"}} if api is MESSAGES and choice % 2 else {}
-    asked, facts = asked_of(api.name, stream=True, **thinking), agent(api.name, stream=True)
-    return Session.open(api, asked, facts, planner(choice), "seed")
+    body, facts = asked_of(api.name, stream=True, **thinking), agent(api.name, stream=True)
+    return Session.open(api, body, facts, make_planner(choice), "seed")
 
 
-def check_responses(opened: Callable[[], Session], texts: Sequence[str], size: int, status: str) -> None:
+def check_responses(open_session: Callable[[], Session], texts: Sequence[str], size: int, status: str) -> None:
     """Check a reply of Responses with these texts as messages, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
-    items = [openai_responses.text_events(*one, id=f"msg_{place}") for place, one in enumerate(pieces)]
+    items = [openai_responses.text_events(*parts, id=f"msg_{index}") for index, parts in enumerate(pieces)]
     body = b"".join(openai_responses.streamed(*items, status=status))
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(body, 1 << 20))
+    exchange, other = open_session(), open_session()
+    out = feed_stream(exchange, split_bytes(body, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures
-    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
-    make = openai_responses.response if status == "completed" else openai_responses.cut
-    whole = chat.encoded(make(*(item[-1]["item"] for item in items)))
+    assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
+    make_response = openai_responses.response if status == "completed" else openai_responses.cut
+    whole = chat.encoded(make_response(*(item[-1]["item"] for item in items)))
     rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
     streamed = openai_responses.read(out)
-    alike = not shows_reasoning(other, *texts)
-    assert not alike or _told(streamed) == _told(openai_responses.read(rewritten)), "streamed and whole replies differ"
-    if not exchange.report.calls and _keeps_all(exchange):
+    is_comparable = not shows_reasoning(other, *texts)
+    assert not is_comparable or _list_contents(streamed) == _list_contents(openai_responses.read(rewritten)), (
+        "streamed and whole replies differ"
+    )
+    if not exchange.report.calls and _is_other_text_kept(exchange):
         lenient = exchange.plan.reading.lenient
-        assert is_said(texts, streamed.content, mended=lenient), "nothing was read, and the text differs"
-        assert not alike or rewritten == whole or streamed.content != "".join(texts), (
-            "nothing was read, and the bytes differ"
+        assert is_text_preserved(texts, streamed.content, repaired=lenient), "no call was read, but the text differs"
+        assert not is_comparable or rewritten == whole or streamed.content != "".join(texts), (
+            "no call was read, but the bytes differ"
         )
         assert [item["id"] for item in streamed.items] == [item[-1]["item"]["id"] for item in items]
 
 
-def check_ollama(opened: Callable[[], Session], text: str, size: int, reason: str) -> None:
+def check_ollama(open_session: Callable[[], Session], text: str, size: int, reason: str) -> None:
     """Check a reply of Ollama with this text, in lines of `size` characters."""
     lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
     whole = chat.encoded(ollama.message(text, done_reason=reason))
-    _check_both(opened, text, b"".join(lines), whole, ollama.read, partial(ollama.read, stream=False), reason == "stop")
+    _check_stream_and_whole(
+        open_session, text, b"".join(lines), whole, ollama.read, partial(ollama.read, stream=False), reason == "stop"
+    )
 
 
-def check_gemini(opened: Callable[[], Session], text: str, size: int, reason: str) -> None:
+def check_gemini(open_session: Callable[[], Session], text: str, size: int, reason: str) -> None:
     """Check a reply of Gemini's API with this text, in events of `size` characters."""
     events = gemini.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
     whole = chat.encoded(gemini.reply(gemini.text(text), reason=reason))
-    _check_both(opened, text, b"".join(events), whole, gemini.read, gemini.read, reason == "STOP")
+    _check_stream_and_whole(open_session, text, b"".join(events), whole, gemini.read, gemini.read, reason == "STOP")
 
 
-def _check_both(
-    opened: Callable[[], Session],
+def _check_stream_and_whole(
+    open_session: Callable[[], Session],
     text: str,
     streamed: bytes,
     whole: bytes,
@@ -389,29 +398,30 @@ def _check_both(
     complete: bool,
 ) -> None:
     """Check a stream of this text, and the whole reply with the same text."""
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(streamed, 1 << 20))
+    exchange, other = open_session(), open_session()
+    out = feed_stream(exchange, split_bytes(streamed, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures
-    assert out == fed(opened(), cut(streamed, 50)), "the cut of the bytes matters"
+    assert out == feed_stream(open_session(), split_bytes(streamed, 50)), "chunk boundaries change the output"
     rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
-    alike = not shows_reasoning(other, text)
-    assert not alike or read(out) == read_whole(rewritten), "streamed and whole replies differ"
-    if not exchange.report.calls and _keeps_all(exchange):
-        said, mended = read(out).content, complete and exchange.plan.reading.lenient
-        assert is_said([text], said, mended=mended), "nothing was read, and the text differs"
-        assert not alike or rewritten == whole or said != text, "nothing was read, and the bytes differ"
+    is_comparable = not shows_reasoning(other, text)
+    assert not is_comparable or read(out) == read_whole(rewritten), "streamed and whole replies differ"
+    if not exchange.report.calls and _is_other_text_kept(exchange):
+        content, repaired = read(out).content, complete and exchange.plan.reading.lenient
+        assert is_text_preserved([text], content, repaired=repaired), "no call was read, but the text differs"
+        assert not is_comparable or rewritten == whole or content != text, "no call was read, but the bytes differ"
 
 
-def _told(found: openai_responses.Read) -> list[Any]:
-    return [found.content, found.reasoning, found.calls, found.status, found.reason]
+def _list_contents(reply: openai_responses.Read) -> list[Any]:
+    """Return the fields that a stream and a whole reply must share."""
+    return [reply.content, reply.reasoning, reply.calls, reply.status, reply.reason]
 
 
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
-    "reply": reply,
-    "stream": stream,
-    "request": request,
-    **{name: partial(request_or_reply, api) for name, api in OTHERS.items()},
-    "profile": profile,
-    "policies": policies,
+    "reply": fuzz_reply,
+    "stream": fuzz_stream,
+    "request": fuzz_request,
+    **{name: partial(fuzz_request_or_reply, api) for name, api in OTHER_APIS.items()},
+    "profile": fuzz_profile,
+    "policies": fuzz_policies,
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.__main__ import NAMES, dictionary, seeds
+from fuzz.__main__ import TARGET_NAMES, list_words, make_seeds
 from fuzz.targets import TARGETS
 
 CASES = Path(__file__).parent / "cases" / "fuzz"
@@ -19,17 +19,17 @@ def test_what_was_found_once_is_mended(case: Path) -> None:
     TARGETS[case.parent.name](case.read_bytes())
 
 
-@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("target", TARGET_NAMES)
 def test_the_inputs_that_it_begins_with(target: str) -> None:
-    inputs = list(seeds(target))
+    inputs = list(make_seeds(target))
     assert len(inputs) >= SEEDS
     for data in [b"", b"\0", *inputs[:: len(inputs) // SEEDS]]:
         TARGETS[target](data)
 
 
 def test_every_target_is_known_by_its_name() -> None:
-    assert set(NAMES) == set(TARGETS)
+    assert set(TARGET_NAMES) == set(TARGETS)
 
 
 def test_the_words_it_is_given() -> None:
-    assert {"<tool_call>", "data: ", "accept: ", "“", "</example>"} <= set(dictionary())
+    assert {"<tool_call>", "data: ", "accept: ", "“", "</example>"} <= set(list_words())

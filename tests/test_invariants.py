@@ -72,7 +72,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
 @settings(max_examples=max(1, EXAMPLES // 16))
 @given(
     data=st.data(),
-    size=st.sampled_from(targets.PIECES),
+    size=st.sampled_from(targets.PIECE_SIZES),
     finish=st.sampled_from(["stop", "length"]),
     text_client=st.booleans(),
 )
@@ -81,14 +81,14 @@ def test_replies_of_every_dialect(
 ) -> None:
     """Clients that declare tools and text clients get correct replies."""
     text = "".join(data.draw(pieces(dialect, 5)))
-    body, request, plan = targets.asked(writers[dialect], text_client=text_client)
+    body, request, plan = targets.plan_request(writers[dialect], text_client=text_client)
     targets.check_reply(lambda: Session(API, request, body, plan, "seed"), text, size, finish)
 
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=max(1, EXAMPLES // 32))
-@given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["end_turn", "max_tokens"]))
+@given(data=st.data(), size=st.sampled_from(targets.PIECE_SIZES), reason=st.sampled_from(["end_turn", "max_tokens"]))
 def test_replies_of_messages_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
@@ -105,7 +105,7 @@ def test_replies_of_messages_in_every_dialect(
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=max(1, EXAMPLES // 16))
-@given(data=st.data(), size=st.sampled_from(targets.PIECES), status=st.sampled_from(["completed", "incomplete"]))
+@given(data=st.data(), size=st.sampled_from(targets.PIECE_SIZES), status=st.sampled_from(["completed", "incomplete"]))
 def test_replies_of_responses_in_every_dialect(
     dialect: str, size: int, status: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
@@ -122,7 +122,7 @@ def test_replies_of_responses_in_every_dialect(
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=max(1, EXAMPLES // 32))
-@given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["stop", "length"]))
+@given(data=st.data(), size=st.sampled_from(targets.PIECE_SIZES), reason=st.sampled_from(["stop", "length"]))
 def test_replies_of_ollama_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
@@ -138,7 +138,7 @@ def test_replies_of_ollama_in_every_dialect(
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=max(1, EXAMPLES // 32))
-@given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["STOP", "MAX_TOKENS"]))
+@given(data=st.data(), size=st.sampled_from(targets.PIECE_SIZES), reason=st.sampled_from(["STOP", "MAX_TOKENS"]))
 def test_replies_of_gemini_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fuzz.policies import FORBIDDEN, POLICIES, opened
+from fuzz.policies import FORBIDDEN_TOOLS, POLICIES, open_session
 from tests.apis import messages, ollama, responses
 from tests.attacks.clients import called, cline, named
 from tests.attacks.lab import CLINE, PROMPT, streamed
@@ -31,13 +31,13 @@ CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4, "gemini": 5}
 def test_no_denied_call_leaves(what: str, choice: int) -> None:
     body, whole = CALLS[what]
     assert "bash" in named(body)
-    exchange = opened(choice, CLIENTS[what.partition(",")[0]])
+    exchange = open_session(choice, CLIENTS[what.partition(",")[0]])
     if whole:
         out = exchange.whole.rewrite(body)
     else:
         stream = exchange.stream()
         out = b"".join([*stream.feed(body), *stream.finish()])
-    assert not (named(out) | called(out)) & FORBIDDEN
+    assert not (named(out) | called(out)) & FORBIDDEN_TOOLS
     assert exchange.report.failures == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fuzz.policies import opened
+from fuzz.policies import open_session
 from tests.apis import chat, messages, ollama, responses
 from tests.exchanges import AGENT, planner
 from vtc.apis import APIS as ALL
@@ -55,7 +55,7 @@ def body(api: str, name: str = "bash", text: str = "Hello") -> str:
 
 
 def exchange_of(api: str) -> Session:
-    return opened(DROPPING, APIS[api][0])
+    return open_session(DROPPING, APIS[api][0])
 
 
 UNREAD: dict[str, Callable[[str], str]] = {

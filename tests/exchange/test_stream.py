@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fuzz.targets import is_said
+from fuzz.targets import is_text_preserved
 from tests.apis import chat, pairs
 from tests.bounds import steps
 from tests.exchange.crossings import crossing
@@ -132,7 +132,7 @@ def test_any_reply_in_any_cut_says_what_the_whole_says(
     whole = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text, reason))))
     assert streamed == whole or shows_reasoning(exchange, text)
     if not whole.calls and "think" not in text and "thought" not in text:
-        assert is_said([text], whole.content, mended=finish and settings.get("lenient") != "off")
+        assert is_text_preserved([text], whole.content, repaired=finish and settings.get("lenient") != "off")
 
 
 @given(pieces=st.lists(st.binary(max_size=40) | st.sampled_from([b"data: ", b"\n\n", b"[DONE]", b"{}", chat.STOP])))
