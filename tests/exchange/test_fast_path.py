@@ -338,9 +338,9 @@ def test_frames_of_a_call_are_given_back_once_however_the_stream_goes_on(
         case "break_off":
             out += stream.break_off("it broke")
         case "lose":
-            out += stream.lose(ValueError("a gap"))
+            out += stream.end_after_gap(ValueError("a gap"))
         case "give_up":
-            out += stream.give_up(b"", ValueError("a fault"))
+            out += stream.stop_rewriting(b"", ValueError("a fault"))
         case "fault":
             monkeypatch.setattr(stream._relay.pipelines[0], "feed", raising)
             frames += chat.said(" <a>", "b")
@@ -366,7 +366,7 @@ def test_frame_that_waits_leaves_once_however_the_stream_goes_on(end: str) -> No
         case "break_off":
             out += stream.break_off("it broke")
         case "lose":
-            out += stream.lose(ValueError("a gap"))
+            out += stream.end_after_gap(ValueError("a gap"))
     assert b"".join(out) == b"".join(frames)
 
 

@@ -223,7 +223,7 @@ class Session:
     @cached_property
     def _answer_to_loops(self) -> tuple[str, str]:
         """Return the reason to stop the agent, and the remark that steers the model out of a loop; report both."""
-        return prompt.answer_to_loops(self.plan, self._request, self._factory.whole_reader, self.report)
+        return prompt.answer_to_loops(self.plan, self._request, self._factory.make_whole_reader, self.report)
 
     def encode_after_rejection(self, body: bytes, status: int) -> bytes | None:
         """Encode the request with the quirks of the server's error, for a retry; None if that changes nothing.
@@ -341,7 +341,7 @@ class Session:
 
     def _forget(self) -> None:
         """Discard the conversation once the reply factory has scanned it."""
-        _ = self._factory.own  # cached, so that the conversation is scanned before it is discarded
+        _ = self._factory.model_facts  # cached, so that the conversation is scanned before it is discarded
         self._request.forget()
         self._encoder.forget()
         self._replan = None

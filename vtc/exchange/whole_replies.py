@@ -23,7 +23,7 @@ from vtc.events import Call, Failure, Text
 from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying.factory import ReplyFactory
-from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, UNREADABLE, Fate, LocalReply, render_whole_reply
+from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, UNREADABLE_REASON, Fate, LocalReply, render_whole_reply
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode
 from vtc.profiles.matching import texts_at
@@ -159,7 +159,7 @@ class WholeReplies:
 
         None if the server's profile lists no such error, or if the text calls no tool.
         """
-        text = _find_text_in_error(self._plan.stack.server.errors, body, status, self._factory.whole_reader)
+        text = _find_text_in_error(self._plan.stack.server.errors, body, status, self._factory.make_whole_reader)
         if not text:
             return None
         own = self._fate.own
@@ -223,7 +223,7 @@ class WholeReplies:
                 return WholeReply(translated.body if translated else b"", report)
             if self._fate.may_pass(body):
                 return WholeReply(body, report)
-            reply, report = self._fate.replace_body(UNREADABLE, str(error))
+            reply, report = self._fate.replace_body(UNREADABLE_REASON, str(error))
         except Exception as error:
             reply, report = self._fate.replace_broken_body(error)
         return WholeReply(reply.body if reply else body, report)
@@ -247,10 +247,10 @@ class WholeReplies:
             stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_rest_stream, first=stream)
             sent += b"".join([*stream.feed(rest), *stream.finish()])
         elif turn:
-            sent += b"".join(stream.let_end())
+            sent += b"".join(stream.release_end())
         # Step 3: replace a reply that was not read completely, or ended in an error.
         if stream.has_dropped and not (is_stream and self._request.stream):
-            reply, report = self._fate.replace_body(UNREADABLE, "it could not be read")
+            reply, report = self._fate.replace_body(UNREADABLE_REASON, "it could not be read")
             return WholeReply(reply.body if reply else body, report)
         if self._is_bridged and (failure := stream.failure):
             failure = failure if failure.kind == CONTEXT_LENGTH_EXCEEDED else Failure(failure.message)

@@ -291,7 +291,7 @@ class VirtualToolCalling:
         if live and live.warming:
             await wait_without_reading(flow.server_conn, asyncio.wrap_future(live.warming))
         is_reply = 200 <= (status := response.status_code) < 300
-        is_read = status >= 200 and live and bodies.streams_large_bodies() and live.session.fate.reads(status)
+        is_read = status >= 200 and live and bodies.streams_large_bodies() and live.session.fate.reads_status(status)
         if not (is_reply or is_read):
             return  # an error, processed in `response` when it is complete
         if response.raw_content is not None:

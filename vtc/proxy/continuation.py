@@ -75,7 +75,7 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
     # Step 2: End the reply.
     if second is None:
         session.whole.reminder.mark_failed(why)
-        yield _record_sent(live, first.let_end())
+        yield _record_sent(live, first.release_end())
     elif why:
         yield _record_sent(live, second.break_off(f"the second reply of the turn broke off ({why})"))
     else:

@@ -86,7 +86,7 @@ class LiveExchange:
             )
             return sent
         try:
-            return stream.give_up(chunk, error) if chunk else stream.finish()
+            return stream.stop_rewriting(chunk, error) if chunk else stream.finish()
         except Exception as failed:
             is_open = self.session.fate.is_open
             becomes = "forwarded unchanged" if is_open else "withheld"

@@ -161,7 +161,7 @@ def _process(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -
         if _is_rewriting():
             _replace(live, response, b"", session.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY_FAULT}"), 502))
         return
-    if session.may_change_reply and not response.stream and session.fate.reads(status):
+    if session.may_change_reply and not response.stream and session.fate.reads_status(status):
         yield from _rewrite_reply(flow, live, response, body)
     session.report.errors[:] = [explanation] if explanation else session.report.errors
 

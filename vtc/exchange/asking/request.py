@@ -39,7 +39,7 @@ from vtc.exchange.asking.steps.limits import count_bytes
 from vtc.exchange.asking.window import MAX_BYTES_PER_TOKEN, MIN_CUT_TOKENS, explain_truncation, read_full_window
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
-from vtc.exchange.replying.silence import lexicon
+from vtc.exchange.replying.silence import load_lexicon
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode, encode
 from vtc.profiles.document import format_count
@@ -438,7 +438,7 @@ class RequestEncoder:
         """
         tools = [tool.name for tool in self._plan.offered]
         usage = self._render_usage(next((name for name in tools if name in text), tools[0] if tools else ""))
-        reminder = lexicon().reminders[silence] + f"\nA call is written like this:\n{usage}" * bool(usage)
+        reminder = load_lexicon().reminders[silence] + f"\nA call is written like this:\n{usage}" * bool(usage)
         messages = Message("assistant", (text.strip() or EMPTY_REPLY_TEXT,)), Message("user", (reminder,))
         return self._encode([*self._current_messages, *messages]), messages
 

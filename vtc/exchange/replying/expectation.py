@@ -25,11 +25,11 @@ class GrammarCheck(msgspec.Struct, frozen=True):
     def find_violations(self, calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
         """Yield calls of strict tools that violate their schemas: the tool and the reason of each."""
         for call in calls:
-            if (tool := self.strict.get(call.name)) and (reason := _fault(call, tool)):
+            if (tool := self.strict.get(call.name)) and (reason := _explain_violation(call, tool)):
                 yield call.name, f"the tool is strict, but the server did not decode by a grammar: {reason}"
 
 
-def _fault(call: ToolCall, tool: Tool) -> str:
+def _explain_violation(call: ToolCall, tool: Tool) -> str:
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):

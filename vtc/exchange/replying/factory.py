@@ -27,12 +27,12 @@ from vtc.exchange.remembering.echoes import Echoes
 from vtc.exchange.remembering.reasoning import ReasoningRecorder, ReasoningStore
 from vtc.exchange.replying.expectation import Expectation
 from vtc.exchange.replying.fate import Fate
-from vtc.exchange.replying.native_calls import reader_of_names
+from vtc.exchange.replying.native_calls import make_name_reader
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.silence import classify_silence
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
-from vtc.exchange.replying.text_reading import Guess, LateCalls, ReasoningCalls, TextReading
+from vtc.exchange.replying.text_reading import Guess, LeftoverMarkup, ReasoningCalls, TextReading
 from vtc.guards.chain import build_chain
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan
@@ -84,7 +84,7 @@ class ReplyFactory:
         self.expected = Expectation()
         """Set whenever the request is encoded."""
         self._tools = plan.protocol.by_name
-        self._several = request.generation.wants_choices
+        self._has_several_choices = request.generation.wants_choices
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = seed
@@ -92,25 +92,25 @@ class ReplyFactory:
         form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # Mistral's form first
         self._ids = Ids(seed, request.call_ids, *form, counted=plan.stack.ids == "kimi")
         self._budget = Budget()
-        self._results = self._echo_finder(request)
+        self._results = self._make_echo_finder(request)
 
-    def _echo_finder(self, request: Request) -> Callable[[], Echoes | None] | None:
+    def _make_echo_finder(self, request: Request) -> Callable[[], Echoes | None] | None:
         """Return a function that searches the request's results for calls; it runs after the request was sent."""
         reading, client = self._plan.reading, self._plan.protocol.client_text
         if not (reading.dialects and self._tools) or reading.echo == "call":
             return None
         dialect = client.dialect if client else None
         return partial(
-            echoes.find_echoes, request.messages, reading.dialects, self._tools, dialect, self._tools_written
+            echoes.find_echoes, request.messages, reading.dialects, self._tools, dialect, self._list_written_tools
         )
 
     @cached_property
-    def own(self) -> ModelFacts:
+    def model_facts(self) -> ModelFacts:
         """The facts that decide which texts are calls; the conversation is scanned once and then discarded."""
         look, self._results = self._results, None
-        return self._model_facts(look() if look else None)
+        return self._make_model_facts(look() if look else None)
 
-    def _model_facts(self, found: Echoes | None) -> ModelFacts:
+    def _make_model_facts(self, found: Echoes | None) -> ModelFacts:
         plan = self._plan
         steers = plan.reading.echo == "steer"
         blank = PLACEHOLDER if plan.protocol.prompt_tools else ""
@@ -130,35 +130,37 @@ class ReplyFactory:
 
         def pipeline() -> ReplyPipeline:
             is_first, plan = not relay.pipelines, self._plan
-            if not is_first and fate.strict and not self._several:
+            if not is_first and fate.strict and not self._has_several_choices:
                 # A client that ignores the index of a choice would join the calls of all choices.
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
-            return self._pipeline(report, plan, hear, whole=whole)
+            return self._make_pipeline(report, plan, hear, whole=whole)
 
         def silent(reply: Silent) -> Silence | None:
             faults = [fault for pipeline in relay.pipelines.values() for fault in pipeline.faults]
-            return None if any(fault.kind != "tool_choice" for fault in faults) else self._silence(reply)
+            return None if any(fault.kind != "tool_choice" for fault in faults) else self._classify_silence(reply)
 
         def handle_error(error: bytes) -> Failure | None:
             report.errors.append(hints.explain_error(None, error))
             return self.expected.on_error(error)
 
-        recorder = self._recorder(self._thoughts) if self._thoughts else None
-        fate = replace(self._fate, bridged=self._crosses or self.expected.names is not None)
+        recorder = self._make_recorder(self._thoughts) if self._thoughts else None
+        fate = replace(self._fate, bridged=self._is_bridged or self.expected.names is not None)
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
-        if self._plan.stack.silences and not self._several:
+        if self._plan.stack.silences and not self._has_several_choices:
             encoder = TurnEncoder(encoder, silent)
-        relay = Relay(self._decoder(), encoder, pipeline, same_api=not fate.bridged, strict=fate.strict, whole=whole)
+        relay = Relay(
+            self._make_decoder(), encoder, pipeline, same_api=not fate.bridged, strict=fate.strict, whole=whole
+        )
         relay.counted, relay.failed = self.expected.on_count, handle_error
         make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
         stream = make(relay, report, fate, clock, whole=as_one, heard=recorder)
         if first:
-            stream.go_on(first)
+            stream.continue_from(first)
         return stream
 
-    def _silence(self, reply: Silent) -> Silence | None:
+    def _classify_silence(self, reply: Silent) -> Silence | None:
         """Classify the silence of a reply; None if it was not silent, or if the model is not to be reminded."""
         plan, finish = self._plan, reply.finish
         goes_on = finish.reason in CUT_OFF or finish.native_reason in UNFINISHED_REASONS
@@ -169,10 +171,10 @@ class ReplyFactory:
         return kind if kind in plan.stack.silences else None
 
     @property
-    def _crosses(self) -> bool:
+    def _is_bridged(self) -> bool:
         return self._server is not self._client
 
-    def _decoder(self) -> Decoder:
+    def _make_decoder(self) -> Decoder:
         """Create the decoder of the server's frames, with the client's names and model."""
         drop, names = self._plan.stack.response_drop, self.expected.names
         if self._seals:
@@ -185,7 +187,7 @@ class ReplyFactory:
             decoder = RenamedModel(decoder, self._server.layout.model_paths, self._model)
         return RenamedTools(decoder, names) if names else decoder
 
-    def _recorder(self, past: ReasoningStore) -> ReasoningRecorder:
+    def _make_recorder(self, past: ReasoningStore) -> ReasoningRecorder:
         """Create the recorder of a reply for later requests."""
         write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
@@ -201,7 +203,7 @@ class ReplyFactory:
             seals=self._seals,
         )
 
-    def _pipeline(
+    def _make_pipeline(
         self, report: Report, plan: Plan, hear: Callable[[str], None] | None, *, whole: bool
     ) -> ReplyPipeline:
         """Create the pipeline of one choice of the reply."""
@@ -213,8 +215,8 @@ class ReplyFactory:
         names = self.expected.names
         kept = guessed and think.to == "keep"
 
-        def beside_calls(begins: Begins) -> tuple[Reader, LateCalls]:
-            return self.reader(begins, dialects=()), LateCalls(dialects, self.reader())
+        def beside_calls(begins: Begins) -> tuple[Reader, LeftoverMarkup]:
+            return self.make_reader(begins, dialects=()), LeftoverMarkup(dialects, self.make_reader())
 
         guards, policies, client = None, plan.stack.guards, plan.protocol.client_text
         if policies or client:
@@ -222,8 +224,10 @@ class ReplyFactory:
             guards = build_chain(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading()
         if reads:
-            reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
-            thoughts = ReasoningCalls(self.reader(), Guess() if guessed and not kept else None, think.may_show, kept)
+            reader = self.make_reader(think.begins(whole=whole), incremental=in_pieces)
+            thoughts = ReasoningCalls(
+                self.make_reader(), Guess() if guessed and not kept else None, think.may_show, kept
+            )
             text = TextReading(reader, thoughts, think.learned, beside_calls)
         return ReplyPipeline(
             plan,
@@ -233,7 +237,7 @@ class ReplyFactory:
             report,
             guards,
             client_name=names.to_client if names else None,
-            read_name=reader_of_names(dialects, self.reader),
+            read_name=make_name_reader(dialects, self.make_reader),
             grammar=self.expected.grammar,
             hear=hear,
             crosses=self._fate.bridged,
@@ -241,13 +245,13 @@ class ReplyFactory:
 
     def warm(self) -> None:
         """Compile everything that reading the reply needs, by reading a sample, unless it is compiled already."""
-        _ = self.own
+        _ = self.model_facts
         if not is_warm(self._plan.reading):
             COMPILED_PATTERNS.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
 
     def _read_sample(self) -> bool:
         """Read calls of a sample tool in small pieces; the client's own tool names must not be retained for it."""
-        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._model_facts(None)
+        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._make_model_facts(None)
         grammar = compile_grammar(plan.dialects, thinking.tags, plan.markers, plan.answer)
         call = render_sample_call(plan.dialects[0], SAMPLE_TOOL, {"path": "a", "text": "b < c"})
         for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
@@ -280,16 +284,16 @@ class ReplyFactory:
         found = ((hints.find_possible_call(reply.message.text, names), reply) for reply in choices)
         return next(((call, reply) for call, reply in found if call), None)
 
-    def _tools_written(self) -> dict[str, Tool]:
+    def _list_written_tools(self) -> dict[str, Tool]:
         """Return the tools by the client's names and by the server's."""
         tools, changed = self._plan.reading.tools, self.expected.names.changed if self.expected.names else {}
         return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
 
-    def whole_reader(self) -> Reader:
+    def make_whole_reader(self) -> Reader:
         """Create a reader for the text of a whole reply."""
-        return self.reader(self._plan.reading.thinking.begins(whole=True))
+        return self.make_reader(self._plan.reading.thinking.begins(whole=True))
 
-    def reader(
+    def make_reader(
         self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
     ) -> Reader:
         """Create a reader for text of a reply, in these dialects or in all of the plan."""
@@ -298,13 +302,13 @@ class ReplyFactory:
         client = self._plan.protocol.client_text
         return Reader(
             compile_grammar(read, think.tags, plan.markers, plan.answer),
-            self._tools_written(),
+            self._list_written_tools(),
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
             think=think.to,
             begins=begins,
             incremental=incremental,
-            own=self.own,
+            own=self.model_facts,
             client_dialect=client.dialect.name if client else None,
         )

@@ -60,11 +60,11 @@ _SPACE = ord(" ")
 class TextCheck(msgspec.Struct, frozen=True):
     """Classifies texts as plain by one rule."""
 
-    odd: Callable[[bytes], object]
+    has_special_byte: Callable[[bytes], object]
     """Finds a byte that may not be plain text, so that the text is examined closely."""
     joined: Callable[[bytes], object]
     """Finds text that must be examined together with the texts before and after it."""
-    stops: Callable[[bytes], object]
+    must_be_parsed: Callable[[bytes], object]
     """Finds text that the reader must parse."""
     lines: Callable[[bytes], object]
     """Finds the start of a line that the reader must parse, except the line that the first text continues."""
@@ -149,7 +149,11 @@ class FrameShape(NamedTuple):
         if not (text and _is_string(text)):
             found = match(frame)
             text = found["text"] if found else b""
-        return b"" if len(text) > MAX_TEXT_BYTES or (check and check.odd(text) and check.stops(text)) else text
+        return (
+            b""
+            if len(text) > MAX_TEXT_BYTES or (check and check.has_special_byte(text) and check.must_be_parsed(text))
+            else text
+        )
 
 
 def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
@@ -265,18 +269,18 @@ def _compile(expression: bytes) -> FrameMatcher:
     return re.compile(expression).fullmatch
 
 
-class Plain(NamedTuple):
-    """A frame with one delta, and the bytes that are sent for such a frame."""
+class ForwardedFrame(NamedTuple):
+    """A frame with one delta that the slow path has sent or buffered, from which a shape may be learned."""
 
     frame: Frame
     delta: Delta
-    left: bytes
+    sent: bytes
     """The frame's own bytes if it is sent unchanged; else the bytes that were sent for the last one of its kind."""
-    waits: bool = False
+    is_pending: bool = False
     """True if the frame is buffered for the white space at its end; all before it has been sent."""
 
 
-def describe_last_frame(last: LastFrame) -> Plain | None:
+def describe_last_frame(last: LastFrame) -> ForwardedFrame | None:
     """Describe the last frame if it was sent entirely or is buffered only for white space; None otherwise."""
     if not (last.left and last.out):
         return None
@@ -286,11 +290,11 @@ def describe_last_frame(last: LastFrame) -> Plain | None:
     if not entry.intact or not (is_own or (alone and len(left) == len(out))):
         return None
     if not waiting:
-        return Plain(frame, delta, out[-1])
+        return ForwardedFrame(frame, delta, out[-1])
     contents = [(share.before, share.calls, share.after) for share in (entry, waiting[0])]
     if len(waiting) > 1 or any(map(any, contents)) or not waiting[0].text[waiting[0].decided :].isspace():
         return None
-    return Plain(frame, delta, frame.raw if is_own else out[-1], True)
+    return ForwardedFrame(frame, delta, frame.raw if is_own else out[-1], True)
 
 
 MAX_PARTIAL_BYTES = 1 << 16
@@ -389,20 +393,20 @@ class FastPath:
     """Forwards the chunks of one reply that need no parsing."""
 
     __slots__ = (
-        "_begun",
         "_buffered_in_relay",
         "_check",
         "_end",
         "_followers",
         "_frames",
+        "_partial_frame",
         "_reading",
         "_recorder",
         "_relay",
         "_shape",
         "_shapes",
         "_tail",
+        "_template",
         "_texts",
-        "_told",
         "held",
     )
 
@@ -415,15 +419,14 @@ class FastPath:
         self._shape = FrameShape(b"", b"", lambda _: None)
         self.held: HeldFrames | None = None
         """Buffers the frames of a call, and feeds its text to the reader."""
-        self._begun = b""  # a partial frame
+        self._partial_frame = b""  # a partial frame
         self._frames: list[bytes] = []  # buffered frames before it
         self._texts: list[bytes] = []
         self._buffered_in_relay = 0  # 1 if the first frame is also buffered in the relay
         self._reading: ReplyPipeline | None = None  # parses the texts that are not forwarded
         self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # texts that were forwarded unread
-        self._told: TextTemplate | None = (
-            None  # template for a client that is sent other frames, for example over a bridge
-        )
+        # Renders the frames for a client that is sent other ones, for example over a bridge; None if they are the same.
+        self._template: TextTemplate | None = None
         self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # receive the frames that are sent
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
@@ -431,20 +434,20 @@ class FastPath:
         check = self._check
         if check is None:
             return self.held.feed(chunk) if self.held else None
-        # Step 1: the usual chunk is one frame that equals the last one except for a plain text. Send it at once.
-        data, (before, after, _) = self._begun + chunk, self._shape
+        # Step 1: send the usual chunk at once: one frame that equals the last one except for a plain text.
+        data, (before, after, _) = self._partial_frame + chunk, self._shape
         start, end = len(before), len(data) - len(after)
         text: bytes | None = None  # the text of a single frame
         if start < end < MAX_TEXT_BYTES and data[:start] == before and data[end:] == after:
             text = data[start:end]  # the usual case: the same frame except for its text
-        if text is None or check.odd(text):
+        if text is None or check.has_special_byte(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
             text = self._shape.text(data, check) if is_one else None
             is_alone = text is not None and not check.joined(text)
         else:
             is_alone = text[-1] != _SPACE
-        if text and is_alone and not (self._begun or self._frames):
-            if self._told or self._followers:
+        if text and is_alone and not (self._partial_frame or self._frames):
+            if self._template or self._followers:
                 return self._forward([data], [text])
             self._tail.append(text)
             return [data]
@@ -464,21 +467,21 @@ class FastPath:
         if check.lines(joined):
             return None
         # Step 4: buffer the last frames if they end in white space, since the next frame decides about it.
-        leaves = len(frames)
-        while leaves and texts[leaves - 1].endswith(check.ends):
-            leaves -= 1
-            if not check.blank(texts[leaves]):
+        ready = len(frames)  # number of frames that are sent now
+        while ready and texts[ready - 1].endswith(check.ends):
+            ready -= 1
+            if not check.blank(texts[ready]):
                 break
-        if len(frames) - leaves > MAX_BLANK_FRAMES:
+        if len(frames) - ready > MAX_BLANK_FRAMES:
             return None
         # Step 5: send the frames before these. A text with a `later` character is fed to the reader at once.
-        is_told = bool(check.later) and check.later in joined
-        if is_told and 0 < leaves < len(frames) and texts[leaves - 1].endswith(check.ends):
+        feeds_reader = bool(check.later) and check.later in joined
+        if feeds_reader and 0 < ready < len(frames) and texts[ready - 1].endswith(check.ends):
             return None  # the reader must not be given an end that may continue
-        out = self._forward(frames[:leaves], texts[:leaves]) if leaves else []
+        out = self._forward(frames[:ready], texts[:ready]) if ready else []
         if out is not None:
-            self._frames, self._texts, self._begun = frames[leaves:], texts[leaves:], begun
-            if is_told and leaves and self._reading:
+            self._frames, self._texts, self._partial_frame = frames[ready:], texts[ready:], begun
+            if feeds_reader and ready and self._reading:
                 self._catch_up()
                 self._check = compile_check(rule) if (rule := self._reading.plain) else None
         return out
@@ -486,8 +489,8 @@ class FastPath:
     def _forward(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
         """Send frames with these texts; None if they must be parsed after all."""
         data = b"".join(frames)
-        if self._told:
-            written = self._told.write(texts)
+        if self._template:
+            written = self._template.write(texts)
             if written is None:
                 return None
             data = written
@@ -505,8 +508,8 @@ class FastPath:
         """Return the buffered bytes and the chunk for the slow path, after the reader has caught up."""
         if self.held or self._tail:
             self._catch_up()
-        data = b"".join([*self._frames[self._buffered_in_relay :], self._begun, chunk])
-        self._frames, self._texts, self._begun, self._buffered_in_relay = [], [], b"", 0
+        data = b"".join([*self._frames[self._buffered_in_relay :], self._partial_frame, chunk])
+        self._frames, self._texts, self._partial_frame, self._buffered_in_relay = [], [], b"", 0
         return data
 
     def give_back(self, chunk: bytes) -> bytes:
@@ -527,7 +530,7 @@ class FastPath:
         if text and self._reading and (reader := self._reading.text.reader):
             reader.skip_passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Forward nothing until another frame was parsed, because the frames are renumbered."""
         self._check = None
 
@@ -542,7 +545,7 @@ class FastPath:
             return
         if not last.left:
             if len(last.waiting) > MAX_FRAMES_BEFORE_CALL:
-                self._hold(last)
+                self._buffer_call(last)
             return
         if (plain := describe_last_frame(last)) is None:
             return
@@ -559,20 +562,20 @@ class FastPath:
             rule = rule._replace(stop=rule.stop + rule.later, later="")  # forwarded reasoning is not fed to the reader
         check = compile_check(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
-        if waits and check.stops(text):
+        if waits and check.must_be_parsed(text):
             return
         self._followers = [*self._list_followers(delta)]
         if left is frame.raw:
-            self._told = None
-        elif self._told is None or not self._told.advance(left):
-            self._told = learn_template(self._relay.writer, delta)
-            if self._told is None or not self._told.advance(left):
+            self._template = None
+        elif self._template is None or not self._template.advance(left):
+            self._template = learn_template(self._relay.writer, delta)
+            if self._template is None or not self._template.advance(left):
                 return
         self._check, self._shape = check, shape
         if waits:
             self._frames, self._texts, self._buffered_in_relay = [frame.raw], [text], 1
 
-    def _hold(self, last: LastFrame) -> None:
+    def _buffer_call(self, last: LastFrame) -> None:
         """Buffer the frames after a buffered frame of a call."""
         frame, delta, pipeline = last.frame, last.delta, self._relay.pipelines[last.delta.choice]
         if not isinstance(delta, TextDelta) or delta.refusal or (call := pipeline.held_call) is None:

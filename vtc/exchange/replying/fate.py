@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 JSON_MEDIA_TYPE = "application/json"
 WITHHELD = "The reply was withheld: it could not be read, and a policy that denies calls applies here."
 """Replaces a whole reply for the client."""
-UNREADABLE = "the reply could not be read"
+UNREADABLE_REASON = "the reply could not be read"
 
 
 def render_whole_reply(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
@@ -105,7 +105,7 @@ class Fate:
         """True if unreadable traffic is forwarded unchanged."""
         return not (self.strict or self.bridged)
 
-    def reads(self, status: int) -> bool:
+    def reads_status(self, status: int) -> bool:
         """Return True if a reply with this status is to be read; other errors are forwarded unread."""
         return self.strict or 200 <= status < 300
 
@@ -176,7 +176,7 @@ class Fate:
         if not self.strict:
             becomes = "becomes an error" if self.bridged else "is forwarded unchanged"
             logger.error("vtc: the reply %s\n%s", becomes, format_exception(error, self.secrets))
-        return self.replace_body(UNREADABLE, f"{type(error).__name__}: {error}")
+        return self.replace_body(UNREADABLE_REASON, f"{type(error).__name__}: {error}")
 
     def may_pass(self, body: bytes) -> bool:
         """Return True if a whole body that is no reply of the server's API may be forwarded unchanged."""

@@ -38,34 +38,34 @@ MAX_NAME_CHARACTERS = 1 << 18
 _NAME_WITH_CALL = pattern.Slot("name")
 
 
-def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader]) -> Callable[[str], Call | None]:
+def make_name_reader(dialects: Sequence[Description], reader: Callable[[], Reader]) -> Callable[[str], Call | None]:
     """Return a function that parses the text of a call from its name on; it returns None for other text.
 
     Without the opener, dialects may differ in which line breaks belong to a value; the first dialect wins.
     """
 
     def read(text: str) -> Call | None:
-        openers = _openers(dialects) if len(text) <= MAX_NAME_CHARACTERS else []
-        calls = [call for opener in openers if (call := _read(reader(), opener + text))]
-        is_one = calls and all(_meaning(call) == _meaning(calls[0]) for call in calls)
+        openers = _list_openers(dialects) if len(text) <= MAX_NAME_CHARACTERS else []
+        calls = [call for opener in openers if (call := _read_single_call(reader(), opener + text))]
+        is_one = calls and all(_parse_meaning(call) == _parse_meaning(calls[0]) for call in calls)
         return calls[0] if is_one else None
 
     return read
 
 
-def _read(reader: Reader, text: str) -> Call | None:
+def _read_single_call(reader: Reader, text: str) -> Call | None:
     events = reader.read_whole(text)
     calls = [event for event in events if isinstance(event, Call)]
     spoken = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
     return calls[0] if len(calls) == 1 and not spoken else None
 
 
-def _meaning(call: Call) -> tuple[str, dict[str, Any]]:
+def _parse_meaning(call: Call) -> tuple[str, dict[str, Any]]:
     arguments = json.loads(call.call.arguments)
     return call.call.name, {key: value.strip() if isinstance(value, str) else value for key, value in arguments.items()}
 
 
-def _openers(dialects: Sequence[Description]) -> list[str]:
+def _list_openers(dialects: Sequence[Description]) -> list[str]:
     """List the texts that the dialects write before a call's name."""
     openers: dict[str, None] = {}
     for dialect in dialects:

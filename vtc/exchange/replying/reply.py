@@ -132,7 +132,7 @@ class ReplyPipeline:
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
         thoughts = reading.reasoning
         if reading.leftovers or (thoughts and (thoughts.kept or thoughts.guess)):
-            events = reading.more(text, events)
+            events = reading.read_more(text, events)
             thoughts = None
         if not self._reads_text:
             if not events:

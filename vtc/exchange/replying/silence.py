@@ -63,14 +63,14 @@ class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 @cache
-def lexicon() -> Lexicon:
+def load_lexicon() -> Lexicon:
     """Load `silence.yaml`, which only profiles with reminders need."""
     return table(Path(__file__).with_suffix(".yaml"), Lexicon)
 
 
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*`", re.M | re.S)
 _QUESTION = re.compile(r"\?[\"'”’)*_]*(?=\s|\Z)|？")
-_END = re.compile(r"(?<=[.!…])[\"'”’)*_]*\s+|(?<=[。！])|(?<=[:：])\s+(?=\S)")
+_SENTENCE_END = re.compile(r"(?<=[.!…])[\"'”’)*_]*\s+|(?<=[。！])|(?<=[:：])\s+(?=\S)")
 _NOT_PROSE = re.compile(r"\s*(?:[-+>|#]|\*\s|\d+[.)]\s|```|~~~| {4}|\t)")  # used with match
 _EMPHASIS = re.compile(r"[*_]{1,3}")
 
@@ -90,10 +90,10 @@ def is_announcement(text: str) -> bool:
     line = text.rstrip().rpartition("\n")[2]
     if _NOT_PROSE.match(line):
         return False
-    last = next(filter(None, reversed(_END.split(line.strip()))), "")
+    last = next(filter(None, reversed(_SENTENCE_END.split(line.strip()))), "")
     sentence = _EMPHASIS.sub("", last).strip()
     if not 0 < len(sentence) <= MAX_SENTENCE_CHARACTERS or not any(
-        words.pattern.match(sentence) for words in lexicon().announced
+        words.pattern.match(sentence) for words in load_lexicon().announced
     ):
         return False
-    return not (lexicon().exception.search(sentence) or _QUESTION.search(_CODE.sub("`", text)))
+    return not (load_lexicon().exception.search(sentence) or _QUESTION.search(_CODE.sub("`", text)))

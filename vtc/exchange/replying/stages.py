@@ -93,7 +93,7 @@ class Limit(Stage):
     """Limits calls to the offered tools, and to the number that the client accepts."""
 
     def __init__(self, plan: Plan, tools: Collection[str]) -> None:
-        self._most = plan.protocol.max_calls
+        self._max_calls = plan.protocol.max_calls
         self._unknown_tools = plan.reading.unknown_tools
         self._unoffered = plan.unoffered
         self._tools = tools
@@ -113,7 +113,7 @@ class Limit(Stage):
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
-            return self._piece(event)
+            return self._count_piece(event)
         before: Sequence[Event] = ()
         if self._dropped:
             text = "".join(self._dropped)
@@ -124,11 +124,12 @@ class Limit(Stage):
                 before = (Text(text),)  # the call broke off
         if not isinstance(event, Call):
             return (*before, event)
-        name, is_native, most = event.call.name, event.dialect == NATIVE, self._most
+        name, is_native, most = event.call.name, event.dialect == NATIVE, self._max_calls
         if not is_native:
             self.from_text.append(event.call)
         if event.rest is not None and not self._drops:
-            self.delivered += [name] * self._as_text
+            if self._as_text:
+                self.delivered.append(name)
         elif not is_native and name not in self._tools and not self._may_be_unknown(name):
             # It was parsed for an add-on that did not handle it, or the request no longer offers the tool.
             reason = tool_names.explain_unknown_tool(name, self._tools)
@@ -149,11 +150,12 @@ class Limit(Stage):
             self.delivered.append(name)
         return (*before, event)
 
-    def _piece(self, piece: CallPiece) -> Sequence[Event]:
+    def _count_piece(self, piece: CallPiece) -> Sequence[Event]:
         """Count a call in pieces when it begins; for a text client, when it is complete."""
         if piece.name:
-            self._drops = self._most is not None and len(self.delivered) >= self._most
-            self.delivered += [] if self._drops or self._as_text else [piece.name]
+            self._drops = self._max_calls is not None and len(self.delivered) >= self._max_calls
+            if not (self._drops or self._as_text):
+                self.delivered.append(piece.name)
         if not self._drops:
             return (piece,)
         self._dropped.append(piece.raw)
@@ -167,7 +169,7 @@ class Limit(Stage):
         """Name the calls beyond the limit to a client that accepts few, so that the model will see them, too."""
         if not self._extra or not self._tells_extra:
             return ()
-        tools = "one tool" if self._most == 1 else f"{self._most} tools"
+        tools = "one tool" if self._max_calls == 1 else f"{self._max_calls} tools"
         names = ", ".join([*self._extra[:MAX_NAMED_CALLS], *["…"] * (len(self._extra) > MAX_NAMED_CALLS)])
         return (Rewritten("", f"\n\n(Not carried out, as only {tools} can be used at a time: {names}.)"),)
 
@@ -213,8 +215,10 @@ class Identify(Stage):
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
-            self._begun += [self._ids.take(event.id, event.name)] if event.name else []
-            id_ = self._begun[-1] if event.name else None
+            id_ = None
+            if event.name:
+                id_ = self._ids.take(event.id, event.name)
+                self._begun.append(id_)
             return (msgspec.structs.replace(event, id=id_, number=FIRST_TEXT_CALL_NUMBER + len(self._begun)),)
         if not isinstance(event, Call):
             return (event,)
@@ -340,7 +344,7 @@ class TextEnd(deque[str]):
     def __init__(self) -> None:
         super().__init__(maxlen=MAX_GAP_NEWLINES)
 
-    def line_breaks(self, wanted: int) -> str:
+    def render_missing_breaks(self, wanted: int) -> str:
         """Return the line breaks missing from the `wanted` number before the next item."""
         there = sum(1 for _ in takewhile("\n".__eq__, reversed(self)))
         return "\n" * (wanted - there) if self else ""
@@ -376,10 +380,10 @@ class ForStructuredClient(Stage):
         if event.manner == "text" and event.raw:
             return Text(event.raw)
         message = format_denied_call(event.call) if event.manner == "text" else event.message
-        return Rewritten(event.raw, self._text_end.line_breaks(MESSAGE_GAP_NEWLINES) + message)
+        return Rewritten(event.raw, self._text_end.render_missing_breaks(MESSAGE_GAP_NEWLINES) + message)
 
 
-def as_called(call: ToolCall) -> Mapping[str, Tool]:
+def derive_tool(call: ToolCall) -> Mapping[str, Tool]:
     """Derive a minimal declaration of an unknown tool from its call."""
     return {call.name: Tool(call.name, "", {"properties": {key: {} for key in json.loads(call.arguments)}})}
 
@@ -396,7 +400,7 @@ class ForTextClient(ForStructuredClient):
         self._client = client
         self._tools = tools
         self._delivered = delivered
-        self._left: list[str] = []
+        self._sent_pieces: list[str] = []
         """Text already sent of a call that is sent in pieces."""
 
     def feed(self, event: Event) -> Sequence[Event]:
@@ -408,11 +412,11 @@ class ForTextClient(ForStructuredClient):
     def _render(self, event: Event) -> Sequence[Event]:
         match event:
             case CallPiece():
-                self._left = [] if event.name else self._left
-                self._left.append(event.raw)
+                self._sent_pieces = [] if event.name else self._sent_pieces
+                self._sent_pieces.append(event.raw)
                 return (Text(event.raw),)
             case Call():
-                return self._whole(event) if event.rest is None else self._rest(event, event.call)
+                return self._render_whole(event) if event.rest is None else self._render_rest(event, event.call)
             case Denied(manner="text"):  # the client would execute its text
                 return (self._render_denied(replace(event, manner="steer")),)
             case Denied():
@@ -421,27 +425,29 @@ class ForTextClient(ForStructuredClient):
                 return (Text(raw),)  # follows a call that kept its place in the text
         return (event,)
 
-    def _whole(self, event: Call) -> Sequence[Event]:
+    def _render_whole(self, event: Call) -> Sequence[Event]:
         call, client = event.call, self._client
         readable = conversation.is_readable(event, client.dialect)
-        if readable and (not self._strict or self._says(event.raw, call)):
-            return self._parts(event.raw, event.raw, call.name)
-        tools = self._tools or as_called(call)  # the client's prompt does not document all of its tools
+        if readable and (not self._strict or self._is_parsed_as(event.raw, call)):
+            return self._split_after_call(event.raw, event.raw, call.name)
+        tools = self._tools or derive_tool(call)  # the client's prompt does not document all of its tools
         written = conversation.write_for_client(call, client.dialect, tools, client.profile.known_parameters)
-        if not self._says(written, call):
+        if not self._is_parsed_as(written, call):
             reason = "this client would parse other arguments from its text"
             message = f"The call of `{call.name}` was not passed on: {reason}."
             return (
                 Intervention("unread_calls", "refused", call.name, reason),
                 self._render_denied(Denied(event.raw, call, "steer", message)),
             )
-        parts = self._parts(event.raw, self._text_end.line_breaks(client.profile.call_gap) + written, call.name)
+        parts = self._split_after_call(
+            event.raw, self._text_end.render_missing_breaks(client.profile.call_gap) + written, call.name
+        )
         if readable:
             reason = "this client would have parsed other arguments"
             parts = [Intervention("unread_calls", "changed", call.name, reason), *parts]
         return parts
 
-    def _parts(self, raw: str, text: str, name: str) -> list[Event]:
+    def _split_after_call(self, raw: str, text: str, name: str) -> list[Event]:
         """Split a rendered call from the text after it, which the client does not parse as one of its calls.
 
         The client looks for calls inside the text of an unknown tool.
@@ -459,21 +465,21 @@ class ForTextClient(ForStructuredClient):
             return [CallText(text[:end], text[:end]), Text(text[end:])]
         return [CallText(raw, text[:end]), Rewritten("", text[end:])]
 
-    def _rest(self, event: Call, call: ToolCall) -> Sequence[Event]:
+    def _render_rest(self, event: Call, call: ToolCall) -> Sequence[Event]:
         """Finish a call that was sent in part: unchanged, or so that the client parses the repaired arguments."""
-        client, left = self._client, "".join(self._left)
+        client, left = self._client, "".join(self._sent_pieces)
         if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
             return (Text(event.raw),)
         written = conversation.write_for_client(call, client.dialect, self._tools, client.profile.known_parameters)
         rest = conversation.text_after(left, written)
-        if rest is not None and self._says(left + rest, call):
+        if rest is not None and self._is_parsed_as(left + rest, call):
             return (Rewritten(event.raw, rest),)
         reason = "it is not repaired, because a part of it was sent already"
         return Intervention("unread_calls", "passed", call.name, reason), Text(event.raw)
 
-    def _says(self, text: str, call: ToolCall) -> bool:
+    def _is_parsed_as(self, text: str, call: ToolCall) -> bool:
         """Return True if the client parses exactly the checked call, because no policy or limit sees it again."""
-        client, tools = self._client, self._tools or as_called(call)
+        client, tools = self._client, self._tools or derive_tool(call)
         return conversation.is_read_as(
             text, call, client.dialect, tools, client.profile.known_tools, client.profile.known_parameters
         )

@@ -60,7 +60,7 @@ class Stream:
         self._fate = fate
         self._whole = whole
         self._body: bytearray | None = None  # set once the body proves to be no stream
-        self._most = MAX_BODY_BYTES
+        self._max_body_bytes = MAX_BODY_BYTES
         self._report = report
         self._frames = relay.decoder.framing.make_reader()
         self._fast_path: FastPath | None = FastPath(relay, heard)
@@ -76,8 +76,8 @@ class Stream:
         """True if the rest of the body is lost, by invalid content coding or because it must not be sent."""
 
     def collect(self, most: int = MAX_BODY_BYTES) -> None:
-        """Buffer the body as no stream, up to this many bytes; call it before the first chunk."""
-        self._body, self._fast_path, self._most = bytearray(), None, most
+        """Buffer the body because it is no stream, up to this many bytes; call it before the first chunk."""
+        self._body, self._fast_path, self._max_body_bytes = bytearray(), None, most
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Process the next bytes of the body."""
@@ -124,7 +124,7 @@ class Stream:
         elif failure and not self._report.errors:
             self._report.errors.append(failure.message)
         if (breaks or self.failed) and self.turn:
-            data += b"".join(self.let_end())
+            data += b"".join(self.release_end())
         if self._recorder:
             self._recorder.stop() if breaks or self.failed or self.broken or failure else self._recorder.end()
         if unknown := self._relay.writer.left_out:
@@ -143,12 +143,12 @@ class Stream:
         encoder = self._relay.writer.encoder
         return encoder if isinstance(encoder, TurnEncoder) and encoder.state == "held" else None
 
-    def let_end(self) -> list[bytes]:
+    def release_end(self) -> list[bytes]:
         """Send the buffered end."""
         pieces = self._release_safely(self._relay.writer.release_end)
         return [b"".join(pieces)] if pieces else []
 
-    def go_on(self, first: Stream) -> None:
+    def continue_from(self, first: Stream) -> None:
         """Continue the reply of another stream, whose end is buffered."""
         self._relay.continue_reply(first._relay)
         self._relay.writer.on_sent = self._recorder.record_sent if self._recorder else None
@@ -157,17 +157,17 @@ class Stream:
         """Return a frame without content for an idle client; None if none is possible here."""
         frame = None if self.failed else self._relay.writer.encoder.keep_alive()
         if self._fast_path and self._relay.writer.encoder.counts:
-            self._fast_path.rest()
+            self._fast_path.pause()
         return frame
 
-    def lose(self, fault: Exception) -> list[bytes]:
+    def end_after_gap(self, fault: Exception) -> list[bytes]:
         """End the body after a fault of VTC that left a gap in it."""
         data = self._read_rest(final=False) if self._fast_path else b""
         data += b"" if self.broken else self._fail(fault)
         self.broken = True
         return [data] if data else []
 
-    def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
+    def stop_rewriting(self, data: bytes, fault: Exception) -> list[bytes]:
         """Stop rewriting; pass `data` and the rest of the body through unchanged."""
         if self._body is not None:  # buffering costs nothing
             return Stream.feed(self, data)
@@ -287,9 +287,11 @@ class Stream:
         assert self._whole is not None
         self._body += data
         body, whole = self._body, self._whole
-        if len(body) > self._most:
+        if len(body) > self._max_body_bytes:
             self._body = self._whole = None
-            self._fate.decide_long_body(f"the reply is no stream, and longer than {self._most >> 10} KiB", self._report)
+            self._fate.decide_long_body(
+                f"the reply is no stream, and longer than {self._max_body_bytes >> 10} KiB", self._report
+            )
             self.failed = True
             return bytes(body)
         if breaks:
@@ -327,12 +329,6 @@ def _is_ended(data: bytes, end: bytes) -> bool:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").endswith(end)
 
 
-# A streamed reply with a content coding, which is undone first.
-#
-# A few coded bytes may expand to many, and all other streams wait while one read is processed. So the expanded bytes
-# are processed in slices, and a reply that takes too long is given up.
-
-
 SLICE_BYTES = 1 << 13
 """Bytes that are processed between two checks of the clock."""
 MAX_READ_SECONDS = 0.1
@@ -344,7 +340,11 @@ class TooMuchWork(Exception):
 
 
 class CodedStream(Stream):
-    """A stream whose bytes have a content coding."""
+    """A stream whose bytes have a content coding, which is decoded first.
+
+    A few coded bytes may expand to many, and all other streams wait while one read is processed. So the expanded bytes
+    are processed in slices, and the rest of a reply that takes too long is passed through unread.
+    """
 
     def __init__(
         self,
@@ -368,7 +368,9 @@ class CodedStream(Stream):
         until = self._clock() + MAX_READ_SECONDS
         for at in range(0, len(data), SLICE_BYTES):
             if self._clock() > until and not self.failed:
-                out += self.give_up(data[at:], TooMuchWork("one read of the compressed reply took too much work"))
+                out += self.stop_rewriting(
+                    data[at:], TooMuchWork("one read of the compressed reply took too much work")
+                )
                 break
             out += super().feed(data[at : at + SLICE_BYTES])
         if fault:
@@ -384,7 +386,7 @@ class CodedStream(Stream):
         """End the body at a fault after which none of it can be decoded."""
         if isinstance(fault, compression.CorruptBody):
             return self.break_off(f"the server broke off: {fault}")
-        return self.lose(fault)
+        return self.end_after_gap(fault)
 
 
 def _try_decode(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:

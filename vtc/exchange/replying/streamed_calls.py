@@ -371,7 +371,7 @@ class StreamedCalls:
         self._ids.add(delta.id)
         return True
 
-    def following(self) -> list[CallEnd]:
+    def end_followed_calls(self) -> list[CallEnd]:
         """End calls that are followed by others in their arguments, before later calls are processed."""
         calls = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_listed_others]
         ended = [self._end_call(call, complete=True) for call in calls]
@@ -396,7 +396,7 @@ class StreamedCalls:
                     complete=complete,
                     ends=self._ends,
                 )
-                more = _rest_after(left, result.calls[0].arguments)
+                more = _find_rest(left, result.calls[0].arguments)
                 if not call.has_listed_others:
                     others = tuple(replace(following, source=None) for following in result.calls[1:])
                 call.repairs |= dict.fromkeys(result.repairs)
@@ -408,7 +408,7 @@ class StreamedCalls:
         return CallEnd(replace(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others)
 
 
-def _rest_after(left: str, whole: str) -> str:
+def _find_rest(left: str, whole: str) -> str:
     """Return the rest of `whole` after the text already sent. Raises ValueError if `whole` does not continue it."""
     if whole.startswith(left):
         return whole[len(left) :]

@@ -19,24 +19,22 @@ from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Call, Event, Markup, Reasoning, Rewritten, Text, ToolCall, UnreadCall
 from vtc.profiles.memory import Learned
 
-# Text next to native tool calls: markup that the server's parser left over is not content.
-#
-#     <tool_call>                       an opening tag, or the beginning of one, before the calls
-#     </parameter></function>           closing tags after them
-#     <tool_call>{"name": …             the same call once more
-#
-# A client that is shown such tags sends them back with its next turn, and the model writes more of them. All other text
-# is sent unchanged.
-
-
 MIN_TAG_CHARACTERS = 5
 """Characters after which the beginning of a tag is unambiguous."""
 MAX_TAG_CHARACTERS = 4096
 """Characters of tags that are buffered; more are text, because each part is matched together with all before it."""
 
 
-class LateCalls:
-    """Buffers the text of one reply as long as it may be only leftover markup."""
+class LeftoverMarkup:
+    """Buffers the text next to native tool calls as long as it may be only markup that the server's parser left over.
+
+        <tool_call>                       an opening tag, or the beginning of one, before the calls
+        </parameter></function>           closing tags after them
+        <tool_call>{"name": …             the same call once more
+
+    A client that is shown such tags sends them back with its next turn, and the model writes more of them. All other
+    text is sent unchanged.
+    """
 
     def __init__(self, dialects: Sequence[Description], reader: Reader) -> None:
         self._dialects = tuple(dialects)
@@ -60,8 +58,8 @@ class LateCalls:
     def finish(self, calls: Iterable[ToolCall]) -> list[Event]:
         """Return the buffered events: as markup if they are only that, or if they repeat only these calls."""
         self._read(self._reader.finish())
-        own = [_meaning(call) for call in calls] if self._calls else []
-        if not self._is_markup(MIN_TAG_CHARACTERS) or any(_meaning(call) not in own for call in self._calls):
+        own = [_parse_call(call) for call in calls] if self._calls else []
+        if not self._is_markup(MIN_TAG_CHARACTERS) or any(_parse_call(call) not in own for call in self._calls):
             return self._release()
         held, self._held = self._held, []
         return [Markup(event.raw) if isinstance(event, Text) else event for event in held]
@@ -86,7 +84,7 @@ class LateCalls:
         return held
 
 
-def _meaning(call: ToolCall) -> tuple[str, object]:
+def _parse_call(call: ToolCall) -> tuple[str, object]:
     try:
         return call.name, json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -112,7 +110,7 @@ ANYTHING = PlainRule("")
 """The rule for text that is not parsed."""
 
 
-def _of(kind: type[Reasoning | Markup | Text], text: str) -> list[Event]:
+def _make_events(kind: type[Reasoning | Markup | Text], text: str) -> list[Event]:
     return [kind(text)] if text else []
 
 
@@ -172,13 +170,13 @@ class ReasoningCalls:
 
     def feed(self, text: str) -> list[Event]:
         """Parse a part of the reasoning; return its events as text."""
-        return self._note(self.reader.feed(text))
+        return self._record(self.reader.feed(text))
 
     def finish(self, *, complete: bool) -> list[Event]:
         """End the reasoning; return the events of its end as text."""
-        return self._note(self.reader.finish(complete=complete))
+        return self._record(self.reader.finish(complete=complete))
 
-    def ending(self, *, in_reasoning: bool) -> list[Event]:
+    def list_final_calls(self, *, in_reasoning: bool) -> list[Event]:
         """Return the calls that end the reasoning, or the reasons why they are none; their text stays in it."""
         calls = [*(self.calls if in_reasoning else ())] if self.kept else extract_from_reasoning(self.last)
         return [replace(call, raw="") for call in calls] or [*self.unread_calls]
@@ -189,7 +187,7 @@ class ReasoningCalls:
         self.last.clear()
         self.unread_calls.clear()
 
-    def _note(self, events: list[Event]) -> list[Event]:
+    def _record(self, events: list[Event]) -> list[Event]:
         if self.kept:
             self.calls += [event for event in events if isinstance(event, Call)]
         self.unread_calls += [replace(event, left_out=False) for event in events if isinstance(event, UnreadCall)]
@@ -204,16 +202,16 @@ class TextReading:
     reader: Reader | None = None
     reasoning: ReasoningCalls | None = None
     learned: Learned | None = None
-    make_late_reader: Callable[[Begins], tuple[Reader, LateCalls]] | None = None
+    make_late_reader: Callable[[Begins], tuple[Reader, LeftoverMarkup]] | None = None
     """Creates the reader of text after native calls."""
-    leftovers: LateCalls | None = None
+    leftovers: LeftoverMarkup | None = None
     """Leftover markup next to native calls."""
     repeated: int = 0
     """Characters of events that were sent as reasoning before and are sent again as text."""
     _native: bool = False
     """True once the server made native calls."""
 
-    def more(self, text: str, events: list[Event]) -> list[Event]:
+    def read_more(self, text: str, events: list[Event]) -> list[Event]:
         """Return the events to send for a text, if reasoning or leftover markup must be examined."""
         if self.reasoning and self.reasoning.kept and self.reader and self.reader.began_inside is None:
             self.reasoning.feed(text)  # its end has not arrived
@@ -230,7 +228,7 @@ class TextReading:
             guess = thoughts.guess
             if self._is_guessed:
                 return [out for event in events for out in guess.take(event, thoughts.feed(event.raw))]
-            said, thoughts.guess = [*_of(guess.kind, guess.rest), *events], None
+            said, thoughts.guess = [*_make_events(guess.kind, guess.rest), *events], None
         for event in events:
             if isinstance(event, Reasoning):
                 thoughts.feed(event.raw)
@@ -256,9 +254,9 @@ class TextReading:
         if self.learned:
             self.learned.note(inside=False)
             self.learned = None
-        return self._again(guess.sent), _of(Text, guess.rest)
+        return self._repeat_as_text(guess.sent), _make_events(Text, guess.rest)
 
-    def _again(self, events: list[Event]) -> list[Event]:
+    def _repeat_as_text(self, events: list[Event]) -> list[Event]:
         """Repeat as text the events that were sent as reasoning."""
         self.repeated += sum(len(event.raw) for event in events)
         return events
@@ -270,7 +268,7 @@ class TextReading:
             count = min(self.repeated, len(event.raw))
             self.repeated -= count
             if count and isinstance(event, Text):
-                out += [Rewritten("", event.raw[:count]), *_of(Text, event.raw[count:])]
+                out += [Rewritten("", event.raw[:count]), *_make_events(Text, event.raw[count:])]
             else:
                 out.append(replace(event, raw=event.raw[count:]) if count else event)
         return out
@@ -319,14 +317,14 @@ class TextReading:
         if thoughts.guess and self._is_guessed:
             guess, thoughts.guess = thoughts.guess, None
             if complete:
-                return [*self._again(guess.sent), *guess.buffered, *thoughts.finish(complete=True)]
+                return [*self._repeat_as_text(guess.sent), *guess.buffered, *thoughts.finish(complete=True)]
             if thoughts.learned:
-                return [*self._again(guess.sent), *_of(Text, guess.rest)]
-            return _of(guess.kind, guess.rest)
+                return [*self._repeat_as_text(guess.sent), *_make_events(Text, guess.rest)]
+            return _make_events(guess.kind, guess.rest)
         if spoke and not thoughts.kept:
             return []
         thoughts.finish(complete=complete)
-        return thoughts.ending(in_reasoning=self.reader.in_reasoning) if complete else []
+        return thoughts.list_final_calls(in_reasoning=self.reader.in_reasoning) if complete else []
 
     def learn(self, *, complete: bool) -> None:
         """Record how the reply began, as shown by its end."""

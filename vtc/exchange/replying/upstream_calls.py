@@ -12,7 +12,7 @@ from vtc.dialects.syntax import tool_names
 from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Rewritten, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.native_calls import NO_ARGUMENTS, MalformedCall, as_function, normalize_call, resolve_tool
 from vtc.exchange.replying.streamed_calls import CallEnd, StreamedCalls
-from vtc.exchange.replying.value_ends import ends_in
+from vtc.exchange.replying.value_ends import make_value_ends
 from vtc.profiles.plan import Plan
 
 
@@ -48,24 +48,24 @@ class NativeCalls:
         self._read_name = read_name
         self._as_text = plan.protocol.client_text is not None
         self._hides_arguments = plan.checks_calls
-        self._ends = ends_in(plan.reading.dialects)
+        self._ends = make_value_ends(plan.reading.dialects)
         streamed = StreamedCalls(tools, from_text, taken, used, lenient=self._lenient, ends=self._ends)
         self.streamed = streamed if as_they_come else None
         """Calls that are sent piece by piece; None if all are buffered."""
         self.ended: list[CallEnd] = []
         """The ends of calls that were sent piece by piece, once the message ends."""
-        self._waited: list[ToolCall] = []
+        self._buffered: list[ToolCall] = []
 
     @property
     def made(self) -> list[ToolCall]:
         """The calls so far."""
-        return [*self._waited, *(sent.call for sent in self.ended)]
+        return [*self._buffered, *(sent.call for sent in self.ended)]
 
     def read_buffered(self, calls: Sequence[ToolCall]) -> list[Event]:
         """Process buffered calls before the end of the message."""
-        ended = self.streamed.following() if self.streamed else []
-        self._waited += [*(call for sent in ended for call in sent.others), *calls]
-        return [*self._others(ended), *self.read_calls(calls, complete=True)]
+        ended = self.streamed.end_followed_calls() if self.streamed else []
+        self._buffered += [*(call for sent in ended for call in sent.others), *calls]
+        return [*self._make_other_events(ended), *self.read_calls(calls, complete=True)]
 
     def end(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         """End the calls that were sent as they arrived; return the missing rest of each, by number."""
@@ -74,15 +74,15 @@ class NativeCalls:
 
     def list_others(self) -> list[Event]:
         """Return the calls found in the arguments of calls that were sent."""
-        return self._others(self.ended)
+        return self._make_other_events(self.ended)
 
-    def _others(self, ended: Iterable[CallEnd]) -> list[Event]:
+    def _make_other_events(self, ended: Iterable[CallEnd]) -> list[Event]:
         return [event for sent in ended for call in sent.others for event in self.make_event(call, sent.repairs)]
 
     def read_calls(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
         """Process native calls; a malformed one stays unchanged, or becomes text for a text client."""
         events: list[Event] = []
-        for call in _put_together(calls) if calls else ():
+        for call in _join_split_calls(calls) if calls else ():
             if not call.name:
                 events += self._report_nameless(call)
                 continue
@@ -143,7 +143,7 @@ class NativeCalls:
         return bool(same) and _is_json(call.arguments) and json.loads(call.arguments) in map(json.loads, same)
 
 
-def _put_together(calls: Iterable[ToolCall]) -> list[ToolCall]:
+def _join_split_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
     """Join a call without arguments and the nameless entry after it, because servers miscount entries."""
     whole: list[ToolCall] = []
     for call in calls:

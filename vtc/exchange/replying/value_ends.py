@@ -17,7 +17,7 @@ from vtc.dialects.syntax.description import Description
 
 _MARKER = re.compile(r"</?\|[^<>\n]{1,60}>")
 _SLOT = re.compile(r"\{(?:value|arguments|params|calls)\}")
-_LEAST = {"</": 3, "<|": 6}
+_MIN_CHARS = {"</": 3, "<|": 6}
 """Minimum characters of a truncated marker, by its first two."""
 MARKER_START = re.compile(r"</?(?:[|｜]|\\uff5c)", re.IGNORECASE)
 """Finds the possible start of a marker in JSON."""
@@ -44,11 +44,11 @@ class ValueEnds:
             return value
         text, end = _with_plain_bars(value), len(value)
         counted: dict[str, int] = {}
-        while (at := text.rfind("<", 0, end)) >= 0 and (closer := self._closer(text[at:end])):
+        while (at := text.rfind("<", 0, end)) >= 0 and (closer := self._find_closer(text[at:end])):
             # Only the first marker requires counting the text before it; each further one updates the counts.
             for opener in counted:
                 counted[opener] -= _find_unclosed(opener, text, at, end)
-            opener = _opener(closer)
+            opener = _get_opener(closer)
             if opener not in counted:
                 counted[opener] = _find_unclosed(opener, text, 0, at)
             if counted[opener] > 0:
@@ -56,7 +56,7 @@ class ValueEnds:
             end = at
             while end and text[end - 1].isspace():
                 end -= 1
-            if end < at and not (text.endswith(">", 0, end) and self._closer(text[text.rfind("<", 0, end) : end])):
+            if end < at and not (text.endswith(">", 0, end) and self._find_closer(text[text.rfind("<", 0, end) : end])):
                 end = at
         return value[:end]
 
@@ -69,17 +69,17 @@ class ValueEnds:
             marker = json.loads(f'"{arguments[match.start() :].strip()}"')
         except ValueError:
             return None
-        closer, before = self._closer(_with_plain_bars(marker)), arguments[: match.start()]
-        if closer is None or _find_unclosed(_opener(closer), _with_plain_bars(before), 0, len(before)) > 0:
+        closer, before = self._find_closer(_with_plain_bars(marker)), arguments[: match.start()]
+        if closer is None or _find_unclosed(_get_opener(closer), _with_plain_bars(before), 0, len(before)) > 0:
             return None
         return before + '"}'
 
-    def _closer(self, marker: str) -> str | None:
+    def _find_closer(self, marker: str) -> str | None:
         """Return the closer that a marker equals or begins; None if there is none."""
         marker = marker.rstrip()
         if marker in self._closers:
             return marker
-        if len(marker) < _LEAST.get(marker[:2], 2):
+        if len(marker) < _MIN_CHARS.get(marker[:2], 2):
             return None
         return next((closer for closer in self._closers if closer.startswith(marker)), None)
 
@@ -89,7 +89,7 @@ def _with_plain_bars(text: str) -> str:
     return text.replace("｜", "|").replace("▁", "_")
 
 
-def _opener(closer: str) -> str:
+def _get_opener(closer: str) -> str:
     """Return the opener of a closer; for a marker without a slash, the start of any opener."""
     return "<|" if closer.startswith("<|") else f"<{closer[2:-1]}"
 
@@ -100,5 +100,5 @@ def _find_unclosed(opener: str, text: str, start: int, end: int) -> int:
     return opened if opener == "<|" else opened - text.count(f"</{opener[1:]}", start, end)
 
 
-ends_in = lru_cache(maxsize=64)(ValueEnds)
+make_value_ends = lru_cache(maxsize=64)(ValueEnds)
 """Returns the cached `ValueEnds` of some dialects."""
