@@ -80,17 +80,20 @@ class ReplyPipeline:
         strict = plan.is_strict or bool(openers)
         # The order of the stages. Policies on calls are the first that may change an event, so that denied calls do not
         # count toward the limit. Content rules follow all stages that turn calls into text.
-        self._stages: list[Stage] = [
-            *([ClientTerms(client_name, reads)] if client_name or reads else []),
-            *([guards] if guards else []),
-            limit,
-            Identify(ids, taken, structured=structured),
-            self._record_calls,
-            *([ContentRules(rules, structured=structured, crosses=crosses)] if rules else []),
-            ForTextClient(end, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(end),
-            *([OutputFilter(openers, rules)] if client or rules else []),
-            self._record_faults,
-        ]
+        self._stages: list[Stage] = []
+        if client_name or reads:
+            self._stages.append(ClientTerms(client_name, reads))
+        if guards:
+            self._stages.append(guards)
+        self._stages += (limit, Identify(ids, taken, structured=structured), self._record_calls)
+        if rules:
+            self._stages.append(ContentRules(rules, structured=structured, crosses=crosses))
+        self._stages.append(
+            ForTextClient(end, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(end)
+        )
+        if client or rules:
+            self._stages.append(OutputFilter(openers, rules))
+        self._stages.append(self._record_faults)
         self._reads_text = any(stage.reads_text for stage in self._stages)
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
         self._calls = NativeCalls(
