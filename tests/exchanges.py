@@ -12,6 +12,7 @@ from tests.apis.shapes import SHAPES
 from tests.rules import spoken
 from vtc.apis import APIS
 from vtc.dialects import Reader, compile_grammar
+from vtc.events import Event, Reasoning, Text
 from vtc.exchange import Session, Stream
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
@@ -73,18 +74,22 @@ def opened(
 
 
 def shows_reasoning(whole: Session, *texts: str) -> bool:
-    """Return True if a whole reply, already read, revealed late that it began inside of the reasoning.
+    """Return True if a whole reply, already read, revealed reasoning that a stream cannot know when it arrives.
 
+    A closing tag shows late that the reply began inside the reasoning, or at an opening tag in the middle of the text.
     A stream of the same reply has already sent that as text, including the calls in it, so the two results differ.
     """
     plan, think = whole.plan.reading, whole.plan.reading.thinking
     reader = Reader(
         compile_grammar(plan.dialects, think.tags), plan.tools, begins=think.begins(whole=True), think=think.to
     )
+    events: list[Event] = []
     for text in texts:
-        reader.feed(text)
-        reader.pause()
-    return think.may_show and reader.began_inside is True
+        events += reader.feed(text)
+        events += reader.pause()
+    kinds = [type(event) for event in events]
+    follows_text = Reasoning in kinds and Text in kinds[: kinds.index(Reasoning)]
+    return think.may_show and (reader.began_inside is True or follows_text)
 
 
 def fed(stream: Stream, *pieces: bytes) -> bytes:
