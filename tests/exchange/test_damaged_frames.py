@@ -170,6 +170,22 @@ def test_after_a_fault_of_the_decoder(server: str, data: st.DataObject) -> None:
     assert client == server or any(end in out for end in ENDS[client]), "the reply has no end"
 
 
+@pytest.mark.parametrize(
+    ("frame", "place", "value"),
+    [("output_text.delta", ("logprobs",), 5), ("output_item.added", ("item", "type"), "reasoning")],
+)
+def test_a_damaged_text_of_responses_is_encoded_again(frame: str, place: tuple[Any, ...], value: Any) -> None:
+    """Without `response.created`, all frames are encoded again."""
+    frames = [one for one in frames_of("openai-responses") if b"response.created" not in one]
+    number = next(number for number, one in enumerate(frames) if frame.encode() in one and b"msg" in one)
+    with no_faults():
+        out = sent(
+            crossing("openai-responses", "openai-responses", stream=True).stream(),
+            Damage(frames, number, place).list_frames(value),
+        )
+    assert any(end in out for end in ENDS["openai-responses"])
+
+
 def fail_at_fault(decoder: type[Any], patch: pytest.MonkeyPatch) -> None:
     """Let a decoder fail at a frame with the field `fault`."""
     decode = decoder.decode

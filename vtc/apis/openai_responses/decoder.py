@@ -172,6 +172,7 @@ _FIELDS_OF_OBJECT = {
 _TYPE_OF_FIELD: Mapping[str, type] = {
     **dict.fromkeys(("item", "part", "response"), dict),
     **dict.fromkeys(("delta", "text", "refusal"), str),
+    "logprobs": list,
 }
 """The types of the decoded fields of an event."""
 _WRONG_TYPE = "wrong type"
@@ -373,7 +374,7 @@ class Decoder(msgspec.Struct):
         else:
             self.in_text = self.in_text or bool(text)
             yield TextDelta(text, refusal=type_ != TEXT_DELTA)
-            if value.get("logprobs"):
+            if value.get("logprobs") and isinstance(value["logprobs"], list):
                 yield Origin(NAME, "logprobs", value["logprobs"], harmless=True)
         if not text:
             yield Origin(NAME, "nothing", None, harmless=True)

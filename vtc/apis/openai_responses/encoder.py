@@ -215,7 +215,7 @@ class OpenItems(msgspec.Struct):
         if field:
             part = {**part, field: text}
             if not open_.is_text_done:
-                more: Json = {"logprobs": part["logprobs"]} if events == "output_text" else {}
+                more: Json = {"logprobs": part.get("logprobs", [])} if events == "output_text" else {}
                 yield {"type": f"response.{events}.done", **open_.location, field: text, **more}
         yield {"type": f"response.{around}.done", **open_.location, "part": part}
         self.open = replace(open_, part=None, parts=(*open_.parts, (open_.part_list, part)))
