@@ -98,7 +98,7 @@ def make_seeds(target: str) -> Iterator[bytes]:
             yield bytes([number % len(targets.SETTINGS), 3 + 16 * (number % 3 == 0)]) + text
     if target == "stream":
         for number, text in enumerate(replies[::5]):
-            yield bytes([number % len(targets.SETTINGS), 7]) + b"".join(chat.streamed(text.decode(errors="replace")))
+            yield bytes([number % len(targets.SETTINGS), 7]) + b"".join(chat.make_stream(text.decode(errors="replace")))
     if target in targets.OTHER_APIS:
         shape = SHAPES[targets.OTHER_APIS[target].name]
         for number, text in enumerate(replies[::5]):
@@ -112,8 +112,8 @@ def make_seeds(target: str) -> Iterator[bytes]:
         }
         for number in range(len(targets.SETTINGS)):
             request = shape.request(**shape.history, **fields.get(target, {}))
-            yield bytes([number, 8]) + chat.encoded(request)
-            yield bytes([number, 0]) + chat.encoded(shape.whole("a"))
+            yield bytes([number, 8]) + chat.encode_json(request)
+            yield bytes([number, 0]) + chat.encode_json(shape.whole("a"))
     if target == "policies":
         from tests.attacks.seeds import SEEDS
 
@@ -127,7 +127,7 @@ def make_seeds(target: str) -> Iterator[bytes]:
             yield bytes([number, 2 + 16]) + replies[number % len(replies)] + b"\0[read_file for 'a'] Result:\nok"
             yield bytes([number, 3]) + b"Reads {{ 7 * 7 }} {% raw %}"
             yield bytes([number, 4]) + b'{"edits": [{"a": 1}], "count": 2}\0<tool_response>'
-            yield bytes([number, 0]) + chat.encoded(chat.request(tools=[chat.READ]))
+            yield bytes([number, 0]) + chat.encode_json(chat.request(tools=[chat.READ]))
 
 
 @cache

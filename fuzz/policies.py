@@ -16,7 +16,7 @@ import msgspec
 
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
-from tests.attacks.clients import called, cline, named, told
+from tests.attacks.clients import cline, find_calls, find_chat_calls, join_texts
 from vtc.apis import APIS
 from vtc.exchange import Session
 from vtc.guards import Guards
@@ -62,7 +62,7 @@ def open_session(choice: int, client: int) -> Session:
             "ollama-chat": lambda: ollama.request(stream=True),
             "gemini-generate": lambda: gemini.request(stream=True),
         }[api.name]()
-    return Session.open(api, chat.encoded(body), facts, load_planner(choice), "seed")
+    return Session.open(api, chat.encode_json(body), facts, load_planner(choice), "seed")
 
 
 def fuzz_policies(data: bytes) -> None:
@@ -86,5 +86,9 @@ def fuzz_policies(data: bytes) -> None:
         assert out == body
     if exchange.media_type != "text/event-stream":  # its clients parse lines of JSON instead of events
         out = b"\n".join(line for line in out.split(b"\n") if line.lstrip()[:1] in (b"{", b"["))
-    found = called(out) | named(out) | ({name for name, _ in cline(told(out))} if client == 0 else set())
+    found = (
+        find_chat_calls(out)
+        | find_calls(out)
+        | ({name for name, _ in cline(join_texts(out))} if client == 0 else set())
+    )
     assert not found & FORBIDDEN_TOOLS, found

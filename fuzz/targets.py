@@ -19,7 +19,7 @@ from fuzz.policies import fuzz_policies
 from tests.apis import chat, gemini, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
-from tests.apis.shapes import asked as asked_of
+from tests.apis.shapes import make_request_body as asked_of
 from tests.exchanges import agent, shows_reasoning
 from vtc.apis import APIS, Api, BadRequest, Request
 from vtc.dialects import Description, Reader, compile_grammar
@@ -71,9 +71,9 @@ def plan_request(planner: Planner, *, text_client: bool) -> tuple[bytes, Request
     """Return a request with its plan."""
     if text_client:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
-        body = chat.encoded(chat.request(messages=messages, tools=None, stream=True))
+        body = chat.encode_json(chat.request(messages=messages, tools=None, stream=True))
     else:
-        body = chat.encoded(chat.request(stream=True, tools=TOOLS))
+        body = chat.encode_json(chat.request(stream=True, tools=TOOLS))
     request = CHAT.request(body)
     return body, request, planner.plan(_choose_facts(text_client), request)
 
@@ -108,14 +108,14 @@ def fuzz_reply(data: bytes) -> None:
 
 def check_reply(open_session: Callable[[], Session], text: str, size: int, finish: str) -> None:
     """Check a reply of this text, in deltas of `size` characters."""
-    body = b"".join(chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
+    body = b"".join(chat.make_stream(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
     exchange, other = open_session(), open_session()
     out = feed_stream(exchange, split_bytes(body, 1 << 20))
     report = exchange.report
     assert not report.failures, report.failures
     streamed = chat.read(out)
     assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
-    completion = chat.encoded(chat.completion(text, finish))
+    completion = chat.encode_json(chat.completion(text, finish))
     rewritten = other.whole.rewrite(completion)
     whole = chat.read(rewritten)
     assert not other.report.failures, other.report.failures
@@ -207,14 +207,14 @@ def fuzz_request(data: bytes) -> None:
     match how % 5:
         case 1:
             value = chat.request(messages=[{"role": "system", "content": text}], tools=None)
-            body = chat.encoded(value)
+            body = chat.encode_json(value)
         case 2:
             answer, _, result = text.partition("\0")
             turns = [{"role": "assistant", "content": answer}, {"role": "user", "content": result}]
-            body = chat.encoded(chat.request(messages=[system, *turns], tools=None))
+            body = chat.encode_json(chat.request(messages=[system, *turns], tools=None))
         case 3:
             tool = {"type": "function", "function": {"name": "f", "description": text}}
-            body = chat.encoded(chat.request(tools=[*TOOLS, tool]))
+            body = chat.encode_json(chat.request(tools=[*TOOLS, tool]))
         case 4:
             arguments, _, result = text.partition("\0")
             call = {"id": "c", "type": "function", "function": {"name": "edit", "arguments": arguments}}
@@ -222,7 +222,7 @@ def fuzz_request(data: bytes) -> None:
                 {"role": "assistant", "content": None, "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "c", "content": result},
             ]
-            body = chat.encoded(chat.request(messages=turns, tools=TOOLS))
+            body = chat.encode_json(chat.request(messages=turns, tools=TOOLS))
     facts = _choose_facts(bool(how & 16))
     try:
         exchange = Session.open(CHAT, body, facts, make_planner(choice), "s")
@@ -242,12 +242,12 @@ def check_messages(open_session: Callable[[], Session], texts: Sequence[str], si
     """Check a reply of Messages with these texts as blocks, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
     blocks = [anthropic.text_block(index, *parts) for index, parts in enumerate(pieces)]
-    body = b"".join(anthropic.streamed(*blocks, stop_reason=reason))
+    body = b"".join(anthropic.make_stream(*blocks, stop_reason=reason))
     exchange, other = open_session(), open_session()
     out = feed_stream(exchange, split_bytes(body, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures
     assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
-    message = chat.encoded(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
+    message = chat.encode_json(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
     rewritten = other.whole.rewrite(message)
     assert not other.report.failures, other.report.failures
     is_comparable = not shows_reasoning(other, *texts)
@@ -297,7 +297,7 @@ def fuzz_profile(data: bytes) -> None:
     plan = Planner(profiles, Settings()).plan
     for facts, declared in ((NATIVE_CLIENT, TOOLS), (TEXT_CLIENT, None)):
         fields = chat.request([{"type": "text", "text": "x"}], tools=declared)
-        body = CHAT.request(chat.encoded(fields))
+        body = CHAT.request(chat.encode_json(fields))
         plan(Facts(facts.user_agent, "lab-model", facts.host, 80, facts.path, {"a": "b"}, fields), body)
 
 
@@ -355,7 +355,7 @@ def check_responses(open_session: Callable[[], Session], texts: Sequence[str], s
     assert not exchange.report.failures, exchange.report.failures
     assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
     make_response = openai_responses.response if status == "completed" else openai_responses.cut
-    whole = chat.encoded(make_response(*(item[-1]["item"] for item in items)))
+    whole = chat.encode_json(make_response(*(item[-1]["item"] for item in items)))
     rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
     streamed = openai_responses.read(out)
@@ -374,8 +374,8 @@ def check_responses(open_session: Callable[[], Session], texts: Sequence[str], s
 
 def check_ollama(open_session: Callable[[], Session], text: str, size: int, reason: str) -> None:
     """Check a reply of Ollama with this text, in lines of `size` characters."""
-    lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
-    whole = chat.encoded(ollama.message(text, done_reason=reason))
+    lines = ollama.make_text_stream(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
+    whole = chat.encode_json(ollama.message(text, done_reason=reason))
     _check_stream_and_whole(
         open_session, text, b"".join(lines), whole, ollama.read, partial(ollama.read, stream=False), reason == "stop"
     )
@@ -383,8 +383,8 @@ def check_ollama(open_session: Callable[[], Session], text: str, size: int, reas
 
 def check_gemini(open_session: Callable[[], Session], text: str, size: int, reason: str) -> None:
     """Check a reply of Gemini's API with this text, in events of `size` characters."""
-    events = gemini.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
-    whole = chat.encoded(gemini.reply(gemini.text(text), reason=reason))
+    events = gemini.make_text_stream(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
+    whole = chat.encode_json(gemini.reply(gemini.text(text), reason=reason))
     _check_stream_and_whole(open_session, text, b"".join(events), whole, gemini.read, gemini.read, reason == "STOP")
 
 

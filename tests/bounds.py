@@ -26,15 +26,15 @@ def impatient() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def steps(work: Callable[[], object]) -> int:
+def count_calls(work: Callable[[], object]) -> int:
     """Return the number of functions that are called, in VTC and in the interpreter."""
     count = 0
 
-    def called(frame: FrameType, event: str, argument: Any) -> None:
+    def count_event(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
-    sys.setprofile(called)
+    sys.setprofile(count_event)
     try:
         work()
     finally:

@@ -64,10 +64,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
     yield
     if metafunc._calls and not _all(metafunc.config):
         # Keep at least one: if all are marked `rest`, `pytest_collection_modifyitems` deselects the test.
-        metafunc._calls = _chosen(metafunc) or metafunc._calls[:1]
+        metafunc._calls = _select_sets(metafunc) or metafunc._calls[:1]
 
 
-def _chosen(metafunc: pytest.Metafunc) -> list[Any]:
+def _select_sets(metafunc: pytest.Metafunc) -> list[Any]:
     """Return the selected sets of parameters of a test, without the sets that only `make test-rest` runs."""
     test = metafunc.definition
     sets = [chosen for chosen in metafunc._calls if not any(mark.name == "rest" for mark in chosen.marks)]
@@ -102,11 +102,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def some(pytestconfig: pytest.Config) -> Callable[[Iterable[Any], int], Iterator[Any]]:
     """Return a function that yields one in `one_in` examples, always the same, or all if all parameters are tried."""
 
-    def taken(examples: Iterable[Any], one_in: int) -> Iterator[Any]:
+    def take_some(examples: Iterable[Any], one_in: int) -> Iterator[Any]:
         every = _all(pytestconfig)
         return (one for one in examples if every or not crc32(repr(one).encode()) % one_in)
 
-    return taken
+    return take_some
 
 
 def pytest_collection_finish() -> None:
@@ -176,11 +176,11 @@ def no_servers_of_this_machine() -> Iterator[None]:
     """Refuse connections to the usual ports of model servers: tests must not depend on servers of this machine."""
     connect, usual = socket.create_connection, {*local_servers.USUAL_PORTS, launch.PORT}
 
-    def connected(address: tuple[str, int], *arguments: Any, **more: Any) -> socket.socket:
+    def connect_elsewhere(address: tuple[str, int], *arguments: Any, **more: Any) -> socket.socket:
         if address[1] in usual:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return connect(address, *arguments, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket, "create_connection", connected)
+        patch.setattr(socket, "create_connection", connect_elsewhere)
         yield

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from tests.rules import spoken
+from tests.rules import draw_pieces
 from vtc.apis import APIS
 from vtc.dialects import Reader, compile_grammar
 from vtc.events import Event, Reasoning, Text
@@ -36,7 +36,7 @@ FILE = {
 """The schema of a tool for files: strings, a number and an array."""
 
 
-def declared(client: str, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
+def declare_tools(client: str, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Declare tools, given by name and schema, in the format of an API."""
     match client:
         case "anthropic-messages":
@@ -63,13 +63,13 @@ def planner(**settings: Any) -> Planner:
     return Planner(PROFILES, Settings(**settings))
 
 
-def opened(
+def open_session(
     seed: str = "seed",
     settings: dict[str, Any] | None = None,
     memory: Memory | None = None,
     **fields: Any,
 ) -> Session:
-    body = chat.encoded(chat.request(stream=True, **fields))
+    body = chat.encode_json(chat.request(stream=True, **fields))
     return Session.open(API, body, AGENT, planner(**settings or {}), seed, memory)
 
 
@@ -92,12 +92,12 @@ def shows_reasoning(whole: Session, *texts: str) -> bool:
     return think.may_show and (reader.began_inside is True or follows_text)
 
 
-def fed(stream: Stream, *pieces: bytes) -> bytes:
+def feed_stream(stream: Stream, *pieces: bytes) -> bytes:
     return b"".join(out for piece in pieces for out in stream.feed(piece)) + b"".join(stream.finish())
 
 
 TEXT = "Let me look.\n\n<read>\n<filePath>/é</filePath>\n</read>\n"
-BODY = b"".join(chat.streamed(*(TEXT[i : i + 11] for i in range(0, len(TEXT), 11))))
+BODY = b"".join(chat.make_stream(*(TEXT[i : i + 11] for i in range(0, len(TEXT), 11))))
 CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/é"})], [], "tool_calls")
 
 
@@ -123,5 +123,5 @@ SNIPPETS = [
     "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
     "<tools>",
 ]
-SAID = spoken(SNIPPETS, WRITTEN, 10)
+SAID = draw_pieces(SNIPPETS, WRITTEN, 10)
 """Pieces of replies in which markup can begin, end and be broken."""

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 type Tree = Mapping[str, str]
 
 MAX_PARTICIPLE_SHARE = 0.01
-"""Share of all functions whose whole name is a participle: `told()` does not say what the function does."""
+"""Share of all functions of a folder whose whole name is a participle: `told()` does not say what the function does."""
 MAX_SHARED_CONSTANT_NAMES = 30
 """Names of public module constants that are defined in more than one module."""
 SAME_IN_EACH_API = ("Decoder", "Encoder", "Request", "Reply")
@@ -48,11 +48,13 @@ IRREGULAR_PARTICIPLES = frozenset(
 NO_PARTICIPLES = frozenset(("need", "feed", "speed", "embed", "proceed"))
 HOOKS = frozenset(("done",))
 """Functions whose names mitmproxy chooses."""
+VALUE_DECORATORS = frozenset(("property", "cached_property", "pytest.fixture", "pytest_asyncio.fixture"))
+"""Decorators of functions whose names denote values."""
 
 
 @dataclass(frozen=True)
 class Habit:
-    """A group of words and how often it may occur per 1,000 words of prose in `vtc/`."""
+    """A group of words and how often it may occur per 1,000 words of prose."""
 
     words: str
     limit: float
@@ -68,6 +70,8 @@ HABITS = (
     Habit("amid|anew|alike|whatever", 0.3),
     Habit("that which|one that|those that|such as", 2.0),
 )
+TESTS = "tests"
+"""All modules below `tests/`, together."""
 DOCUMENTS = "documents"
 DOCUMENT_FACTOR = 1.5
 """The documents may use each group this many times as often as the code."""
@@ -95,9 +99,9 @@ def _parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def _list_modules(tree: Tree) -> Iterator[tuple[str, ast.Module]]:
+def _list_modules(tree: Tree, folder: str = "vtc") -> Iterator[tuple[str, ast.Module]]:
     for path, source in tree.items():
-        if path.startswith("vtc/") and path.endswith(".py"):
+        if path.startswith(f"{folder}/") and path.endswith(".py"):
             yield path, _parse(source)
 
 
@@ -107,23 +111,27 @@ def is_participle(name: str) -> bool:
     return word in IRREGULAR_PARTICIPLES or bool(re.fullmatch(r"[a-z]+ed", word) and word not in NO_PARTICIPLES)
 
 
-def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    names = [node.id for node in function.decorator_list if isinstance(node, ast.Name)]
-    return "property" in names or "cached_property" in names
+def _names_value(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True if the function's name denotes a value: a property, or a fixture that tests receive."""
+    names = {ast.unparse(node.func if isinstance(node, ast.Call) else node) for node in function.decorator_list}
+    return not names.isdisjoint(VALUE_DECORATORS)
 
 
 def check_function_names(tree: Tree) -> list[str]:
-    """Check that functions are named by verb phrases; a property is a value."""
-    count, found = 0, []
-    for path, module in _list_modules(tree):
-        for node in ast.walk(module):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
-                count += 1
-                if is_participle(node.name) and node.name not in HOOKS:
-                    found.append(
-                        f"{path}:{node.lineno}: {node.name} is a participle; name the function by a verb phrase"
-                    )
-    return found if len(found) > count * MAX_PARTICIPLE_SHARE else []
+    """Check that functions in `vtc/` and `tests/` are named by verb phrases; a property or fixture is a value."""
+    problems: list[str] = []
+    for folder in ("vtc", TESTS):
+        count, found = 0, []
+        for path, module in _list_modules(tree, folder):
+            for node in ast.walk(module):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _names_value(node):
+                    count += 1
+                    if is_participle(node.name) and node.name not in HOOKS:
+                        found.append(
+                            f"{path}:{node.lineno}: {node.name} is a participle; name the function by a verb phrase"
+                        )
+        problems += found if len(found) > count * MAX_PARTICIPLE_SHARE else []
+    return problems
 
 
 def check_type_names(tree: Tree) -> list[str]:
@@ -186,12 +194,14 @@ def _check_habits(group: str, prose: str, factor: float) -> Iterator[str]:
 
 
 def check_prose(tree: Tree) -> list[str]:
-    """Check each package, and the documents together, for words that are used as a habit."""
+    """Check each package, all tests together and the documents together for words that are used as a habit."""
     packages: dict[str, list[str]] = {}
     for path, source in tree.items():
         if path.startswith("vtc/") and path.endswith(".py"):
             parts = PurePosixPath(path).parts
             packages.setdefault("/".join(parts[:2]) if len(parts) > 2 else "vtc", []).append(_read_prose(source))
+        elif path.startswith(f"{TESTS}/") and path.endswith(".py"):
+            packages.setdefault(TESTS, []).append(_read_prose(source))
     documents = [
         _read_document(source)
         for path, source in tree.items()

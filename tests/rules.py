@@ -26,8 +26,8 @@ __all__ = [
     "QUOTING_ELEMENTS",
     "TURN_ENDS",
     "WRAPPERS",
+    "draw_pieces",
     "rules",
-    "spoken",
 ]
 
 QUOTES = [*dict.fromkeys((*QUOTATION_MARKS, *QUOTATION_MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
@@ -45,28 +45,32 @@ BLOCKS = ["> ```\n> x\n> ```\n", "> ~~~\n>x\n", "\n>", "> > ```\n", "\n```\nx\n`
 """Quoted lines and fences, complete and open."""
 
 
-def about(bound: int, text: str) -> list[str]:
+def repeat_around(bound: int, text: str) -> list[str]:
     """Return repetitions of a text with a length just below, at and just above a limit."""
     return [(text * bound)[:length] for length in (bound - 1, bound, bound + 1)]
 
 
 RUNS = [
-    *about(MAX_WORDLESS_CHARACTERS, "."),
-    *about(MAX_WORDLESS_CHARACTERS, "?!…"),
-    *about(LOOKBEHIND_CHARACTERS, "x"),
-    *about(LOOKBEHIND_CHARACTERS, "- "),
-    *about(MAX_SPACE, " "),
-    *about(MAX_SPACE, "\n"),
-    *about(16, "</"),
-    *about(64, "`"),
+    *repeat_around(MAX_WORDLESS_CHARACTERS, "."),
+    *repeat_around(MAX_WORDLESS_CHARACTERS, "?!…"),
+    *repeat_around(LOOKBEHIND_CHARACTERS, "x"),
+    *repeat_around(LOOKBEHIND_CHARACTERS, "- "),
+    *repeat_around(MAX_SPACE, " "),
+    *repeat_around(MAX_SPACE, "\n"),
+    *repeat_around(16, "</"),
+    *repeat_around(64, "`"),
 ]
-LONG = [*about(MAX_GUESS_CHARACTERS, "x"), *about(MAX_HELD_CHARACTERS, "x "), *about(MOST_IN_DOUBT, "</parameter>\n")]
+LONG = [
+    *repeat_around(MAX_GUESS_CHARACTERS, "x"),
+    *repeat_around(MAX_HELD_CHARACTERS, "x "),
+    *repeat_around(MOST_IN_DOUBT, "</parameter>\n"),
+]
 """Long texts, of which a reply needs at most one."""
 RULES = [*QUOTES, *TAGS, *WORDS, *BLOCKS, *RUNS]
 rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, BLOCKS, RUNS)))
 
 
-def spoken(pieces: Sequence[str], calls: Sequence[str], most: int) -> st.SearchStrategy[list[str]]:
+def draw_pieces(pieces: Sequence[str], calls: Sequence[str], most: int) -> st.SearchStrategy[list[str]]:
     """Draw pieces of a reply, calls inside of possible quotations, and the texts on which the reader's rules depend."""
     # Mostly a quotation mark before a call and no word after it: most rules decide on that.
     before, after = st.sampled_from(QUOTES) | rules, st.sampled_from([*TAGS, *RUNS]) | rules

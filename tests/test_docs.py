@@ -28,8 +28,8 @@ from tests.apis import chat
 from tests.cli.probing.test_command import CASES
 from tests.dialects.material import DIALECTS
 from tests.e2e.upstream import serving
-from tests.exchanges import fed, opened
-from tests.proxy.captures import CALL, saved
+from tests.exchanges import feed_stream, open_session
+from tests.proxy.captures import CALL, save_flows
 from vtc.apis import APIS
 from vtc.cli import MODULES, main
 from vtc.cli.config import Config
@@ -59,15 +59,15 @@ LOGGED = {
 SERVER = "http://127.0.0.1:8000"
 
 
-def called(arguments: Sequence[str]) -> Result:
+def call_command(arguments: Sequence[str]) -> Result:
     return CliRunner().invoke(main, arguments, env={"COLUMNS": "100"}, prog_name="vtc")
 
 
-async def probed(arguments: Sequence[str]) -> Result:
+async def call_probe(arguments: Sequence[str]) -> Result:
     """Probe a llama-server that was started without `--jinja`, as if its address were `SERVER`."""
     server, *_ = CASES["llama-server without --jinja, with a thinking model"]
     async with serving(server) as upstream:
-        result = await asyncio.to_thread(called, [one.replace(SERVER, upstream.url) for one in arguments])
+        result = await asyncio.to_thread(call_command, [one.replace(SERVER, upstream.url) for one in arguments])
         result.output_bytes = result.output_bytes.replace(upstream.url.encode(), SERVER.encode())
         at, shown = (url.rpartition("/")[2] for url in (upstream.url, SERVER))
         for one, other in ((at, shown), (at.replace(":", "-"), shown.replace(":", "-"))):
@@ -75,11 +75,11 @@ async def probed(arguments: Sequence[str]) -> Result:
     return result
 
 
-def printed(line: str) -> str:
+def run_command(line: str) -> str:
     """Return the output of a command, followed by its exit code if it is not 0."""
     program, *arguments = shlex.split(line)
     assert program == "vtc", f"only vtc is run here: {line}"
-    result = asyncio.run(probed(arguments)) if arguments[0] == "probe" else called(arguments)
+    result = asyncio.run(call_probe(arguments)) if arguments[0] == "probe" else call_command(arguments)
     output = result.output.replace(str(launch.find_script()), "addons/addon.py")
     output = re.sub(r"\S*/bin/mitm", "mitm", output)
     return output + (f"(exit code {result.exit_code})\n" if result.exit_code else "")
@@ -110,14 +110,14 @@ def write_files(text: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text("utf-8")
-    saved(tmp_path, "Hello", CALL)
+    save_flows(tmp_path, "Hello", CALL)
     (tmp_path / "vtc.jsonl").write_text((json.dumps(LOGGED) + "\n") * 3)
     monkeypatch.chdir(tmp_path)
     write_files(text)
     renewed = text
     for block in BLOCK.finditer(text):
         for command, shown in steps(block["text"]) if block["kind"] == "console" else ():
-            output = printed(command)
+            output = run_command(command)
             if not matches(shown, output):
                 assert os.environ.get("VTC_RENEW_DOCS"), f"$ {command}\n{output}"
                 renewed = renewed.replace(f"$ {command}\n{shown}", f"$ {command}\n{output}")
@@ -132,9 +132,9 @@ GENERATED = re.compile(
 )
 
 
-def generated(name: str) -> str:
+def generate_part(name: str) -> str:
     if name.startswith("vtc "):
-        return printed(name)
+        return run_command(name)
     if name == "options":
         return option_table()
     if name == "unconstrained":
@@ -193,7 +193,7 @@ def limit_table() -> str:
 def test_what_is_generated_is_up_to_date(page: Path) -> None:
     text = renewed = page.read_text("utf-8")
     for part in GENERATED.finditer(text):
-        now = generated(part["name"])
+        now = generate_part(part["name"])
         if now != part["text"]:
             assert os.environ.get("VTC_RENEW_DOCS"), f"{part['name']}\n{now}"
             renewed = renewed.replace(part[0], f"<!-- {part['name']} -->\n{now}<!-- end -->")
@@ -277,7 +277,7 @@ def test_every_command_is_in_the_guide() -> None:
         assert f"## vtc {name}" in page or f", vtc {name}\n" in page, name
 
 
-def entered() -> set[str]:
+def list_entered_files() -> set[str]:
     """Send a request and a streamed reply with a text tool call through a session; return the source files that run.
 
     Both have run before, so the files that compile a dialect are not among them.
@@ -288,16 +288,16 @@ def entered() -> set[str]:
         if event == "call" and frame.f_code.co_filename.startswith(f"{ROOT}/vtc/"):
             files.add(frame.f_code.co_filename.removeprefix(f"{ROOT}/vtc/"))
 
-    def exchanged() -> bytes:
-        exchange = opened(model="qwen2.5")
+    def run_exchange() -> bytes:
+        exchange = open_session(model="qwen2.5")
         exchange.request()
-        return fed(exchange.stream(), *chat.streamed(*texts))
+        return feed_stream(exchange.stream(), *chat.make_stream(*texts))
 
     texts = ("<tool_", 'call>\n{"name": "read", ', '"arguments": {"filePath": "a"}}', "\n</tool_call>")
-    assert chat.read(exchanged()).calls == [("read", {"filePath": "a"})]
+    assert chat.read(run_exchange()).calls == [("read", {"filePath": "a"})]
     sys.setprofile(note)
     try:
-        exchanged()
+        run_exchange()
     finally:
         sys.setprofile(None)
     return files
@@ -309,4 +309,4 @@ def test_the_walk_of_one_call_names_every_file_on_the_way() -> None:
     named = {f"/{name}" for name in re.findall(r"`([\w/]+\.py)`", walk)}
     files = {f"/{path.relative_to(ROOT / 'vtc')}" for path in (ROOT / "vtc").rglob("*.py")}
     assert [name for name in sorted(named) if not any(file.endswith(name) for file in files)] == []
-    assert [file for file in sorted(entered()) if not any(f"/{file}".endswith(name) for name in named)] == []
+    assert [file for file in sorted(list_entered_files()) if not any(f"/{file}".endswith(name) for name in named)] == []

@@ -13,9 +13,9 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from tests.bounds import impatient, steps
+from tests.bounds import count_calls, impatient
 from tests.dialects.material import COMMON, DIALECTS, read
-from tests.exchanges import API, PROFILES, agent, fed, opened, planner
+from tests.exchanges import API, PROFILES, agent, feed_stream, open_session, planner
 from vtc.apis import APIS, BadRequest
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
@@ -52,10 +52,10 @@ def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
     """The text of a reply that consists of one repeated fragment arrives unchanged, streamed and whole."""
     for _, fragment in some(product([head], FRAGMENTS), 5):
         text = head + fragment * (SIZE // len(fragment))
-        streamed, whole = opened(tools=BASH), opened(tools=BASH)
-        frames = chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500)))
-        found = chat.read(fed(streamed.stream(), *frames))
-        assert found == chat.read(whole.whole.rewrite(chat.encoded(chat.completion(text)))), fragment
+        streamed, whole = open_session(tools=BASH), open_session(tools=BASH)
+        frames = chat.make_stream(*(text[at : at + 500] for at in range(0, len(text), 500)))
+        found = chat.read(feed_stream(streamed.stream(), *frames))
+        assert found == chat.read(whole.whole.rewrite(chat.encode_json(chat.completion(text)))), fragment
         assert streamed.report.failures == whole.report.failures == [], fragment
         # Special tokens of a call that is cut off are removed and reported.
         told = fragment == "[TOOL_CALLS]" and found.content == head.strip() and streamed.report.refusals
@@ -70,16 +70,16 @@ def test_work_grows_with_the_text_and_not_faster(head: str, some: Any) -> None:
         texts = [head + fragment * count for count in (100, 800)]
         works = [partial(read, [text], dialects, tags=(("<think>", "</think>"),)) for text in texts]
         works[0]()  # compiles the patterns, which takes far longer while calls are counted
-        few, many = map(steps, works)
+        few, many = map(count_calls, works)
         assert many < 10 * few + 1_000, fragment
 
 
 def test_a_call_in_doubled_braces_whose_strings_never_end() -> None:
     text = '<tool_call>\n{{"name": "read", "arguments": {"filePath": ' + '"\\' * 150_000 + "}}\n</tool_call>"
-    streamed, whole = opened(), opened()
-    frames = chat.streamed(*(text[at : at + 999] for at in range(0, len(text), 999)))
-    assert chat.read(fed(streamed.stream(), *frames)).content == text
-    assert chat.read(whole.whole.rewrite(chat.encoded(chat.completion(text)))).content == text
+    streamed, whole = open_session(), open_session()
+    frames = chat.make_stream(*(text[at : at + 999] for at in range(0, len(text), 999)))
+    assert chat.read(feed_stream(streamed.stream(), *frames)).content == text
+    assert chat.read(whole.whole.rewrite(chat.encode_json(chat.completion(text)))).content == text
 
 
 CALL = '<tool_call>{{"name": "read", "arguments": {{"filePath": {}}}}}</tool_call>'
@@ -101,8 +101,10 @@ ODD_VALUES = {
 def test_odd_values_in_a_call(what: str) -> None:
     value, count = ODD_VALUES[what]
     text = CALL.format(value)
-    exchange = opened(settings={"lenient": "off"})
-    found = chat.read(fed(exchange.stream(), *chat.streamed(*(text[at : at + 999] for at in range(0, len(text), 999)))))
+    exchange = open_session(settings={"lenient": "off"})
+    found = chat.read(
+        feed_stream(exchange.stream(), *chat.make_stream(*(text[at : at + 999] for at in range(0, len(text), 999))))
+    )
     assert exchange.report.failures == []
     assert len(found.calls) == count
     assert count or found.content == text
@@ -113,10 +115,10 @@ def test_json_nested_deeper_than_any_stack(what: str) -> None:
     """The frame is invalid JSON, so it passes through; the frames around it are read."""
     deep = b'{"choices":' + b"[" * 100_000
     if what == "reply":
-        assert opened().whole.rewrite(deep) == deep
+        assert open_session().whole.rewrite(deep) == deep
         return
-    exchange = opened()
-    body = fed(exchange.stream(), b"data: " + deep + b"\n\n", *chat.streamed(CALL.format('"/a"')))
+    exchange = open_session()
+    body = feed_stream(exchange.stream(), b"data: " + deep + b"\n\n", *chat.make_stream(CALL.format('"/a"')))
     assert body.startswith(b"data: " + deep)
     assert len(exchange.report.calls) == 1
     assert exchange.report.failures == []
@@ -141,7 +143,7 @@ NAMES = [
 ]
 
 
-def named(*names: str) -> list[chat.Json]:
+def make_named_tools(*names: str) -> list[chat.Json]:
     return [chat.tool(name, a="string") for name in names]
 
 
@@ -149,25 +151,25 @@ def named(*names: str) -> list[chat.Json]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_a_name(name: str, dialect: str) -> None:
     """A name is not interpreted as an expression, a template or an attribute."""
-    exchange = opened(tools=named(*NAMES))
+    exchange = open_session(tools=make_named_tools(*NAMES))
     written = chat.DIALECTS[dialect](name, {"a": "x"})
-    found = chat.read(fed(exchange.stream(), *chat.streamed(*written)))
+    found = chat.read(feed_stream(exchange.stream(), *chat.make_stream(*written)))
     assert exchange.report.failures == []
     assert found.calls == [(name, {"a": "x"})] or found.content == written
     assert dialect != "hermes" or found.calls
 
 
 def test_a_name_too_long_for_a_call_spoils_no_other() -> None:
-    exchange = opened(tools=named("x" * 10_000, "y" * 129, "z" * 128))
+    exchange = open_session(tools=make_named_tools("x" * 10_000, "y" * 129, "z" * 128))
     written = "".join(chat.DIALECTS["tag"](name, {"a": "x"}) for name in ("y" * 129, "z" * 128))
-    found = chat.read(fed(exchange.stream(), *chat.streamed(written)))
+    found = chat.read(feed_stream(exchange.stream(), *chat.make_stream(written)))
     assert exchange.report.failures == []
     assert found.calls == [("z" * 128, {"a": "x"})]
 
 
 def test_hundreds_of_tools() -> None:
-    exchange = opened(tools=named(*(f"tool_{number}" for number in range(500))))
-    found = chat.read(fed(exchange.stream(), *chat.streamed(chat.DIALECTS["tag"]("tool_499", {"a": "x"}))))
+    exchange = open_session(tools=make_named_tools(*(f"tool_{number}" for number in range(500))))
+    found = chat.read(feed_stream(exchange.stream(), *chat.make_stream(chat.DIALECTS["tag"]("tool_499", {"a": "x"}))))
     assert found.calls == [("tool_499", {"a": "x"})]
 
 
@@ -222,7 +224,7 @@ def past(arguments: str) -> list[chat.Json]:
 def test_odd_arguments_of_the_past(dialect: str) -> None:
     """The arguments of earlier calls are rendered for the model, even if they are malformed."""
     for arguments in (DEEP, "1" * 100_000, "{", "\0", "\ud83d", '{"a": 1e999}', "", "null"):
-        exchange = opened(settings={"tools": "prompt", "dialect": dialect}, messages=past(arguments))
+        exchange = open_session(settings={"tools": "prompt", "dialect": dialect}, messages=past(arguments))
         sent = json.loads(exchange.request())
         assert [message["role"] for message in sent["messages"]][-2:] == ["assistant", "user"], arguments[:9]
 
@@ -233,7 +235,7 @@ TEMPLATE = "{{ 7 * 7 }}{% for x in range(9) %}{{ x }}{% endfor %}{{ ''.__class__
 @pytest.mark.parametrize("dialect", [name for name, one in DIALECTS.items() if one.prompt])
 def test_a_template_in_a_request_is_text(dialect: str) -> None:
     described = {"type": "function", "function": {"name": "f", "description": TEMPLATE, "parameters": {}}}
-    exchange = opened(settings={"tools": "prompt", "dialect": dialect}, tools=[described], content=TEMPLATE)
+    exchange = open_session(settings={"tools": "prompt", "dialect": dialect}, tools=[described], content=TEMPLATE)
     sent = exchange.request().decode()
     assert sent.count("{{ 7 * 7 }}") >= 2
     assert "49" not in sent
@@ -257,7 +259,7 @@ SYSTEM = [
 @pytest.mark.parametrize("fragment", SYSTEM)
 def test_a_system_prompt_of_fragments(fragment: str) -> None:
     messages = [{"role": "system", "content": fragment * (200_000 // len(fragment))}, {"role": "user", "content": "x"}]
-    body = chat.encoded(chat.request(messages=messages, tools=None))
+    body = chat.encode_json(chat.request(messages=messages, tools=None))
     exchange = Session.open(API, body, Facts(user_agent="Cline/3"), planner(), "seed")
     assert exchange.request() == body
 

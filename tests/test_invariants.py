@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from fuzz import targets
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.dialects.material import DIALECTS
-from tests.exchanges import AGENT, API, SAID, fed
-from tests.rules import spoken
+from tests.exchanges import AGENT, API, SAID, feed_stream
+from tests.rules import draw_pieces
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -53,7 +53,7 @@ def pieces(dialect: str, most: int) -> st.SearchStrategy[list[str]]:
     both = write_calls(CALLS[:2], DIALECTS[dialect], TOOLS)
     halves = [part for text in written for part in (text[: len(text) // 2], text[len(text) // 2 :])]
     others = ["Look.", "\n\n", " ", "<think>", "</think>", "<", "é\ud83d"]
-    return spoken([*written, both, *halves, *others], written, most)
+    return draw_pieces([*written, both, *halves, *others], written, most)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
     directory = tmp_path_factory.mktemp("models")
     for dialect in DIALECTS:
         model = {"kind": "model", "name": f"only {dialect}", "match": {}, "dialect": dialect, "accept": [dialect]}
-        (directory / f"{dialect}.yaml").write_bytes(chat.encoded({**model, "tools": "prompt"}))
+        (directory / f"{dialect}.yaml").write_bytes(chat.encode_json({**model, "tools": "prompt"}))
     profiles = load([builtin_directory(), directory])
     return {dialect: Planner(profiles, Settings(model=f"only {dialect}")) for dialect in DIALECTS}
 
@@ -94,12 +94,12 @@ def test_replies_of_messages_in_every_dialect(
 ) -> None:
     """Each block of text can begin, contain and cut off calls."""
     said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
-    body = chat.encoded(messages.request(stream=True, thinking={"type": "enabled"}))
+    body = chat.encode_json(messages.request(stream=True, thinking={"type": "enabled"}))
 
-    def opened() -> Session:
+    def open_exchange() -> Session:
         return Session.open(targets.MESSAGES, body, AGENT, writers[dialect], "seed")
 
-    targets.check_messages(opened, ["".join(one) for one in said], size, reason)
+    targets.check_messages(open_exchange, ["".join(one) for one in said], size, reason)
 
 
 @pytest.mark.one_in(8)
@@ -111,12 +111,12 @@ def test_replies_of_responses_in_every_dialect(
 ) -> None:
     """Each of several messages can begin, contain and cut off calls."""
     said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
-    body = chat.encoded(responses.request(stream=True))
+    body = chat.encode_json(responses.request(stream=True))
 
-    def opened() -> Session:
+    def open_exchange() -> Session:
         return Session.open(targets.RESPONSES, body, AGENT, writers[dialect], "seed")
 
-    targets.check_responses(opened, ["".join(one) for one in said], size, status)
+    targets.check_responses(open_exchange, ["".join(one) for one in said], size, status)
 
 
 @pytest.mark.one_in(8)
@@ -127,12 +127,12 @@ def test_replies_of_ollama_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
     text = "".join(data.draw(pieces(dialect, 5)))
-    body = chat.encoded(ollama.request())
+    body = chat.encode_json(ollama.request())
 
-    def opened() -> Session:
+    def open_exchange() -> Session:
         return Session.open(targets.OLLAMA, body, AGENT, writers[dialect], "seed")
 
-    targets.check_ollama(opened, text, size, reason)
+    targets.check_ollama(open_exchange, text, size, reason)
 
 
 @pytest.mark.one_in(8)
@@ -143,12 +143,12 @@ def test_replies_of_gemini_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
     text = "".join(data.draw(pieces(dialect, 5)))
-    body = chat.encoded(gemini.request())
+    body = chat.encode_json(gemini.request())
 
-    def opened() -> Session:
+    def open_exchange() -> Session:
         return Session.open(targets.GEMINI, body, AGENT, writers[dialect], "seed")
 
-    targets.check_gemini(opened, text, size, reason)
+    targets.check_gemini(open_exchange, text, size, reason)
 
 
 POLICIES: dict[str, chat.Json] = {
@@ -172,7 +172,7 @@ def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
     for number, (name, policy) in enumerate(POLICIES.items()):
         directory: Path = tmp_path_factory.mktemp(f"policy{number}")
         model = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **policy}
-        (directory / "mine.yaml").write_bytes(chat.encoded(model))
+        (directory / "mine.yaml").write_bytes(chat.encode_json(model))
         planners[name] = Planner(load([builtin_directory(), directory]), Settings())
     return planners
 
@@ -202,8 +202,8 @@ def test_replies_under_every_policy(
 ) -> None:
     """The client's reply depends neither on streaming nor on cuts, for text tool calls and native tool calls."""
 
-    def opened() -> Session:
-        return Session.open(API, chat.encoded(chat.request(stream=True)), AGENT, planners[policy], "seed")
+    def open_exchange() -> Session:
+        return Session.open(API, chat.encode_json(chat.request(stream=True)), AGENT, planners[policy], "seed")
 
     reason = "length" if not ended else "tool_calls" if calls else "stop"
     heads = [
@@ -215,18 +215,18 @@ def test_replies_under_every_policy(
         for index, call in enumerate(calls)
     ]
     calling = [frame for pair in zip(heads, rest, strict=True) for frame in pair]
-    frames = [chat.ROLE, *chat.said(*said), *calling, chat.chunk({}, reason), chat.USED, chat.DONE]
+    frames = [chat.ROLE, *chat.make_text_chunks(*said), *calling, chat.chunk({}, reason), chat.USED, chat.DONE]
     body = b"".join(frames)
-    exchange = opened()
-    out = fed(exchange.stream(), body)
+    exchange = open_exchange()
+    out = feed_stream(exchange.stream(), body)
     assert exchange.report.failures == []
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    assert fed(opened().stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
+    assert feed_stream(open_exchange().stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
     ids = [call["id"] for delta in chat.deltas(out) for call in delta.get("tool_calls") or () if call.get("id")]
     assert len(set(ids)) == len(ids)
-    whole = opened()
+    whole = open_exchange()
     message = {"tool_calls": calls} if calls else None
-    completion = chat.encoded(chat.completion("".join(said), reason, message=message))
+    completion = chat.encode_json(chat.completion("".join(said), reason, message=message))
     rewritten = whole.whole.rewrite(completion)
     assert whole.report.failures == []
     if not calls:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.apis import chat
-from tests.exchanges import API, PROFILES, fed
+from tests.exchanges import API, PROFILES, feed_stream
 from vtc.exchange import Session
 from vtc.profiles import Facts, Match, Memory, Planner, Settings
 
@@ -102,7 +102,7 @@ def request(talk: Talk) -> bytes:
             {"role": "assistant", "content": f"{talk.turn}\n{call}"},
             {"role": "user", "content": f"[{talk.tool} for '{talk.argument}'] Result:\n\n{talk.result}"},
         ]
-        return chat.encoded(chat.request(model=talk.model, messages=messages, tools=None, stream=True))
+        return chat.encode_json(chat.request(model=talk.model, messages=messages, tools=None, stream=True))
     tools = [chat.tool(talk.tool, **{talk.parameter: schema}) for _ in described]
     for tool, text in zip(tools, described, strict=True):
         tool["function"]["description"] = text
@@ -118,7 +118,7 @@ def request(talk: Talk) -> bytes:
         {"role": "tool", "tool_call_id": "c1", "content": talk.result},
     ]
     fields = {"model": talk.model, "messages": messages, "tools": tools, "tool_choice": talk.choice}
-    return chat.encoded(chat.request(stream=True, **fields))
+    return chat.encode_json(chat.request(stream=True, **fields))
 
 
 type Outcome = tuple[object, ...]
@@ -131,7 +131,7 @@ def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcom
     one = Session.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
     sent = one.request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
-    reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))
+    reply = feed_stream(one.stream(), *chat.make_stream("I will.\n", *calls))
     said = one.report.as_dict()
     if key is None:  # It quotes the last prompt of the same client; see below.
         del said["prefix"]

@@ -95,11 +95,11 @@ REGISTRY = re.compile(
 def modules(tree: Tree) -> Iterator[tuple[str, ast.Module]]:
     for path, source in tree.items():
         if path.startswith("vtc/") and path.endswith(".py"):
-            yield path, _parsed(source, path)
+            yield path, _parse_module(source, path)
 
 
 # Each rule looks at all modules.
-_parsed = lru_cache(maxsize=1024)(ast.parse)
+_parse_module = lru_cache(maxsize=1024)(ast.parse)
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +132,7 @@ def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
 
 
 @lru_cache(maxsize=256)
-def _known(paths: tuple[str, ...]) -> frozenset[str]:
+def _list_module_paths(paths: tuple[str, ...]) -> frozenset[str]:
     """Return all modules and folders as paths without a suffix."""
     return frozenset(
         name for path in paths for name in (path.removesuffix(".py"), *map(str, PurePosixPath(path).parents))
@@ -141,7 +141,7 @@ def _known(paths: tuple[str, ...]) -> frozenset[str]:
 
 def imports(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     """Yield the line and absolute name of every module imported; `from package import module` names the module."""
-    package, known = PurePosixPath(path).parent.parts, _known(tuple(tree))
+    package, known = PurePosixPath(path).parent.parts, _list_module_paths(tuple(tree))
     for node in _imports(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -191,7 +191,7 @@ def check_circles(tree: Tree) -> list[str]:
                 arrows.setdefault(unit(path), set()).add(unit(there))
         for path, line, there in found:
             here, other = unit(path), unit(there)
-            if other in arrows.get(here, ()) and here in reached(other, arrows):
+            if other in arrows.get(here, ()) and here in find_reachable(other, arrows):
                 problem = f"{path}:{line}: imports {other}, which leads back to {here}; move what both need to a third"
                 problems.setdefault(f"{path}:{line}", problem)
     return list(problems.values())
@@ -208,7 +208,7 @@ def part(path: str) -> str:
     return "/".join(PurePosixPath(path).parts[:3])
 
 
-def reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
+def find_reachable(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
     """Return all nodes that are reachable along the arrows."""
     found: set[str] = set()
     waiting = [start]
@@ -322,7 +322,7 @@ def check_front_doors(tree: Tree) -> list[str]:
         path: inside
         for path, source in tree.items()
         if path.startswith("tests/") and PurePosixPath(path).name.startswith("test_") and path.endswith(".py")
-        if (inside := [*inner_names(path, _parsed(source, path), tree)])
+        if (inside := [*inner_names(path, _parse_module(source, path), tree)])
     }
     if len(entered) <= MOST_INSIDE:
         return []
@@ -339,7 +339,7 @@ def check_tests_share_by_helpers(tree: Tree) -> list[str]:
         path: f"{path}:{line}: takes from {name}; move what both use to a helper"
         for path, source in tree.items()
         if path.startswith("tests/") and path.endswith(".py")
-        for line, name in imports(path, _parsed(source, path), tree)
+        for line, name in imports(path, _parse_module(source, path), tree)
         if name.startswith("tests.") and name.rpartition(".")[2].startswith("test_")
     }
     return [*taken.values()] if len(taken) > MOST_FROM_TESTS else []
@@ -347,7 +347,7 @@ def check_tests_share_by_helpers(tree: Tree) -> list[str]:
 
 def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     """Yield the inner names that a module imports, or patches by a string."""
-    for line, name in (*imports(path, module, tree), *_patched(module, tree)):
+    for line, name in (*imports(path, module, tree), *_find_patched_names(module, tree)):
         file = module_file(name, tree)
         if re.fullmatch(r"vtc/.+/(?!__init__)[^/]+", file) and name not in ROOMS:
             yield line, name
@@ -355,11 +355,11 @@ def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int
         if isinstance(node, ast.ImportFrom) and (door := module_file(node.module or "", tree)).endswith("/__init__.py"):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                if not module_file(name, tree) and not is_offered(alias.name, _parsed(tree[door], door)):
+                if not module_file(name, tree) and not is_offered(alias.name, _parse_module(tree[door], door)):
                     yield node.lineno, name
 
 
-def _patched(module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
+def _find_patched_names(module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     for node in nodes(module, ast.Constant):
         if isinstance(node.value, str) and node.value.startswith("vtc."):
             *names, _ = node.value.split(".")

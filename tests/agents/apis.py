@@ -95,7 +95,7 @@ def _text(content: Any) -> str:
     return content or ""
 
 
-def _joined(entries: Iterable[Json], *roles: str) -> str:
+def _join_texts(entries: Iterable[Json], *roles: str) -> str:
     return "\n".join(_text(entry.get("content")) for entry in entries if entry.get("role") in roles)
 
 
@@ -103,13 +103,13 @@ def _hear_chat(request: Json) -> Heard:
     said = request["messages"]
     tools = [tool["function"]["name"] for tool in request["tools"]] if "tools" in request else None
     has_results = any(message["role"] == "tool" for message in said)
-    results = _joined(said, "tool") if has_results else None
-    return Heard(tools, _joined(said, "system"), _joined(said, "user"), results)
+    results = _join_texts(said, "tool") if has_results else None
+    return Heard(tools, _join_texts(said, "system"), _join_texts(said, "user"), results)
 
 
 def _stream_chat(reply: Reply, request: Json) -> Iterable[bytes]:
     yield chat.ROLE
-    yield from chat.said(*reply.pieces)
+    yield from chat.make_text_chunks(*reply.pieces)
     if call := reply.call:
         ident = f"call_{len(request['messages'])}"
         yield chat.chunk({"tool_calls": [chat.native(0, id=ident, name=call.name, arguments=call.arguments)]})
@@ -140,8 +140,8 @@ def _hear_messages(request: Json) -> Heard:
         else message
         for message in said
     ]
-    system = f"{_text(request.get('system'))}\n{_joined(said, 'system')}"
-    return Heard(tools, system, _joined(user, "user"), "\n".join(results) if results else None)
+    system = f"{_text(request.get('system'))}\n{_join_texts(said, 'system')}"
+    return Heard(tools, system, _join_texts(user, "user"), "\n".join(results) if results else None)
 
 
 def _stream_messages(reply: Reply, request: Json) -> Iterable[bytes]:
@@ -149,7 +149,7 @@ def _stream_messages(reply: Reply, request: Json) -> Iterable[bytes]:
     if call := reply.call:
         ident = f"toolu_{len(request['messages'])}"
         blocks.append(messages.call_block(len(blocks), call.name, call.arguments, id=ident))
-    return messages.streamed(*blocks, stop_reason="tool_use" if reply.call else "end_turn")
+    return messages.make_stream(*blocks, stop_reason="tool_use" if reply.call else "end_turn")
 
 
 def _whole_message(reply: Reply) -> Json:
@@ -162,14 +162,14 @@ def _whole_message(reply: Reply) -> Json:
 def _hear_responses(request: Json) -> Heard:
     said = request["input"]
     if isinstance(said, str):
-        said = [responses.said("user", said)]
+        said = [responses.make_input_message("user", said)]
     tools = None
     if "tools" in request:
         groups = [tool["tools"] if tool["type"] == "namespace" else [tool] for tool in request["tools"]]
         tools = [tool["name"] for group in groups for tool in group if tool["type"] in ("function", "custom")]
     results = [_text(item["output"]) for item in said if item.get("type") in responses.CALLS.values()]
-    system = f"{request.get('instructions') or ''}\n{_joined(said, 'system', 'developer')}"
-    return Heard(tools, system, _joined(said, "user"), "\n".join(results) if results else None)
+    system = f"{request.get('instructions') or ''}\n{_join_texts(said, 'system', 'developer')}"
+    return Heard(tools, system, _join_texts(said, "user"), "\n".join(results) if results else None)
 
 
 def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
@@ -181,11 +181,11 @@ def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
             items.append(responses.custom_call_events(call.name, call.value, **ids))
         else:
             items.append(responses.call_events(call.written, call.arguments, namespace=call.namespace, **ids))
-    return responses.streamed(*items)
+    return responses.make_stream(*items)
 
 
 def _stream_ollama(reply: Reply, request: Json) -> Iterable[bytes]:
-    yield from ollama.said(*reply.pieces)
+    yield from ollama.make_text_lines(*reply.pieces)
     if call := reply.call:
         yield ollama.piece("", ollama.call(call.name, **json.loads(call.arguments)))
     yield ollama.end()
@@ -215,7 +215,7 @@ def signature(call: Json) -> str:
     return base64.b64encode(hashlib.sha256(json.dumps(call, sort_keys=True).encode()).digest()).decode()
 
 
-def unsigned(request: Json) -> str | None:
+def find_unsigned_call(request: Json) -> str | None:
     """Return the name of a call that is the first of its turn and lacks its original signature, if there is one."""
     for entry in request["contents"]:
         called = [part for part in entry["parts"] if "functionCall" in part]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.agents.apis import CHAT, MODEL, Api, Call, Heard, Reply, unsigned
+from tests.agents.apis import CHAT, MODEL, Api, Call, Heard, Reply, find_unsigned_call
 from tests.apis import pairs
 
 WORD = re.compile(r"\bword-[0-9a-f]{12}\b")
@@ -76,7 +76,7 @@ class ScriptedModel:
 
     def reply(self, request: dict[str, Any]) -> Reply:
         heard = self.api.hear(request)
-        if not self._offered(heard):
+        if not self._is_offered(heard):
             return Reply(TITLE)
         heeded = heard.results or ""
         if not (self.strict and self.dialect == "native"):
@@ -86,7 +86,7 @@ class ScriptedModel:
         answer = f"The secret word is {word[0]}."
         return self._call("", Call(*self.finish, answer)) if self.finish else Reply(answer)
 
-    def heard(self, word: str) -> bool:
+    def has_received(self, word: str) -> bool:
         """Return True if any request contained this word."""
         return word in json.dumps(self.requests)
 
@@ -94,7 +94,7 @@ class ScriptedModel:
     def _text_only(self) -> bool:
         return self.strict and self.dialect != "native"
 
-    def _offered(self, heard: Heard) -> bool:
+    def _is_offered(self, heard: Heard) -> bool:
         """Return True if the reading tool is offered; side requests, for example for a title, lack it."""
         if heard.tools is not None:
             return self.read.name in heard.tools
@@ -149,11 +149,11 @@ class OlderClaude(ScriptedModel):
     refused: int = 0
 
     def refusal(self, request: dict[str, Any]) -> str | None:
-        words = self._refused(request, [flag for flag in self.flags[-1] if flag and flag not in _KNOWN])
+        words = self._find_rejection(request, [flag for flag in self.flags[-1] if flag and flag not in _KNOWN])
         self.refused += words is not None
         return words
 
-    def _refused(self, request: dict[str, Any], unknown: Sequence[str]) -> str | None:
+    def _find_rejection(self, request: dict[str, Any], unknown: Sequence[str]) -> str | None:
         thinks = request.get("thinking", {}).get("type")
         edits = [edit["type"] for edit in request.get("context_management", {}).get("edits", ())]
         if unknown:
@@ -176,7 +176,7 @@ class SigningModel(ScriptedModel):
     """A model of Gemini's API that rejects calls without their signature. It reads the file twice."""
 
     def refusal(self, request: dict[str, Any]) -> str | None:
-        named = unsigned(request)
+        named = find_unsigned_call(request)
         if named:
             return f"Function call is missing a thought_signature in functionCall parts: default_api:{named}"
         try:

@@ -31,7 +31,7 @@ def model(*steps: list[tuple[str, Json]]) -> Steps:
         yield chat.chunk({"reasoning_content": f"Step {done}."})
         if not request.get("tools") or done == len(steps):
             word = WORD.search(json.dumps(request["messages"]))
-            yield from chat.said("The word is ", word[0] if word else "unknown", ".")
+            yield from chat.make_text_chunks("The word is ", word[0] if word else "unknown", ".")
             yield chat.chunk({}, "stop")
         else:
             for number, (name, arguments) in enumerate(steps[done]):

@@ -36,7 +36,7 @@ SCRIPTS = {
 QUIET = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "KILO_DISABLE_MODELS_FETCH": "1"}
 
 
-def installed(name: str) -> Path:
+def install_agent(name: str) -> Path:
     """Install an agent in the version and by the command of its profile; return the folder of its commands."""
     agent = AGENTS[name]
     assert agent.tried

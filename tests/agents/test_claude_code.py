@@ -85,7 +85,7 @@ def test_without_vtc_a_text_call_ends_as_text(
     done = claude_code(network.model(text))
     assert str(project.file) in done.stdout, done  # the call, shown to the user
     assert project.word not in done.stdout + done.stderr, done
-    assert (len(text.requests), text.heard(project.word)) == (1, False)
+    assert (len(text.requests), text.has_received(project.word)) == (1, False)
 
 
 def test_without_vtc_a_strict_model_is_of_no_use(claude_code: ClaudeCode, project: Project, network: Network) -> None:

@@ -163,7 +163,7 @@ def test_without_vtc_a_text_call_ends_as_text(dialect: str, codex: Codex, projec
     done = codex(network.model(text))
     assert str(project.file) in done.stdout, done  # the call, shown to the user
     assert project.word not in done.stdout + done.stderr, done
-    assert (len(text.requests), text.heard(project.word)) == (1, False)
+    assert (len(text.requests), text.has_received(project.word)) == (1, False)
 
 
 def test_without_vtc_a_strict_model_is_of_no_use(codex: Codex, project: Project, network: Network) -> None:
@@ -242,7 +242,7 @@ def test_without_vtc_a_flat_name_of_an_mcp_tool_is_refused(codex: Codex, project
     flat = mcp_model("native", project, flat="mcp__files__read_note")
     done = codex(network.model(flat), tables=MCP)
     assert "unsupported call: mcp__files__read_note" in done.stderr, done
-    assert not flat.heard(project.word)
+    assert not flat.has_received(project.word)
 
 
 @pytest.mark.parametrize("dialect", ["native", "hermes", "qwen3-coder"])

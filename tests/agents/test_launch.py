@@ -15,7 +15,7 @@ from tests.agents.apis import CHAT, MODEL, OLLAMA, Api
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import ScriptedModel
 from tests.agents.processes import node_22, run_agent
-from tests.agents.table import AGENTS, PATH, QUIET, call, installed
+from tests.agents.table import AGENTS, PATH, QUIET, call, install_agent
 
 pytestmark = [pytest.mark.agents, pytest.mark.every]
 
@@ -26,7 +26,7 @@ def test_it_works_in_a_fresh_home(name: str, api: Api, project: Project, network
     agent, read = AGENTS[name], call(name, project.file)
     model = ScriptedModel("hermes" if isinstance(read.value, str) else "native", read, api=api)
     url = network.model(model)
-    folders = [str(folder) for folder in (installed(name), node_22()) if folder]
+    folders = [str(folder) for folder in (install_agent(name), node_22()) if folder]
     own = {path: path.read_bytes() for path in settings(project.home)}
     command = [sys.executable, "-P", "-m", "vtc", "launch", name, url, "--"]
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]

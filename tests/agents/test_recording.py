@@ -17,9 +17,9 @@ from tests.agents.apis import CHAT, GEMINI, MESSAGES, RESPONSES, Call, Reply
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import ScriptedModel
 from tests.agents.processes import node_22, run_agent
-from tests.agents.recordings import FOLDER, Json, kept, recorded, written
+from tests.agents.recordings import FOLDER, Json, load_recordings, mask_request, serialize_request
 from tests.agents.steps import model as steps
-from tests.agents.table import AGENTS, PATH, QUIET, call, installed
+from tests.agents.table import AGENTS, PATH, QUIET, call, install_agent
 
 pytestmark = [pytest.mark.agents, pytest.mark.every]
 
@@ -34,7 +34,7 @@ class SeekingModel(ScriptedModel):
 
     def reply(self, request: Json) -> Reply:
         heard = self.api.hear(request)
-        if self._offered(heard) and heard.results is None:
+        if self._is_offered(heard) and heard.results is None:
             value = self.read.value.replace("hello.txt", "no-such-file")
             return self._call("I will look.\n\n", replace(self.read, value=value))
         return super().reply(request)
@@ -53,7 +53,7 @@ def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, net
     agent = AGENTS[name]
     assert agent.tried
     model = model_of(agent.api, call(name, project.file), streams=name not in WHOLE)
-    folders = [str(folder) for folder in (installed(name), node_22()) if folder]
+    folders = [str(folder) for folder in (install_agent(name), node_22()) if folder]
     command = [sys.executable, "-P", "-m", "vtc", "launch", name, network.model(model), "--api", agent.api, "--"]
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
     done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": ":".join([*folders, *PATH])})
@@ -64,5 +64,5 @@ def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, net
     if RENEWED:
         FOLDER.mkdir(exist_ok=True)
         title = f"{agent.title} {agent.tried.version}"
-        (FOLDER / f"{name}.yaml").write_text(written(title, agent.api, body), "utf-8")
-    assert recorded()[name] == {"api": agent.api, "body": kept(body)}
+        (FOLDER / f"{name}.yaml").write_text(serialize_request(title, agent.api, body), "utf-8")
+    assert load_recordings()[name] == {"api": agent.api, "body": mask_request(body)}

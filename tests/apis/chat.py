@@ -38,7 +38,7 @@ def request(content: Any = "hello", *, stream: bool = False, **fields: Any) -> J
     return {key: value for key, value in {**body, **fields}.items() if value is not None}
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
@@ -86,7 +86,7 @@ DIALECTS: Mapping[str, Callable[[str, Mapping[str, str]], str]] = {
 
 def frame(value: Any) -> bytes:
     """Make a server-sent event with `value` as JSON."""
-    return b"data: " + encoded(value) + b"\n\n"
+    return b"data: " + encode_json(value) + b"\n\n"
 
 
 def chunk(delta: Json, finish_reason: str | None = None, *, index: int = 0, **fields: Any) -> bytes:
@@ -94,7 +94,7 @@ def chunk(delta: Json, finish_reason: str | None = None, *, index: int = 0, **fi
     return frame({**HEAD, "choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}], **fields})
 
 
-def said(*pieces: str, index: int = 0) -> list[bytes]:
+def make_text_chunks(*pieces: str, index: int = 0) -> list[bytes]:
     """Make a chunk for each piece of text."""
     return [chunk({"content": piece}, index=index) for piece in pieces]
 
@@ -104,9 +104,9 @@ STOP = chunk({}, "stop")
 USED = frame({**HEAD, "choices": [], "usage": USAGE})
 
 
-def streamed(*pieces: str, finish: str = "stop") -> list[bytes]:
+def make_stream(*pieces: str, finish: str = "stop") -> list[bytes]:
     """Make a whole streamed reply in the usual form: role, text, finish reason, usage, [DONE]."""
-    return [ROLE, *said(*pieces), chunk({}, finish), USED, DONE]
+    return [ROLE, *make_text_chunks(*pieces), chunk({}, finish), USED, DONE]
 
 
 def completion(content: Any, finish_reason: str | None = "stop", *, message: Json | None = None, **fields: Any) -> Json:
@@ -170,7 +170,7 @@ def _read_message(choice: Json) -> Read:
         [call["id"] for call in calls],
         choice["finish_reason"],
     )
-    return _checked(found)
+    return _check_ids(found)
 
 
 def _read_stream(chunks: Iterable[Any], index: int) -> Read:
@@ -198,10 +198,10 @@ def _read_stream(chunks: Iterable[Any], index: int) -> Read:
                     assert not function.get("name"), "the name comes whole and once"
                 calls[-1][1] += function.get("arguments") or ""
     found.calls = [(name, json.loads(arguments)) for name, arguments in calls]
-    return _checked(found)
+    return _check_ids(found)
 
 
-def _checked(found: Read) -> Read:
+def _check_ids(found: Read) -> Read:
     assert all(isinstance(id_, str) and id_ for id_ in found.ids)
     assert len(set(found.ids)) == len(found.ids)
     if found.finish_reason is not None:

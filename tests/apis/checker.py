@@ -43,7 +43,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _said(value: Any) -> bool:
+def _has_text(value: Any) -> bool:
     return isinstance(value, str) and value.strip() not in ("", "null")
 
 
@@ -63,7 +63,7 @@ def _chat(frames: list[Json]) -> Iterator[str]:
             if key not in calls:
                 if entry.get("index") != sum(of == index for of, _ in calls):
                     yield f"call {entry.get('index')} leaves numbers out"
-                if not (_said(entry.get("id")) and _said(function.get("name"))):
+                if not (_has_text(entry.get("id")) and _has_text(function.get("name"))):
                     yield "a call begins without its id or its name"
                 calls[key] = entry
             elif "name" in function or "id" in entry:
@@ -71,7 +71,7 @@ def _chat(frames: list[Json]) -> Iterator[str]:
             if "function" in entry:
                 arguments[key] = arguments.get(key, "") + (function.get("arguments") or "")
         if (reason := choice.get("finish_reason")) is not None:
-            if not _said(reason) or index in ends:
+            if not _has_text(reason) or index in ends:
                 yield f"a second end, or one that says nothing: {reason!r}"
             ends.append(index)
             if any(of == index for of, _ in calls) and reason == "stop":
@@ -116,7 +116,7 @@ def _messages(frames: list[Json]) -> Iterator[str]:
             block = event["content_block"]
             if open_ is not None or event["index"] != len(blocks):
                 yield f"block {event['index']} begins while {open_} is open"
-            if block["type"] == "tool_use" and not (_said(block.get("id")) and _said(block.get("name"))):
+            if block["type"] == "tool_use" and not (_has_text(block.get("id")) and _has_text(block.get("name"))):
                 yield "a call without its id or its name"
             if block["type"] == "tool_use" and block.get("input"):
                 yield "arguments in the start of a block"
@@ -136,7 +136,7 @@ def _messages(frames: list[Json]) -> Iterator[str]:
             open_ = None
         elif kind == "message_delta":
             ends += 1
-            if open_ is not None or not _said(event["delta"].get("stop_reason")):
+            if open_ is not None or not _has_text(event["delta"].get("stop_reason")):
                 yield "the end comes in a block, or says nothing"
     ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
     cut = any(event.get("delta", {}).get("stop_reason") == "max_tokens" for event in frames)
@@ -175,7 +175,7 @@ def _responses(frames: list[Json]) -> Iterator[str]:
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             last = event["response"].get("output") or [{}]
     calls = [item for item in (*items.values(), *done.values(), *last) if item.get("type") == "function_call"]
-    if not all(_said(item.get("name")) and _said(item.get("call_id")) for item in calls):
+    if not all(_has_text(item.get("name")) and _has_text(item.get("call_id")) for item in calls):
         yield "a call without its id or its name"
     for place, item in done.items():
         begun = items.get(place, item)
@@ -196,7 +196,7 @@ def _ollama(frames: list[Json]) -> Iterator[str]:
     if frames and not (frames[-1].get("done") or _fails(frames)):
         yield "no end"
     for call in (call for line in frames for call in line.get("message", {}).get("tool_calls") or ()):
-        if not (_said(call["function"].get("name")) and isinstance(call["function"].get("arguments"), dict)):
+        if not (_has_text(call["function"].get("name")) and isinstance(call["function"].get("arguments"), dict)):
             yield "a call without its name or an object"
 
 
@@ -204,7 +204,7 @@ def _gemini(frames: list[Json]) -> Iterator[str]:
     candidates = [candidate for event in frames for candidate in event.get("candidates") or ()]
     for part in (part for candidate in candidates for part in (candidate.get("content") or {}).get("parts") or ()):
         call = part.get("functionCall")
-        if call and not (_said(call.get("name")) and isinstance(call.get("args", {}), dict)):
+        if call and not (_has_text(call.get("name")) and isinstance(call.get("args", {}), dict)):
             yield "a call without its name or an object"
     ends = sum(bool(candidate.get("finishReason")) for candidate in candidates)
     if ends > 1 or not (ends or _fails(frames) or any("promptFeedback" in event for event in frames)):

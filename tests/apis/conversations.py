@@ -23,30 +23,30 @@ def key(api: str) -> str:
     return {"openai-responses": "input", "gemini-generate": "contents"}.get(api, "messages")
 
 
-def asks(client: str, text: str) -> list[Any]:
+def make_question(client: str, text: str) -> list[Any]:
     """Return the user's message as entries of a conversation."""
     match client:
         case "anthropic-messages":
             return [messages.user([messages.text(text)])]
         case "openai-responses":
-            return [responses.said("user", text)]
+            return [responses.make_input_message("user", text)]
         case "gemini-generate":
             return [gemini.user(text)]
     return [{"role": "user", "content": text}]
 
 
-def told(client: str, body: bytes) -> Message:
+def decode_reply(client: str, body: bytes) -> Message:
     """Decode the reply that the client received."""
     return whole.read_replies(BY_NAME[client], body)[0].message
 
 
-def used(client: str, body: bytes) -> tuple[int, int] | None:
+def decode_usage(client: str, body: bytes) -> tuple[int, int] | None:
     """Return the usage that the client received, of the prompt and of the reply; None if there is none."""
     usage = whole.read_replies(BY_NAME[client], body)[0].usage
     return (usage.prompt, usage.completion) if usage else None
 
 
-def answered(client: str, said: Message, result: str) -> list[Any]:
+def make_answer_entries(client: str, said: Message, result: str) -> list[Any]:
     """Return the entries of a reply in the next request, with the results of its calls."""
     calls = [(call.name, call.id or "", json.loads(call.arguments)) for call in said.calls]
     match client:
@@ -85,9 +85,9 @@ ASKED: dict[str, Json] = {
 """Clients whose API has a field for seals, and the fields by which they request them."""
 
 
-def brought(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
+def make_full_entries(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
     """Return the entries of a reply in the next request of a client that sends everything back, with the results."""
-    lost = answered(client, told(client, out), result)
+    lost = make_answer_entries(client, decode_reply(client, out), result)
     match client:
         case "anthropic-messages":
             return [messages.assistant(*messages.read(out).blocks), *lost[1:]]
@@ -123,7 +123,7 @@ def parts_of(out: bytes, *, stream: bool) -> list[Json]:
     return [one for one in parts if one != gemini.text("")]
 
 
-def thoughts(server: str, body: Mapping[str, Any]) -> list[str]:
+def find_reasoning(server: str, body: Mapping[str, Any]) -> list[str]:
     """Return the reasoning of past turns from the one place in which a server expects it."""
     match server:
         case "anthropic-messages":

@@ -43,7 +43,7 @@ def text(said: str) -> Json:
     return {"text": said}
 
 
-def thought(said: str) -> Json:
+def make_thought(said: str) -> Json:
     return {"text": said, "thought": True}
 
 
@@ -103,19 +103,19 @@ def frame(value: Json) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-def said(*pieces: str) -> list[bytes]:
+def make_text_events(*pieces: str) -> list[bytes]:
     """Make an event for each piece of text."""
     return [frame(event(text(piece))) for piece in pieces]
 
 
-def streamed(*frames: bytes, reason: str = "STOP") -> list[bytes]:
+def make_stream(*frames: bytes, reason: str = "STOP") -> list[bytes]:
     """Make a whole streamed reply."""
     return [*frames, frame(event(text(""), reason=reason, usageMetadata=USAGE))]
 
 
-def streamed_text(*pieces: str, reason: str = "STOP") -> list[bytes]:
+def make_text_stream(*pieces: str, reason: str = "STOP") -> list[bytes]:
     """Make a streamed reply of text."""
-    return streamed(*said(*pieces), reason=reason)
+    return make_stream(*make_text_events(*pieces), reason=reason)
 
 
 def reply(*parts: Json, reason: str = "STOP") -> Json:

@@ -107,7 +107,7 @@ def error(message: str = "Overloaded", type: str = "overloaded_error") -> Json:
     return {"type": "error", "error": {"type": type, "message": message}}
 
 
-def started(index: int, block: Json) -> bytes:
+def make_block_start(index: int, block: Json) -> bytes:
     return frame({"type": "content_block_start", "index": index, "content_block": block})
 
 
@@ -115,30 +115,30 @@ def delta(index: int, type: str, **fields: Any) -> bytes:
     return frame({"type": "content_block_delta", "index": index, "delta": {"type": type, **fields}})
 
 
-def stopped(index: int) -> bytes:
+def make_block_stop(index: int) -> bytes:
     return frame({"type": "content_block_stop", "index": index})
 
 
-def said(index: int, *pieces: str) -> list[bytes]:
+def make_text_deltas(index: int, *pieces: str) -> list[bytes]:
     """Make a delta for each piece of text."""
     return [delta(index, "text_delta", text=piece) for piece in pieces]
 
 
 def text_block(index: int, *pieces: str) -> list[bytes]:
-    return [started(index, text("")), *said(index, *pieces), stopped(index)]
+    return [make_block_start(index, text("")), *make_text_deltas(index, *pieces), make_block_stop(index)]
 
 
 def thinking_block(index: int, *pieces: str, signature: str = "sig") -> list[bytes]:
     deltas = [delta(index, "thinking_delta", thinking=piece) for piece in pieces]
     if signature:
         deltas.append(delta(index, "signature_delta", signature=signature))
-    return [started(index, thinking("")), *deltas, stopped(index)]
+    return [make_block_start(index, thinking("")), *deltas, make_block_stop(index)]
 
 
 def call_block(index: int, name: str, *pieces: str, id: str = "toolu_1") -> list[bytes]:
     """Make the events of a call; `pieces` are its arguments as JSON, cut anywhere."""
     deltas = [delta(index, "input_json_delta", partial_json=piece) for piece in ("", *pieces)]
-    return [started(index, call(name, id)), *deltas, stopped(index)]
+    return [make_block_start(index, call(name, id)), *deltas, make_block_stop(index)]
 
 
 PING = frame({"type": "ping"})
@@ -151,14 +151,14 @@ def end(stop_reason: str = "end_turn", stop_sequence: str | None = None) -> list
     return frames({"type": "message_delta", "delta": how, "usage": usage}, {"type": "message_stop"})
 
 
-def streamed(*blocks: Iterable[bytes], stop_reason: str = "end_turn") -> list[bytes]:
+def make_stream(*blocks: Iterable[bytes], stop_reason: str = "end_turn") -> list[bytes]:
     """Make a whole streamed reply as Anthropic sends it: start, ping, blocks, reason, stop."""
     return [START, PING, *(frame for block in blocks for frame in block), *end(stop_reason)]
 
 
-def streamed_text(*pieces: str, stop_reason: str = "end_turn") -> list[bytes]:
+def make_text_stream(*pieces: str, stop_reason: str = "end_turn") -> list[bytes]:
     """Make a streamed reply of one text block."""
-    return streamed(text_block(0, *pieces), stop_reason=stop_reason)
+    return make_stream(text_block(0, *pieces), stop_reason=stop_reason)
 
 
 STOP_REASONS = {
@@ -242,7 +242,7 @@ def _read_message(body: Json) -> Read:
     assert isinstance(body["id"], str)
     assert isinstance(body["model"], str)
     assert all(number(body["usage"][count]) for count in ("input_tokens", "output_tokens"))
-    return _checked(Read(body["content"], body["stop_reason"], body.get("stop_sequence"), body["usage"]))
+    return _check_reply(Read(body["content"], body["stop_reason"], body.get("stop_sequence"), body["usage"]))
 
 
 @dataclass(slots=True)
@@ -262,7 +262,7 @@ class _StreamReader:
             assert not self.ended, f"something comes behind message_stop: {event.data}"
             self._take(event.data)
         assert self.ended, "the stream ends without message_stop"
-        return _checked(self.found)
+        return _check_reply(self.found)
 
     def _take(self, event: Json) -> None:
         match event["type"]:
@@ -361,7 +361,7 @@ class _StreamReader:
         self.found.usage |= event["usage"]
 
 
-def _checked(found: Read) -> Read:
+def _check_reply(found: Read) -> Read:
     assert found.stop_reason in STOP_REASONS, f"the AI SDK takes no stop_reason {found.stop_reason}"
     for block in found.blocks:
         if block["type"] == "tool_use":

@@ -103,12 +103,12 @@ def piece(content: str = "", *calls: Json, thinking: str | None = None) -> bytes
     return line(message=assistant(content, *calls, thinking=thinking), done=False)
 
 
-def said(*pieces: str) -> list[bytes]:
+def make_text_lines(*pieces: str) -> list[bytes]:
     """Make a line for each piece of text."""
     return [piece(content) for content in pieces]
 
 
-def thought(*pieces: str) -> list[bytes]:
+def make_thinking_lines(*pieces: str) -> list[bytes]:
     """Make a line for each piece of reasoning."""
     return [piece(thinking=one) for one in pieces]
 
@@ -118,14 +118,14 @@ def end(done_reason: str = "stop", content: str = "") -> bytes:
     return line(message=assistant(content), done=True, done_reason=done_reason, **COUNTS)
 
 
-def streamed(*lines: bytes, done_reason: str = "stop") -> list[bytes]:
+def make_stream(*lines: bytes, done_reason: str = "stop") -> list[bytes]:
     """Make a whole streamed reply."""
     return [*lines, end(done_reason)]
 
 
-def streamed_text(*pieces: str, done_reason: str = "stop") -> list[bytes]:
+def make_text_stream(*pieces: str, done_reason: str = "stop") -> list[bytes]:
     """Make a streamed reply of text."""
-    return streamed(*said(*pieces), done_reason=done_reason)
+    return make_stream(*make_text_lines(*pieces), done_reason=done_reason)
 
 
 def message(

@@ -32,7 +32,7 @@ READ: Calls = [("read", {"filePath": "/a"})]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReplyContent:
     """The content that a client received, independent of its API; `end` is `stop`, `calls`, `length` or `filter`."""
 
     text: str = ""
@@ -41,22 +41,24 @@ class Said:
     end: str = "stop"
 
 
-def said(text: str = "", calls: Calls = (), *, reasoning: str = "", end: str = "") -> Said:
+def make_content(text: str = "", calls: Calls = (), *, reasoning: str = "", end: str = "") -> ReplyContent:
     """Return the content that a client should receive."""
     written = tuple((name, json.dumps(arguments)) for name, arguments in calls)
-    return Said(text, reasoning, written, end or ("calls" if calls else "stop"))
+    return ReplyContent(text, reasoning, written, end or ("calls" if calls else "stop"))
 
 
 # Replies of servers
 
 
-def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning: str = "", cut: bool = False) -> bytes:
+def make_stream(
+    server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning: str = "", cut: bool = False
+) -> bytes:
     """Render a streamed reply of an API's server: text in pieces, the arguments of calls in two."""
     parts = [(name, *_halves(json.dumps(arguments))) for name, arguments in calls]
     match server:
         case "openai-chat":
             frames = [chat.chunk({"reasoning_content": reasoning})] if reasoning else []
-            frames = [chat.ROLE, *frames, *chat.said(*pieces)]
+            frames = [chat.ROLE, *frames, *chat.make_text_chunks(*pieces)]
             for number, (name, begun, rest) in enumerate(parts):
                 function = {"name": name, "arguments": begun}
                 entry = {"index": number, "id": f"call_{number}", "type": "function", "function": function}
@@ -72,28 +74,28 @@ def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning
             for number, (name, begun, rest) in enumerate(parts):
                 blocks.append(messages.call_block(first + number, name, begun, rest, id=f"toolu_{number}"))
             reason = "max_tokens" if cut else "tool_use" if calls else "end_turn"
-            return b"".join(messages.streamed(*blocks, stop_reason=reason))
+            return b"".join(messages.make_stream(*blocks, stop_reason=reason))
         case "openai-responses":
             items = [responses.open_reasoning_events(reasoning)] if reasoning else []
             items += [responses.text_events(*pieces)] if pieces else []
             for number, (name, begun, rest) in enumerate(parts):
                 ids = {"id": f"fc_{number}", "call_id": f"call_{number}"}
                 items.append(responses.call_events(name, begun, rest, **ids))
-            return b"".join(responses.streamed(*items, status="incomplete" if cut else "completed"))
+            return b"".join(responses.make_stream(*items, status="incomplete" if cut else "completed"))
         case "gemini-generate":
-            events = [gemini.frame(gemini.event(gemini.thought(reasoning)))] if reasoning else []
-            events += gemini.said(*pieces)
+            events = [gemini.frame(gemini.event(gemini.make_thought(reasoning)))] if reasoning else []
+            events += gemini.make_text_events(*pieces)
             events += [gemini.frame(gemini.event(gemini.call(name, **arguments))) for name, arguments in calls]
-            return b"".join(gemini.streamed(*events, reason="MAX_TOKENS" if cut else "STOP"))
-    lines = [*ollama.thought(*([reasoning] if reasoning else [])), *ollama.said(*pieces)]
+            return b"".join(gemini.make_stream(*events, reason="MAX_TOKENS" if cut else "STOP"))
+    lines = [*ollama.make_thinking_lines(*([reasoning] if reasoning else [])), *ollama.make_text_lines(*pieces)]
     lines += [ollama.piece("", ollama.call(name, **arguments)) for name, arguments in calls]
-    return b"".join(ollama.streamed(*lines, done_reason="length" if cut else "stop"))
+    return b"".join(ollama.make_stream(*lines, done_reason="length" if cut else "stop"))
 
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}
 
 
-def whole(server: str, text: str, calls: Calls = ()) -> bytes:
+def make_whole_reply(server: str, text: str, calls: Calls = ()) -> bytes:
     """Render a whole reply of an API's server."""
     match server:
         case "openai-chat":
@@ -102,21 +104,21 @@ def whole(server: str, text: str, calls: Calls = ()) -> bytes:
                 for number, (name, one) in enumerate(calls)
             ]
             message = {"role": "assistant", "content": text or None, **({"tool_calls": made} if calls else {})}
-            return chat.encoded(chat.completion(None, "tool_calls" if calls else "stop", message=message))
+            return chat.encode_json(chat.completion(None, "tool_calls" if calls else "stop", message=message))
         case "anthropic-messages":
             blocks = [messages.text(text)] if text else []
             blocks += [messages.call(name, f"toolu_{number}", **one) for number, (name, one) in enumerate(calls)]
-            return chat.encoded(messages.message(*blocks, stop_reason="tool_use" if calls else "end_turn"))
+            return chat.encode_json(messages.message(*blocks, stop_reason="tool_use" if calls else "end_turn"))
         case "openai-responses":
             items = [responses.message(text)] if text else []
             for number, (name, one) in enumerate(calls):
                 items.append(responses.call(name, f"fc_{number}", f"call_{number}", **one))
-            return chat.encoded(responses.response(*items))
+            return chat.encode_json(responses.response(*items))
         case "gemini-generate":
             said_ = [gemini.text(text)] if text else []
-            return chat.encoded(gemini.reply(*said_, *(gemini.call(name, **one) for name, one in calls)))
+            return chat.encode_json(gemini.reply(*said_, *(gemini.call(name, **one) for name, one in calls)))
     made = [ollama.call(name, **one) for name, one in calls]
-    return chat.encoded(ollama.message(text, *made))
+    return chat.encode_json(ollama.message(text, *made))
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -126,7 +128,7 @@ def _halves(text: str) -> tuple[str, str]:
 # Parsers of clients
 
 
-def read(client: str, body: bytes, *, stream: bool) -> Said:
+def read(client: str, body: bytes, *, stream: bool) -> ReplyContent:
     """Decode a reply as the strictest client of an API does, and fail if it would."""
     found: Any = ollama.read(body, stream=stream) if client == "ollama-chat" else _READERS[client](body)
     calls = tuple((name, json.dumps(arguments)) for name, arguments in found.calls)
@@ -146,7 +148,7 @@ def read(client: str, body: bytes, *, stream: bool) -> Said:
             end = ends[str(reason)]
         case _:
             end = "calls" if calls and found.done_reason == "stop" else str(found.done_reason)
-    return Said(found.content, found.reasoning, calls, end)
+    return ReplyContent(found.content, found.reasoning, calls, end)
 
 
 _READERS: Mapping[str, Callable[[bytes], Any]] = {

@@ -51,7 +51,7 @@ WRITE = tool("write", filePath="string", content="string")
 TOOLS = [READ, LIST, WRITE]
 
 
-def said(role: str, text: str) -> Json:
+def make_input_message(role: str, text: str) -> Json:
     """Make a message of `input`: user, system, developer, or an earlier one of the assistant."""
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
@@ -68,7 +68,13 @@ def request(content: Any = "hello", *, stream: bool = False, **fields: Any) -> J
 
     `store` is off, as in Codex: the server stores nothing, and each request contains the whole history.
     """
-    body = {"model": MODEL, "input": [said("user", content)], "stream": stream, "store": False, "tools": TOOLS}
+    body = {
+        "model": MODEL,
+        "input": [make_input_message("user", content)],
+        "stream": stream,
+        "store": False,
+        "tools": TOOLS,
+    }
     return {key: value for key, value in {**body, **fields}.items() if value is not None}
 
 
@@ -134,7 +140,7 @@ def response(*output: Json, status: str = "completed", **fields: Any) -> Json:
     return {**head, **settings, "output": list(output), "usage": USAGE, **fields}
 
 
-def cut(*output: Json) -> Json:
+def make_cut_reply(*output: Json) -> Json:
     """Make a whole reply that reached its token limit."""
     return response(*output, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
 
@@ -212,7 +218,7 @@ def all_events(*items: list[Json], status: str = "completed") -> list[Json]:
     """Make the events of a whole reply, with `output_index` and without `sequence_number`."""
     output = [item[-1]["item"] for item in items]
     begun = response(status="in_progress", usage=None)
-    last = cut(*output) if status == "incomplete" else response(*output, status=status)
+    last = make_cut_reply(*output) if status == "incomplete" else response(*output, status=status)
     return [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
@@ -221,19 +227,19 @@ def all_events(*items: list[Json], status: str = "completed") -> list[Json]:
     ]
 
 
-def numbered(events: Iterable[Json]) -> list[bytes]:
+def number_events(events: Iterable[Json]) -> list[bytes]:
     """Number the events from 0 and serialize each as one frame."""
     return [frame({**event, "sequence_number": place}) for place, event in enumerate(events)]
 
 
-def streamed(*items: list[Json], status: str = "completed") -> list[bytes]:
+def make_stream(*items: list[Json], status: str = "completed") -> list[bytes]:
     """Make a whole streamed reply as OpenAI sends it."""
-    return numbered(all_events(*items, status=status))
+    return number_events(all_events(*items, status=status))
 
 
-def streamed_text(*pieces: str, status: str = "completed") -> list[bytes]:
+def make_text_stream(*pieces: str, status: str = "completed") -> list[bytes]:
     """Make a streamed reply of one message."""
-    return streamed(text_events(*pieces), status=status)
+    return make_stream(text_events(*pieces), status=status)
 
 
 def error(message: str = "The server had an error.", code: str = "server_error") -> Json:
@@ -256,11 +262,11 @@ class Read:
 
     @property
     def content(self) -> str:
-        return "".join(_said(item) for item in self.items if item["type"] == "message")
+        return "".join(_join_text(item) for item in self.items if item["type"] == "message")
 
     @property
     def reasoning(self) -> str:
-        return "".join(_said(item) for item in self.items if item["type"] == "reasoning")
+        return "".join(_join_text(item) for item in self.items if item["type"] == "reasoning")
 
     @property
     def calls(self) -> list[tuple[str, Any]]:
@@ -292,7 +298,7 @@ class Read:
         return [_essence(item) for item in self.items], self.status, self.reason
 
 
-def _said(item: Json) -> str:
+def _join_text(item: Json) -> str:
     parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
     return "".join(part.get("text", "") for part in parts)
 
@@ -300,15 +306,15 @@ def _said(item: Json) -> str:
 def _essence(item: Json) -> tuple[Any, ...]:
     match item["type"]:
         case "message" | "reasoning":
-            return item["type"], _said(item)
+            return item["type"], _join_text(item)
         case "function_call":
-            return item["type"], item.get("namespace"), item["name"], _decoded(item["arguments"])
+            return item["type"], item.get("namespace"), item["name"], _decode_arguments(item["arguments"])
         case "custom_tool_call":
             return item["type"], item["name"], item["input"]
     return (item["type"],)
 
 
-def _decoded(arguments: str) -> Any:
+def _decode_arguments(arguments: str) -> Any:
     """Parse the arguments to an object; cut-off arguments remain text."""
     try:
         return json.loads(arguments)
@@ -339,7 +345,7 @@ def _read_response(body: Json) -> Read:
     for item in body["output"]:
         _check_item(item, done=True)
     found = Read(body["output"], body["status"], (body.get("incomplete_details") or {}).get("reason"))
-    return _checked(found)
+    return _check_reply(found)
 
 
 @dataclass(slots=True)
@@ -396,7 +402,7 @@ class _StreamReader:
             self._take(event.data)
         # openai-python: RuntimeError; Codex: "stream closed before response.completed", and five retries.
         assert self.found.status, "the stream ends without response.completed"
-        return _checked(self.found)
+        return _check_reply(self.found)
 
     def _count(self, event: Json) -> None:
         """Check that all events are numbered from 0, or none is."""
@@ -572,7 +578,7 @@ def _check_usage(response: Mapping[str, Any]) -> None:
         assert all(number(usage[count]) for count in ("input_tokens", "output_tokens", "total_tokens"))
 
 
-def _checked(found: Read) -> Read:
+def _check_reply(found: Read) -> Read:
     assert (found.status == "incomplete") == (found.reason is not None), f"{found.status} because of {found.reason}"
     for item in found.items:
         if item["type"] == "function_call" and found.status == "completed":

@@ -10,7 +10,7 @@ from vtc.apis.relay import Relay
 from vtc.apis.relay.choice import Pipeline
 
 
-def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
+def rewrite_reply(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
     """Return the bytes that are sent for a whole reply."""
     try:
         came = convert_to_stream(api, body)

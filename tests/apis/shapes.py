@@ -44,7 +44,7 @@ SHAPES = {
             ]
         },
         chat.completion,
-        chat.streamed,
+        chat.make_stream,
     ),
     "anthropic-messages": Shape(
         messages.PATH,
@@ -57,20 +57,20 @@ SHAPES = {
             ]
         },
         lambda text: messages.message(messages.text(text)),
-        messages.streamed_text,
+        messages.make_text_stream,
     ),
     "openai-responses": Shape(
         responses.PATH,
         responses.request,
         {
             "input": [
-                responses.said("user", "Read it"),
+                responses.make_input_message("user", "Read it"),
                 responses.call("read", filePath="/a"),
                 responses.output("hello"),
             ]
         },
         lambda text: responses.response(responses.message(text)),
-        responses.streamed_text,
+        responses.make_text_stream,
     ),
     "ollama-chat": Shape(
         ollama.PATH,
@@ -83,7 +83,7 @@ SHAPES = {
             ]
         },
         ollama.message,
-        ollama.streamed_text,
+        ollama.make_text_stream,
         ollama.NDJSON["content-type"],
     ),
     "gemini-generate": Shape(
@@ -97,7 +97,7 @@ SHAPES = {
             ]
         },
         lambda text: gemini.reply(gemini.text(text)),
-        gemini.streamed_text,
+        gemini.make_text_stream,
         streaming=gemini.STREAMED,
     ),
 }
@@ -110,6 +110,6 @@ THINKING: dict[str, Json] = {
 """Fields by which a request asks for the model's reasoning, in APIs that require it."""
 
 
-def asked(name: str, **fields: Any) -> bytes:
+def make_request_body(name: str, **fields: Any) -> bytes:
     """Make the body of a request."""
-    return chat.encoded(SHAPES[name].request(**fields))
+    return chat.encode_json(SHAPES[name].request(**fields))

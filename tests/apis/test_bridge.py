@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.apis import chat, conversations, messages, pairs, responses
 from tests.apis.named_events import Json
 from tests.apis.turns import turns
-from tests.exchange.ready.steps import bridged
+from tests.exchange.ready.steps import bridge_request
 from vtc.apis import APIS, Changes
 from vtc.apis.bridge import WireNames
 from vtc.events import Tool
@@ -40,14 +40,14 @@ def test_what_stands_before_claude_codes_prompt_is_not_told() -> None:
     """The line differs in each request, and would invalidate the server's prompt cache."""
     head = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=65abc;"
     for system in ([messages.text(head), messages.text("Be brief.")], [messages.text(f"{head}\nBe brief.")]):
-        assert bridged("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
+        assert bridge_request("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
 
 
 def test_what_no_other_api_can_be_told_is_named() -> None:
     body = responses.request(tools=[{"type": "web_search"}, responses.READ], background=True, metadata={"a": "b"})
-    assert bridged("openai-responses", body).untranslated == ("background", "tool web_search")
+    assert bridge_request("openai-responses", body).untranslated == ("background", "tool web_search")
     body = chat.request(logit_bias={"1": 2}, logprobs=None, user="me")
-    assert bridged("openai-chat", body).untranslated == ("logit_bias",)
+    assert bridge_request("openai-chat", body).untranslated == ("logit_bias",)
 
 
 def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
@@ -56,7 +56,7 @@ def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
         {"role": "assistant", "content": None, "refusal": "I cannot.", "audio": {"id": "x"}, "annotations": []},
         {"role": "tool", "name": "read", "tool_call_id": "c", "content": "r"},
     ]
-    found = bridged("openai-chat", chat.request(messages=said))
+    found = bridge_request("openai-chat", chat.request(messages=said))
     assert found.messages[1].content == ("I cannot.",)
     assert found.untranslated == ("name", "audio")
 
@@ -64,22 +64,22 @@ def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
 def test_a_past_call_of_a_custom_tool_keeps_its_name_and_raw_input() -> None:
     call = {"id": "k", "type": "custom", "custom": {"name": "apply_patch", "input": '*** Begin\n"x"'}}
     said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    (found,) = bridged("openai-chat", chat.request(messages=said)).messages[1].calls
+    (found,) = bridge_request("openai-chat", chat.request(messages=said)).messages[1].calls
     assert (found.name, json.loads(found.arguments)) == ("apply_patch", {"input": '*** Begin\n"x"'})
-    request = BY_NAME["openai-chat"].request(chat.encoded(chat.request(messages=said)))
+    request = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(messages=said)))
     changed = replace(request.messages[1], content=("Look.",))
     (entry,) = json.loads(encode(request.apply_changes(Changes(messages=[changed]))))["messages"]
     assert entry["tool_calls"] == [call]
 
 
 def test_a_custom_tool_is_a_function_with_one_text() -> None:
-    found = bridged("openai-responses", responses.request(tools=[responses.custom("apply_patch")]))
+    found = bridge_request("openai-responses", responses.request(tools=[responses.custom("apply_patch")]))
     assert [(tool.name, tool.parameters["required"]) for tool in found.tools] == [("apply_patch", ["input"])]
 
 
 def test_a_tool_without_parameters_has_those_of_an_object() -> None:
     tools = [{"type": "function", "function": {"name": "go"}}]
-    assert bridged("openai-chat", chat.request(tools=tools)).tools == (
+    assert bridge_request("openai-chat", chat.request(tools=tools)).tools == (
         Tool("go", "", {"type": "object", "properties": {}}),
     )
 
@@ -90,7 +90,7 @@ def test_ids_that_not_every_api_takes_are_others_and_the_same_each_time() -> Non
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "functions.read:0", "content": "x"},
     ]
-    first, second = (bridged("openai-chat", chat.request(messages=conversation)).messages for _ in range(2))
+    first, second = (bridge_request("openai-chat", chat.request(messages=conversation)).messages for _ in range(2))
     assert first == second
     assert first[0].calls[0].id == first[1].call_id
     assert str(first[0].calls[0].id).replace("_", "").isalnum()
@@ -104,7 +104,7 @@ def test_calls_of_one_id_get_ids_of_their_own_and_so_do_their_results() -> None:
         return [{"role": "assistant", "content": None, "tool_calls": calls}, *found]
 
     for history in ([*turn("a", "b")], [*turn("a"), *turn("b")]):
-        found = bridged("openai-chat", chat.request(messages=history)).messages
+        found = bridge_request("openai-chat", chat.request(messages=history)).messages
         ids = [call.id for one in found for call in one.calls]
         assert len({*ids}) == 2
         assert [(one.call_id, one.text) for one in found if one.role == "tool"] == [(ids[0], "a"), (ids[1], "b")]
@@ -116,7 +116,7 @@ def test_a_call_whose_id_is_empty_gets_one() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "", "content": "x"},
     ]
-    first, second = bridged("openai-chat", chat.request(messages=history)).messages
+    first, second = bridge_request("openai-chat", chat.request(messages=history)).messages
     assert (second.call_id, second.name, second.text) == (first.calls[0].id, "read", "x")
 
 
@@ -128,8 +128,8 @@ def test_a_result_that_is_an_error_says_so(server: str) -> None:
             messages.assistant(messages.call("read", "c1")),
             messages.user([{**messages.result(text, "c1"), "is_error": True}]),
         ]
-        body = BY_NAME[server].build_request(bridged("anthropic-messages", messages.request(messages=history)))
-        assert BY_NAME[server].request(chat.encoded(body)).messages[-1].text == expected
+        body = BY_NAME[server].build_request(bridge_request("anthropic-messages", messages.request(messages=history)))
+        assert BY_NAME[server].request(chat.encode_json(body)).messages[-1].text == expected
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -141,7 +141,9 @@ def test_images_in_results_stand_behind_all_results_of_a_chat_server(follows: bo
         messages.assistant(messages.call("read", "c1"), messages.call("read", "c2")),
         messages.user([*results, *([messages.text("Go on.")] if follows else [])]),
     ]
-    body: Any = BY_NAME["openai-chat"].build_request(bridged("anthropic-messages", messages.request(messages=history)))
+    body: Any = BY_NAME["openai-chat"].build_request(
+        bridge_request("anthropic-messages", messages.request(messages=history))
+    )
     pairs.check_request("openai-chat", body)
     assert [one["role"] for one in body["messages"][-3:]] == ["tool", "tool", "user"]
     kinds = [part["type"] for part in body["messages"][-1]["content"]]
@@ -154,14 +156,14 @@ def test_parts_of_a_result_stay_apart() -> None:
         messages.assistant(messages.call("read", "c1")),
         messages.user([{**messages.result("", "c1"), "content": [messages.text("a"), messages.text("b")]}]),
     ]
-    found = bridged("anthropic-messages", messages.request(messages=history))
+    found = bridge_request("anthropic-messages", messages.request(messages=history))
     body: Any = BY_NAME["openai-responses"].build_request(found)
     assert body["input"][-1]["output"] == "a\nb"
 
 
 def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
     for entry in ({"name": "go"}, {"name": "go", "input_schema": None}, {"name": "go", "input_schema": {}}):
-        found = bridged("anthropic-messages", messages.request(tools=[entry]))
+        found = bridge_request("anthropic-messages", messages.request(tools=[entry]))
         assert found.tools == (Tool("go", "", {"type": "object", "properties": {}}),)
 
 
@@ -174,7 +176,7 @@ def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
     ],
 )
 def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, place: str, word: Any) -> None:
-    found = bridged("anthropic-messages", messages.request(output_config={"effort": "max"}))
+    found = bridge_request("anthropic-messages", messages.request(output_config={"effort": "max"}))
     assert BY_NAME[server].build_request(found)[place] == word
 
 
@@ -188,7 +190,8 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
 
     key = conversations.key(server)
     bodies = [
-        BY_NAME[server].build_request(bridged(client, SHAPES[client].request(**fields))) for fields in turns(client)
+        BY_NAME[server].build_request(bridge_request(client, SHAPES[client].request(**fields)))
+        for fields in turns(client)
     ]
     for before, after in pairwise(bodies):
         kept = before[key][:-1]
@@ -206,10 +209,10 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
 )
 def test_a_document_that_is_text_is_told_as_text_with_what_is_said_of_it(source: Any) -> None:
     part = {"type": "document", "source": source}
-    found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
+    found = bridge_request("anthropic-messages", messages.request(messages=[messages.user([part])]))
     assert (found.messages[-1].text, found.untranslated) == ("a\nb", ())
     part |= {"title": "T", "context": "From the web.", "citations": {"enabled": True}}
-    found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
+    found = bridge_request("anthropic-messages", messages.request(messages=[messages.user([part])]))
     assert (found.messages[-1].text, found.untranslated) == ("T\nFrom the web.\na\nb", ("citations",))
 
 
@@ -222,7 +225,7 @@ def test_a_search_result_is_told_as_text_with_where_it_is_from(in_result: bool) 
         result = {"type": "tool_result", "tool_use_id": "t", "content": [part]}
         call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
         turns = [messages.user("Search."), {"role": "assistant", "content": [call]}, messages.user([result])]
-    told = bridged("anthropic-messages", messages.request(messages=turns))
+    told = bridge_request("anthropic-messages", messages.request(messages=turns))
     assert told.messages[-1].text == "T\ndocs/a.md\na\nb"
     assert told.untranslated == ("citations",)
 
@@ -230,30 +233,30 @@ def test_a_search_result_is_told_as_text_with_where_it_is_from(in_result: bool) 
 def test_what_is_said_of_a_document_that_is_no_text_is_named() -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
     part = {"type": "document", "source": source, "context": "From the web.", "citations": {"enabled": False}}
-    found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
+    found = bridge_request("anthropic-messages", messages.request(messages=[messages.user([part])]))
     assert found.untranslated == ("context of documents",)
 
 
 def test_fields_of_tools_that_no_other_api_is_told_are_named() -> None:
     tool = {**messages.READ, "input_examples": [{"filePath": "/a"}], "cache_control": {"type": "ephemeral"}}
     hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
-    found = bridged("anthropic-messages", messages.request(tools=[tool, hosted]))
+    found = bridge_request("anthropic-messages", messages.request(tools=[tool, hosted]))
     assert found.untranslated == ("tool web_search", "input_examples of tools")
     chosen = {**chat.READ, "odd": 1}
-    assert bridged("openai-chat", chat.request(tools=[chosen])).untranslated == ("odd of tools",)
+    assert bridge_request("openai-chat", chat.request(tools=[chosen])).untranslated == ("odd of tools",)
 
 
 def test_that_the_server_is_to_cut_the_conversation_is_named() -> None:
-    assert bridged("openai-responses", responses.request(truncation="auto")).untranslated == ("truncation",)
+    assert bridge_request("openai-responses", responses.request(truncation="auto")).untranslated == ("truncation",)
 
 
 @pytest.mark.parametrize("url", ["https://localhost/a.png", "data:image/png;base64,AAAA"])
 def test_how_closely_to_look_at_an_image_is_told_where_both_have_a_word_for_it(url: str) -> None:
     part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
-    found = bridged("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
+    found = bridge_request("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
     body: Any = BY_NAME["openai-responses"].build_request(found)
     (told,) = body["input"][0]["content"]
     assert told == {"type": "input_image", "image_url": url, "detail": "low"}
-    back = bridged("openai-responses", responses.request(input=body["input"]))
+    back = bridge_request("openai-responses", responses.request(input=body["input"]))
     body = BY_NAME["openai-chat"].build_request(back)
     assert body["messages"][0]["content"] == [part]

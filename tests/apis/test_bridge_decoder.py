@@ -16,11 +16,11 @@ from vtc.wire import Frame
 KEY = SealKey.of(b"secret", ("anthropic-messages", "a", "1"))
 
 
-def crossed(api: Api) -> BridgeDecoder:
+def make_decoder(api: Api) -> BridgeDecoder:
     return BridgeDecoder(api.decoder(), WireNames(["mcp.read"]), "asked-for", "0a", KEY, api.signs_reasoning)
 
 
-def said(decoder: BridgeDecoder, *frames: bytes) -> list[Any]:
+def decode_frames(decoder: BridgeDecoder, *frames: bytes) -> list[Any]:
     found = []
     for raw in frames:
         decoded = decoder.decode(Frame(raw, raw.partition(b"data: ")[2].strip()))
@@ -34,7 +34,7 @@ def test_names_of_tools_and_model_are_the_clients_and_calls_have_ids() -> None:
         chat.chunk({"tool_calls": [{"index": at, "function": {"name": "mcp__read", "arguments": "{}"}}]})
         for at in (0, 1)
     ]
-    found = said(crossed(openai_chat.API), chat.ROLE, *pieces)
+    found = decode_frames(make_decoder(openai_chat.API), chat.ROLE, *pieces)
     (start,) = [one for one in found if isinstance(one, Start)]
     assert (start.id, start.model) == ("0a", "asked-for")
     assert [(one.name, one.id) for one in found if isinstance(one, CallDelta)] == [
@@ -45,26 +45,26 @@ def test_names_of_tools_and_model_are_the_clients_and_calls_have_ids() -> None:
 
 def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
     """This includes the text of frames that were not decoded."""
-    decoder = crossed(anthropic_messages.API)
+    decoder = make_decoder(anthropic_messages.API)
     *begun, signed, _ = messages.thinking_block(0, "Hm", ", well", signature="sig")
-    said(decoder, *begun)
+    decode_frames(decoder, *begun)
     before = copy.copy(decoder)
     decoder.record_reasoning(b"", [b" \\u0041", "é".encode()])
-    (seal,) = [one for one in said(decoder, signed) if isinstance(one, Seal)]
+    (seal,) = [one for one in decode_frames(decoder, signed) if isinstance(one, Seal)]
     assert KEY.unseal(seal.signature) == Thought("Hm, well Aé", "sig")
-    (seal,) = [one for one in said(before, signed) if isinstance(one, Seal)]
+    (seal,) = [one for one in decode_frames(before, signed) if isinstance(one, Seal)]
     assert KEY.unseal(seal.signature) == Thought("Hm, well", "sig")
     data = {"type": "redacted_thinking", "data": "hidden"}
-    (seal,) = [one for one in said(decoder, messages.started(1, data)) if isinstance(one, Seal)]
+    (seal,) = [one for one in decode_frames(decoder, messages.make_block_start(1, data)) if isinstance(one, Seal)]
     assert KEY.unseal(seal.encrypted) == Thought(encrypted="hidden")
 
 
 def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:
-    decoder = crossed(anthropic_messages.API)
-    said(decoder, *messages.thinking_block(0, "Hm")[:2])
+    decoder = make_decoder(anthropic_messages.API)
+    decode_frames(decoder, *messages.thinking_block(0, "Hm")[:2])
     other = copy.copy(decoder)
     other.record_reasoning(b"", [b"more"] * 3)
     assert other == decoder
-    said(other, messages.stopped(0))
+    decode_frames(other, messages.make_block_stop(0))
     assert other != decoder
     assert json.dumps("") != decoder

@@ -17,7 +17,7 @@ TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
 @each
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
-    body, other = (chat.encoded(SHAPES[api.name].whole(said)) for said in (text, "other"))
+    body, other = (chat.encode_json(SHAPES[api.name].whole(said)) for said in (text, "other"))
     stream = convert_to_stream(api, body)
     assert fold_rewritten(api, other, convert_to_stream(api, other), stream) != other
     assert json.loads(fold_rewritten(api, other, convert_to_stream(api, other), stream)) == json.loads(body)
@@ -27,7 +27,7 @@ def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
 @each
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
-    body = chat.encoded(SHAPES[api.name].whole(text))
+    body = chat.encode_json(SHAPES[api.name].whole(text))
     assert read_replies(api, convert_to_stream(api, body)) == read_replies(api, body)
 
 

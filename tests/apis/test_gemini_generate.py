@@ -19,7 +19,7 @@ from tests.apis import chat, gemini
 from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.talks import Talk
-from tests.exchanges import agent, fed, planner
+from tests.exchanges import agent, feed_stream, planner
 from vtc.apis import BadRequest, Changes, explain_unread, match_request, side_questions
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import convert_schema
@@ -33,7 +33,7 @@ SIGNED = {**gemini.call("read", filePath="/a"), "thoughtSignature": "sig"}
 
 
 def open_session(*, stream: bool = True, settings: Json | None = None, **fields: Any) -> Session:
-    body = chat.encoded(gemini.request(**fields))
+    body = chat.encode_json(gemini.request(**fields))
     return Session.open(API, body, agent(NAME, stream=stream), planner(**settings or {}), "seed")
 
 
@@ -56,7 +56,7 @@ def test_both_spellings_are_read_alike() -> None:
         "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["read"]}},
         "generation_config": {"max_output_tokens": 5, "thinking_config": {"thinking_budget": 0}},
     }
-    request = API.request(chat.encoded(body), gemini.PATH)
+    request = API.request(chat.encode_json(body), gemini.PATH)
     system, user, called, result = request.messages
     assert (system.text, user.text, result.text, result.name) == ("Be brief.", "x", "A", "read")
     assert [call.arguments for call in called.calls] == ['{"some_path": "/a"}']
@@ -67,7 +67,7 @@ def test_both_spellings_are_read_alike() -> None:
 
 
 def test_the_path_says_the_model_and_whether_to_stream() -> None:
-    one = API.request(chat.encoded(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
+    one = API.request(chat.encode_json(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
     assert json.loads(encode(one.apply_changes(Changes(model="other", unstreamed=True)))) == gemini.request()
 
@@ -101,7 +101,7 @@ def test_schemas_in_googles_spelling_are_json_schemas(schema: Json, read: Json) 
 )
 def test_how_much_to_think(config: Json, effort: str | None) -> None:
     body = gemini.request(generationConfig={"thinkingConfig": config})
-    assert API.request(chat.encoded(body)).generation.effort == effort
+    assert API.request(chat.encode_json(body)).generation.effort == effort
 
 
 def test_an_answer_in_json_is_requested_from_another_api() -> None:
@@ -125,7 +125,7 @@ def test_content_of_its_own_server_alone_is_rejected_or_reported() -> None:
 @pytest.mark.parametrize("body", [{"contents": [{"parts": ["x"]}]}, {"contents": {}}, {"tools": 5}, []])
 def test_what_is_no_request_is_refused(body: Any) -> None:
     with pytest.raises(BadRequest):
-        _ = [*API.request(chat.encoded(body)).messages]
+        _ = [*API.request(chat.encode_json(body)).messages]
 
 
 def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
@@ -137,7 +137,7 @@ def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
 
 
 def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None:
-    one = API.request(chat.encoded(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
+    one = API.request(chat.encode_json(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
     sent = json.loads(encode(one.apply_changes(Changes(withheld={"read"}))))["tools"]
     assert sent == [{"functionDeclarations": gemini.TOOLS[0]["functionDeclarations"][1:]}, {"googleSearch": {}}]
     assert "tools" not in json.loads(
@@ -152,7 +152,9 @@ def test_tokens_are_counted_in_either_form(wrapped: bool) -> None:
     assert aside is not None
     body = gemini.request()
     found = json.loads(
-        side_questions.answer_locally(aside, chat.encoded({"generateContentRequest": body} if wrapped else body), path)
+        side_questions.answer_locally(
+            aside, chat.encode_json({"generateContentRequest": body} if wrapped else body), path
+        )
     )
     assert found["totalTokens"] > 20
 
@@ -167,23 +169,23 @@ def test_googles_clients_are_known_where_they_ask_for_models(header: str) -> Non
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 def test_a_reply_without_calls_keeps_its_bytes(end: bytes) -> None:
-    body = b"".join(gemini.streamed_text("I look", ".", " Done.")).replace(b"\n\n", end)
-    assert fed(open_session().stream(), body) == body
+    body = b"".join(gemini.make_text_stream("I look", ".", " Done.")).replace(b"\n\n", end)
+    assert feed_stream(open_session().stream(), body) == body
     whole = json.dumps(gemini.reply(gemini.text("I look."))).encode()
     assert open_session(stream=False).whole.rewrite(whole) == whole
 
 
 def test_signed_parts_pass_as_they_came() -> None:
     body = b"".join(
-        gemini.streamed(gemini.frame(gemini.event(gemini.thought("Hm."))), gemini.frame(gemini.event(SIGNED)))
+        gemini.make_stream(gemini.frame(gemini.event(gemini.make_thought("Hm."))), gemini.frame(gemini.event(SIGNED)))
     )
-    assert fed(open_session().stream(), body) == body
+    assert feed_stream(open_session().stream(), body) == body
 
 
 def test_a_signature_stays_with_its_call_when_the_reply_is_encoded_again() -> None:
     """Google's servers reject the next turn without it."""
-    frames = [*gemini.said(f"I look.\n{IN_TEXT.replace('/a', '/b')}\n"), gemini.frame(gemini.event(SIGNED))]
-    found = parts(fed(open_session().stream(), *gemini.streamed(*frames)))
+    frames = [*gemini.make_text_events(f"I look.\n{IN_TEXT.replace('/a', '/b')}\n"), gemini.frame(gemini.event(SIGNED))]
+    found = parts(feed_stream(open_session().stream(), *gemini.make_stream(*frames)))
     assert [part.get("thoughtSignature") for part in found if "functionCall" in part] == [None, "sig"]
     assert json.dumps(found).count("sig") >= 1
 
@@ -191,7 +193,9 @@ def test_a_signature_stays_with_its_call_when_the_reply_is_encoded_again() -> No
 def test_what_was_signed_comes_back_to_its_server_through_another_client() -> None:
     talk = Talk("anthropic-messages", NAME)
     talk.ask({"role": "user", "content": "Read it"}, thinking={"type": "adaptive"})
-    reply = gemini.streamed(gemini.frame(gemini.event(gemini.thought("Hm."))), gemini.frame(gemini.event(SIGNED)))
+    reply = gemini.make_stream(
+        gemini.frame(gemini.event(gemini.make_thought("Hm."))), gemini.frame(gemini.event(SIGNED))
+    )
     talk.reply(b"".join(reply))
     sent = talk.ask(thinking={"type": "adaptive"})
     calls = [part for entry in sent["contents"] for part in entry["parts"] if "functionCall" in part]
@@ -200,14 +204,14 @@ def test_what_was_signed_comes_back_to_its_server_through_another_client() -> No
 
 def test_a_prompt_that_the_server_blocks_ends_the_reply_for_every_client() -> None:
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, **gemini.HEAD}
-    body = chat.encoded(chat.request(stream=True))
+    body = chat.encode_json(chat.request(stream=True))
     api = match_request("POST", "/chat/completions")
     assert api is not None
     exchange = Session.open(api, body, agent("openai-chat"), planner(upstream_api=(NAME,)), "seed")
     exchange.request()
-    assert chat.read(fed(exchange.stream(), gemini.frame(blocked))).finish_reason == "content_filter"
+    assert chat.read(feed_stream(exchange.stream(), gemini.frame(blocked))).finish_reason == "content_filter"
     own = open_session()
-    assert fed(own.stream(), gemini.frame(blocked)) == gemini.frame(blocked)
+    assert feed_stream(own.stream(), gemini.frame(blocked)) == gemini.frame(blocked)
 
 
 def test_a_cut_call_of_another_server_is_seen_and_none() -> None:
@@ -215,7 +219,7 @@ def test_a_cut_call_of_another_server_is_seen_and_none() -> None:
     exchange.request()
     piece = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a'}}
     frames = [chat.ROLE, chat.chunk({"tool_calls": [piece]}), chat.chunk({}, "length"), chat.DONE]
-    found = gemini.read(fed(exchange.stream(), *frames))
+    found = gemini.read(feed_stream(exchange.stream(), *frames))
     assert (found.calls, found.reason) == ([], "MAX_TOKENS")
     assert "/a" in found.content
 
@@ -228,10 +232,14 @@ def test_a_denied_call_is_never_sent(tmp_path: Any) -> None:
     odd = {"functionCalls": [{"name": "read", "args": {"filePath": "/a"}}]}
     for part in (gemini.call("read", filePath="/a"), SIGNED, spelled, {"toolCall": odd}, {**gemini.text("x"), **odd}):
         for stream in (True, False):
-            exchange = Session.open(API, chat.encoded(gemini.request()), agent(NAME, stream=stream), strict, "seed")
+            exchange = Session.open(API, chat.encode_json(gemini.request()), agent(NAME, stream=stream), strict, "seed")
             exchange.request()
-            sent = gemini.streamed(gemini.frame(gemini.event(part)))
-            out = fed(exchange.stream(), *sent) if stream else exchange.whole.rewrite(chat.encoded(gemini.reply(part)))
+            sent = gemini.make_stream(gemini.frame(gemini.event(part)))
+            out = (
+                feed_stream(exchange.stream(), *sent)
+                if stream
+                else exchange.whole.rewrite(chat.encode_json(gemini.reply(part)))
+            )
             assert not re.search(b"function_?[cC]all|toolCall", out), part
 
 
@@ -265,9 +273,9 @@ async def test_googles_client_reads_what_we_write_as_the_witness_does(stream: bo
     text = f"I look.\n{IN_TEXT}"
     exchange = open_session(stream=stream)
     if stream:
-        body = fed(exchange.stream(), *gemini.streamed_text(text[:9], text[9:]))
+        body = feed_stream(exchange.stream(), *gemini.make_text_stream(text[:9], text[9:]))
     else:
-        body = exchange.whole.rewrite(chat.encoded(gemini.reply(gemini.text(text))))
+        body = exchange.whole.rewrite(chat.encode_json(gemini.reply(gemini.text(text))))
     found = await read_by_sdk([body], stream=stream)
     assert found == gemini.read(body)
     assert (found.calls, found.content) == ([("read", {"filePath": "/a"})], "I look.")
@@ -279,8 +287,8 @@ TEXTS = st.lists(st.text("ab <>\n\"'", min_size=1, max_size=6), max_size=5)
 @given(TEXTS, st.booleans(), st.integers(1, 60))
 def test_every_cut_says_the_same(texts: list[str], called: bool, cut: int) -> None:
     said = [*texts, *(["\n", *IN_TEXT.partition("name")] if called else [])]
-    body = b"".join(gemini.streamed_text(*said))
+    body = b"".join(gemini.make_text_stream(*said))
     pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
-    found = gemini.read(fed(open_session().stream(), *pieces))
-    assert found == gemini.read(fed(open_session().stream(), body))
+    found = gemini.read(feed_stream(open_session().stream(), *pieces))
+    assert found == gemini.read(feed_stream(open_session().stream(), body))
     assert len(found.calls) == called

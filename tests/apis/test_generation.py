@@ -14,7 +14,7 @@ CHAT, MESSAGES, _, OLLAMA, _ = APIS
 SCHEMA = {"type": "object", "properties": {}}
 
 
-def said(body: dict[str, Any]) -> GenerationConfig:
+def parse_generation(body: dict[str, Any]) -> GenerationConfig:
     return CHAT.request(encode(body)).generation
 
 
@@ -31,7 +31,7 @@ def said(body: dict[str, Any]) -> GenerationConfig:
     ],
 )
 def test_a_request_for_json(body: dict[str, Any]) -> None:
-    assert said({"model": "m", **body}).answer is not None
+    assert parse_generation({"model": "m", **body}).answer is not None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_request_for_json(body: dict[str, Any]) -> None:
     ],
 )
 def test_any_other_request(body: dict[str, Any]) -> None:
-    assert said(body).answer is None
+    assert parse_generation(body).answer is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_any_other_request(body: dict[str, Any]) -> None:
     ],
 )
 def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None:
-    assert said(body).thinks is asked
+    assert parse_generation(body).thinks is asked
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None
     ],
 )
 def test_how_much_is_to_be_thought(body: dict[str, Any], word: str | None) -> None:
-    assert said(body).effort == word
+    assert parse_generation(body).effort == word
 
 
 def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -> None:
@@ -128,4 +128,4 @@ def test_what_stands_beside_limits_is_named() -> None:
     ],
 )
 def test_a_request_that_says_the_form_of_its_answer(body: dict[str, Any], is_constrained: bool) -> None:
-    assert said({"model": "m", **body}).constrained == is_constrained
+    assert parse_generation({"model": "m", **body}).constrained == is_constrained

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, ollama
 from tests.apis.toy import Toy
-from tests.exchanges import AGENT, fed, planner
+from tests.exchanges import AGENT, feed_stream, planner
 from vtc.apis import BadRequest, convert_to_stream, match_request, render_text_reply
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
@@ -30,7 +30,7 @@ def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: boo
 
 
 def exchange(*, settings: Any = None, **fields: Any) -> Session:
-    body = chat.encoded(ollama.request(**fields))
+    body = chat.encode_json(ollama.request(**fields))
     return Session.open(API, body, AGENT, planner(**settings or {}), "seed")
 
 
@@ -60,7 +60,7 @@ def test_body_of_another_kind_is_no_request(body: bytes) -> None:
 
 @pytest.mark.parametrize(("fields", "stream"), [({}, True), ({"stream": True}, True), ({"stream": False}, False)])
 def test_reply_is_streamed_unless_the_request_says_otherwise(fields: Any, stream: bool) -> None:
-    assert Request(chat.encoded(ollama.request(**fields))).stream == stream
+    assert Request(chat.encode_json(ollama.request(**fields))).stream == stream
 
 
 def test_results_are_matched_by_name_then_by_order() -> None:
@@ -72,7 +72,7 @@ def test_results_are_matched_by_name_then_by_order() -> None:
         ollama.result("2", name=None),
         ollama.result("3", name="read"),
     ]
-    request = Request(chat.encoded(ollama.request(messages=messages)))
+    request = Request(chat.encode_json(ollama.request(messages=messages)))
     assert [message.name for message in request.messages] == [None, None, "read", "list_files", "read"]
     assert request.messages[1].calls[0] == ToolCall("read", '{"path": "a"}')
     assert request.messages[1].reasoning == "hm"
@@ -84,14 +84,16 @@ def test_results_of_calls_in_two_messages_are_matched_in_their_order() -> None:
     results = [ollama.result(text, name=None) for text in "12"]
     calls[1]["tool_calls"].append(ollama.call("list_files"))
     messages = [ollama.user("Go"), *calls, *results, ollama.result("3", name=None)]
-    one = Request(chat.encoded(ollama.request(messages=messages)))
+    one = Request(chat.encode_json(ollama.request(messages=messages)))
     assert [message.name for message in one.messages[3:]] == ["read", "read", "list_files"]
 
 
 def test_result_with_an_id_is_that_of_its_call_whatever_the_order() -> None:
     calls = [{"id": f"call_{n}", **ollama.call(name)} for n, name in enumerate(("read", "list_files"))]
     results = [ollama.result("2", name=None, id="call_1"), ollama.result("1", name=None)]
-    one = Request(chat.encoded(ollama.request(messages=[ollama.user("Go"), ollama.assistant("", *calls), *results])))
+    one = Request(
+        chat.encode_json(ollama.request(messages=[ollama.user("Go"), ollama.assistant("", *calls), *results]))
+    )
     assert [(message.name, message.call_id) for message in one.messages[2:]] == [
         ("list_files", "call_1"),
         ("read", "call_0"),
@@ -116,9 +118,9 @@ def test_changed_messages_are_written_as_the_api_has_them() -> None:
     "lines",
     [
         [],
-        ollama.streamed(*ollama.thought("Well"), *ollama.said("Hello", " world")),
-        ollama.streamed(*ollama.said("a", "[", "b"), done_reason="length"),
-        ollama.streamed(ollama.piece("", ollama.call("n", x=1))),
+        ollama.make_stream(*ollama.make_thinking_lines("Well"), *ollama.make_text_lines("Hello", " world")),
+        ollama.make_stream(*ollama.make_text_lines("a", "[", "b"), done_reason="length"),
+        ollama.make_stream(ollama.piece("", ollama.call("n", x=1))),
         [ollama.error()],
         [b"\n", b"not json\n", b'{"done": true}\n'],
     ],
@@ -139,36 +141,36 @@ def test_lines_of_which_nothing_changes_leave_as_they_came(lines: list[bytes]) -
 def test_text_that_changes_leaves_in_lines_of_its_own(
     pieces: list[str], content: str, reasoning: str, calls: Any
 ) -> None:
-    found = ollama.read(run(*ollama.streamed_text(*pieces)))
+    found = ollama.read(run(*ollama.make_text_stream(*pieces)))
     assert found == ollama.Read(content, reasoning, calls, done_reason="stop")
 
 
 def test_call_in_the_last_line_leaves_before_it() -> None:
-    found = run(*ollama.said("a["), ollama.end(content="x]"))
+    found = run(*ollama.make_text_lines("a["), ollama.end(content="x]"))
     assert ollama.read(found) == ollama.Read("a", "", [("x", {})], done_reason="stop")
     assert json.loads(found.splitlines()[-1])["eval_count"] == 5
 
 
 def test_ids_are_given_only_where_they_are_known() -> None:
-    lines = ollama.streamed_text("[x]")
+    lines = ollama.make_text_stream("[x]")
     assert ollama.read(run(*lines)).ids == [None]
     assert ollama.read(run(*lines, form=True), ids=True).ids == ["id1"]
 
 
 def test_own_calls_go_to_a_client_of_text() -> None:
-    lines = ollama.streamed(*ollama.said("Hi"), ollama.piece("", ollama.call("n", x=1)))
+    lines = ollama.make_stream(*ollama.make_text_lines("Hi"), ollama.piece("", ollama.call("n", x=1)))
     assert ollama.read(run(*lines, structured=False)).content == 'Hi[n {"x": 1} None]'
 
 
 def test_own_call_that_a_policy_changes_is_written_anew() -> None:
-    lines = ollama.streamed(ollama.piece("", ollama.call("old")), ollama.piece("", ollama.call("n", x=1)))
+    lines = ollama.make_stream(ollama.piece("", ollama.call("old")), ollama.piece("", ollama.call("n", x=1)))
     assert ollama.read(run(*lines, guarded=True)).calls == [("new", {}), ("n", {"x": 1})]
 
 
 def test_keep_alive_is_a_line_without_text() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
     assert relay.writer.encoder.keep_alive() is None
-    relay.feed(*LineReader().feed(ollama.said("a")[0]))
+    relay.feed(*LineReader().feed(ollama.make_text_lines("a")[0]))
     line = relay.writer.encoder.keep_alive()
     assert line is not None
     assert json.loads(line)["message"] == {"role": "assistant", "content": ""}
@@ -180,20 +182,20 @@ WRITTEN = [write("read", {"filePath": "/a"}) for name, write in chat.DIALECTS.it
 
 @pytest.mark.parametrize("text", WRITTEN)
 def test_every_cut_and_the_whole_say_the_same(text: str, some: Any) -> None:
-    lines = ollama.streamed_text(*(f"It works.\n\n{text}"))
+    lines = ollama.make_text_stream(*(f"It works.\n\n{text}"))
     body = b"".join(lines)
-    whole = ollama.read(fed(exchange().stream(), body))
+    whole = ollama.read(feed_stream(exchange().stream(), body))
     assert whole == ollama.Read("It works.", "", [("read", {"filePath": "/a"})], done_reason="stop")
-    assert ollama.read(fed(exchange().stream(), *(body[at : at + 1] for at in range(len(body))))) == whole
+    assert ollama.read(feed_stream(exchange().stream(), *(body[at : at + 1] for at in range(len(body))))) == whole
     for cut in some(range(1, len(body), 97), 4):
-        assert ollama.read(fed(exchange().stream(), body[:cut], body[cut:])) == whole
-    reply = exchange(stream=False).whole.rewrite(chat.encoded(ollama.message(f"It works.\n\n{text}")))
+        assert ollama.read(feed_stream(exchange().stream(), body[:cut], body[cut:])) == whole
+    reply = exchange(stream=False).whole.rewrite(chat.encode_json(ollama.message(f"It works.\n\n{text}")))
     assert ollama.read(reply, stream=False) == whole
 
 
 @given(st.lists(st.text("ab[]x(){}~ ", max_size=6), max_size=8), st.lists(st.integers(0, 900), max_size=4))
 def test_no_character_is_lost_in_any_cut(pieces: list[str], cuts: list[int]) -> None:
-    body = b"".join(ollama.streamed_text(*pieces))
+    body = b"".join(ollama.make_text_stream(*pieces))
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     assert run(*(body[a:b] for a, b in pairwise(places))) == run(body)
     found, expected = ollama.read(run(body)), Toy()
@@ -217,14 +219,14 @@ def test_plain_lines_are_not_read() -> None:
 @pytest.mark.parametrize("thinking", [None, "Well"])
 def test_whole_reply_as_a_stream(thinking: str | None) -> None:
     body = ollama.message("Hi", ollama.call("n", x=1), thinking=thinking)
-    stream = convert_to_stream(API, chat.encoded(body), Request(chat.encoded(ollama.request())))
-    assert ollama.read(stream) == ollama.read(chat.encoded(body), stream=False)
+    stream = convert_to_stream(API, chat.encode_json(body), Request(chat.encode_json(ollama.request())))
+    assert ollama.read(stream) == ollama.read(chat.encode_json(body), stream=False)
 
 
 @pytest.mark.parametrize("text", ["a", "a[b", "[x]a", "a[x", "[x]"])
 def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
     relay, error = Relay(API.decoder(), API.encoder(), Toy), ollama.error()
-    frames = [*LineReader().feed(b"".join([*ollama.said(text), error]))]
+    frames = [*LineReader().feed(b"".join([*ollama.make_text_lines(text), error]))]
     *before, last = b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()]).splitlines()
     assert json.loads(last) == json.loads(error)
     found = ollama.read(b"".join(line + b"\n" for line in before) + ollama.end(), ids=True)
@@ -232,7 +234,7 @@ def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
 
 
 def test_reply_of_our_own() -> None:
-    request = Request(chat.encoded(ollama.request()))
+    request = Request(chat.encode_json(ollama.request()))
     body = render_text_reply(API, request, "Stopped.", "0" * 64, 0)
     assert (
         ollama.read(body, stream=False).content
@@ -246,7 +248,7 @@ def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> N
     api = match_request("POST", "/v1/chat/completions")
     assert api is not None
     relay = Relay(API.decoder(), api.encoder(), Toy, same_api=False)
-    lines = ollama.streamed(
+    lines = ollama.make_stream(
         ollama.piece("", ollama.call("a", x=1)), ollama.piece("", ollama.call("b"), ollama.call("c"))
     )
     out = [piece for frame in LineReader().feed(b"".join(lines)) for piece in relay.feed(frame)]

@@ -12,7 +12,7 @@ from vtc.apis.calls import RAW_INPUT_SCHEMA, RawInput, make_custom_tool
 from vtc.events import Tool
 
 
-def fed(*pieces: str) -> tuple[str, str]:
+def feed_pieces(*pieces: str) -> tuple[str, str]:
     """Return the input that was sent at once, and the rest at the end."""
     raw, told = RawInput(), ""
     for piece in pieces:
@@ -24,7 +24,7 @@ def fed(*pieces: str) -> tuple[str, str]:
 @given(st.text(), st.integers(1, 7), st.booleans())
 def test_the_input_is_told_as_it_comes_in_any_cut(text: str, size: int, plain: bool) -> None:
     written = json.dumps({"input": text}, ensure_ascii=plain)
-    assert fed(*(written[at : at + size] for at in range(0, len(written), size))) == (text, "")
+    assert feed_pieces(*(written[at : at + size] for at in range(0, len(written), size))) == (text, "")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_input_is_told_as_it_comes_in_any_cut(text: str, size: int, plain: b
     ],
 )
 def test_arguments_of_another_form_are_told_at_the_end(arguments: str, said: str) -> None:
-    assert "".join(fed(*arguments)) == said
+    assert "".join(feed_pieces(*arguments)) == said
 
 
 def test_a_custom_tool_is_a_function_with_one_text() -> None:

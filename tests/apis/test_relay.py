@@ -45,7 +45,14 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
     [
         [calls(entry(0, "a")), calls(PART), END, chat.USED, chat.DONE],
         [chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "a", sig="x")]}), calls(PART), END],
-        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART, OTHER), END, chat.DONE],
+        [
+            chat.ROLE,
+            *chat.make_text_chunks("Hi"),
+            calls(entry(0, "a"), entry(1, "b")),
+            calls(PART, OTHER),
+            END,
+            chat.DONE,
+        ],
         [calls(entry(0, "a"), PART), chat.chunk({"tool_calls": [PART]}, "tool_calls")],
         [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
     ],
@@ -56,7 +63,7 @@ def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes
 
 def test_finish_reason_goes_with_the_calls() -> None:
     assert chat.read(run(chat.ROLE, calls(entry(0, "a"), PART), chat.STOP)).finish_reason == "tool_calls"
-    assert chat.read(run(chat.ROLE, *chat.said("Hi"), END)).finish_reason == "stop"
+    assert chat.read(run(chat.ROLE, *chat.make_text_chunks("Hi"), END)).finish_reason == "stop"
 
 
 @pytest.mark.parametrize("end", [[], [chat.DONE], [chat.chunk({}, ""), chat.DONE]])
@@ -97,7 +104,7 @@ def test_a_refused_call_leaves_the_others_and_the_reason_with_none_left_is_stop(
 
 
 def test_calls_of_the_text_take_the_first_places() -> None:
-    body = run(chat.ROLE, *chat.said("[x]"), calls(entry(0, "b"), PART), END, chat.DONE)
+    body = run(chat.ROLE, *chat.make_text_chunks("[x]"), calls(entry(0, "b"), PART), END, chat.DONE)
     assert chat.read(body).calls == [("x", {}), ("b", {})]
 
 
@@ -134,11 +141,11 @@ class BrokenEncoder(Encoder):
 def test_frame_that_cannot_be_written_changes_nothing() -> None:
     """All pending frames are sent as received, once."""
     one = Relay(Decoder(), BrokenEncoder(), Toy)
-    frames = [chat.ROLE, *chat.said("a", "[", "x")]
+    frames = [chat.ROLE, *chat.make_text_chunks("a", "[", "x")]
     assert [feed(one, frame) for frame in frames] == [[chat.ROLE], [frames[1]], [], []]
     leaving = one.writer
     with pytest.raises(RuntimeError, match="planted"):
-        feed(one, chat.said("]")[0])
+        feed(one, chat.make_text_chunks("]")[0])
     assert one.writer is leaving
     assert one.release() == frames[2:]
     assert one.release() == []
@@ -146,13 +153,13 @@ def test_frame_that_cannot_be_written_changes_nothing() -> None:
 
 def test_rest_of_a_frame_that_left_in_part_is_given_back() -> None:
     one = Relay(Decoder(), Encoder(), Toy)
-    out = [*feed(one, chat.ROLE), *feed(one, chat.said("a[")[0]), *feed(one, chat.said("b")[0])]
+    out = [*feed(one, chat.ROLE), *feed(one, chat.make_text_chunks("a[")[0]), *feed(one, chat.make_text_chunks("b")[0])]
     assert chat.read(b"".join([*out, *one.release()])).content == "a[b"
 
 
 def test_choices_do_not_wait_for_each_other() -> None:
     one = Relay(Decoder(), Encoder(), Toy)
-    first, other = chat.said("[")[0], chat.said("b", index=1)[0]
+    first, other = chat.make_text_chunks("[")[0], chat.make_text_chunks("b", index=1)[0]
     assert feed(one, first) == []
     assert feed(one, other) == [other]
     assert one.release() == [first]
@@ -160,21 +167,21 @@ def test_choices_do_not_wait_for_each_other() -> None:
 
 def test_frames_after_one_that_waits_wait_with_it() -> None:
     one = Relay(Decoder(), Encoder(), Toy)
-    frames = [*chat.said("["), chat.chunk({"content": "", "x": "no"}), chat.chunk({"reasoning": "hm"})]
+    frames = [*chat.make_text_chunks("["), chat.chunk({"content": "", "x": "no"}), chat.chunk({"reasoning": "hm"})]
     assert [feed(one, frame) for frame in frames] == [[], [], []]
     assert one.finish() == frames
 
 
 def test_comment_passes_at_once() -> None:
     one = Relay(Decoder(), Encoder(), Toy)
-    assert feed(one, chat.said("[")[0]) == []
+    assert feed(one, chat.make_text_chunks("[")[0]) == []
     assert feed(one, b": ping\n\n") == [b": ping\n\n"]
 
 
 def test_long_call_is_held_without_work_that_grows() -> None:
     """Each frame is processed when it arrives and when it is sent."""
     one = Relay(Decoder(), Encoder(), Toy)
-    frames = chat.said("[", *["x"] * 5000, "]")
+    frames = chat.make_text_chunks("[", *["x"] * 5000, "]")
     out = [piece for frame in frames for piece in feed(one, frame)]
     assert chat.read(b"".join([*out, *one.finish()])).calls == [("x" * 5000, {})]
 
@@ -208,7 +215,7 @@ class Joining(Decoder):
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(strict: bool) -> None:
     one = Relay(Joining(), Encoder(), lambda: Toy(guarded=True), strict=strict)
-    hi, held, last = *chat.said("Hi", "[a"), chat.chunk({"content": "x"}, "stop")
+    hi, held, last = *chat.make_text_chunks("Hi", "[a"), chat.chunk({"content": "x"}, "stop")
     assert [feed(one, hi), feed(one, held)] == [[hi], []]
     with pytest.raises(ValueError, match="the end of the reply and other content"):
         feed(one, last)

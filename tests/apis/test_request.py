@@ -70,7 +70,7 @@ def request(api: Api, **changes: Any) -> Any:
     return api.request(json.dumps({"model": "m", **BODIES[api.name], **changes}, indent=1).encode())
 
 
-def sent(one: Any, **changes: Any) -> Any:
+def encode_changes(one: Any, **changes: Any) -> Any:
     return json.loads(encode(one.apply_changes(Changes(**changes))))
 
 
@@ -78,7 +78,7 @@ CHOICES = {"tool_choice", "toolConfig"}
 """The fields that require a tool."""
 
 
-def declared(body: Any) -> list[Any]:
+def list_declarations(body: Any) -> list[Any]:
     """List the declarations of tools."""
     return [one for entry in body["tools"] for one in entry.get("functionDeclarations", [entry])]
 
@@ -97,7 +97,7 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
     before = encode(one.apply_changes())
     assert encode(one.apply_changes(Changes(messages=one.messages))) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
-    after = sent(one, messages=changed)[key]
+    after = encode_changes(one, messages=changed)[key]
     assert after[:-1] == json.loads(before)[key][:-1]
     assert ('"A"' in json.dumps(after[-1]), '"B"' in json.dumps(after[-1])) == (False, True)
 
@@ -105,7 +105,7 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
 @each
 def test_new_system_message_is_said_to_the_model(api: Api) -> None:
     one = request(api)
-    body = sent(one, messages=[Message("system", ("Tools.",)), *one.messages])
+    body = encode_changes(one, messages=[Message("system", ("Tools.",)), *one.messages])
     told = (
         body.get("system")
         or body.get("instructions")
@@ -120,18 +120,18 @@ def test_withheld_tools_and_a_demand_for_one_are_left_out(api: Api) -> None:
     one = request(api)
     assert (one.offer.declared, [tool.name for tool in one.offer.tools]) == (["read", "find"], ["read", "find"])
     assert one.offer.choice == ("auto" if api.name == "ollama-chat" else "find")
-    body = sent(one, withheld={"find"})
-    assert (declared(body), bool(CHOICES & body.keys())) == (declared(BODIES[api.name])[:1], False)
-    assert not {"tools", *CHOICES} & sent(one, withheld={"read", "find"}).keys()
-    assert CHOICES & sent(one, withheld={"read"}).keys() == CHOICES & BODIES[api.name].keys()
+    body = encode_changes(one, withheld={"find"})
+    assert (list_declarations(body), bool(CHOICES & body.keys())) == (list_declarations(BODIES[api.name])[:1], False)
+    assert not {"tools", *CHOICES} & encode_changes(one, withheld={"read", "find"}).keys()
+    assert CHOICES & encode_changes(one, withheld={"read"}).keys() == CHOICES & BODIES[api.name].keys()
 
 
 @each
 def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
     one = request(api)
-    (found,) = declared(sent(one, tools=[Tool("new", "Does.", SCHEMA)]))
+    (found,) = list_declarations(encode_changes(one, tools=[Tool("new", "Does.", SCHEMA)]))
     assert found.get("function", found)["name"] == "new"
-    assert not {"tools", *CHOICES} & sent(one, tools=()).keys()
+    assert not {"tools", *CHOICES} & encode_changes(one, tools=()).keys()
 
 
 @each

@@ -45,7 +45,7 @@ def test_a_question_and_whose_it_is(
 
 def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
     def count(**fields: object) -> int:
-        made = answer_locally(SideQuestion("count", "anthropic-messages"), chat.encoded(messages.request(**fields)))
+        made = answer_locally(SideQuestion("count", "anthropic-messages"), chat.encode_json(messages.request(**fields)))
         return int(json.loads(made or b"{}")["input_tokens"])
 
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}}

@@ -23,7 +23,7 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
         messages.call_block(2, "read", '{"filePath"', ': "/a"}'),
     ]
     (reply,) = summary.read_replies(
-        anthropic_messages.API, b"".join(messages.streamed(*blocks, stop_reason="tool_use"))
+        anthropic_messages.API, b"".join(messages.make_stream(*blocks, stop_reason="tool_use"))
     )
     message = reply.message
     assert (message.text, message.reasoning, reply.finish_reason, reply.complete) == (
@@ -33,11 +33,11 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
         True,
     )
     assert message.calls == (ToolCall("read", '{"filePath": "/a"}', "toolu_1"),)
-    whole = chat.encoded(messages.message(messages.text("Let me"), messages.call("read"), stop_reason="max_tokens"))
+    whole = chat.encode_json(messages.message(messages.text("Let me"), messages.call("read"), stop_reason="max_tokens"))
     (reply,) = summary.read_replies(anthropic_messages.API, whole)
     assert (reply.message.text, reply.finish_reason, reply.complete) == ("Let me", "max_tokens", False)
     with pytest.raises(ValueError, match="not a reply of anthropic-messages"):
-        summary.read_replies(anthropic_messages.API, chat.encoded(messages.error()))
+        summary.read_replies(anthropic_messages.API, chat.encode_json(messages.error()))
 
 
 def test_a_stream_is_the_message_it_adds_up_to() -> None:
@@ -45,7 +45,7 @@ def test_a_stream_is_the_message_it_adds_up_to() -> None:
         chat.ROLE,
         chat.chunk({"reasoning_content": "We"}),
         chat.chunk({"reasoning_content": "ll."}),
-        *chat.said("Let", " me"),
+        *chat.make_text_chunks("Let", " me"),
         chat.chunk({"tool_calls": [chat.native(0, id="a", name="read", arguments="")]}),
         chat.chunk({"tool_calls": [chat.native(0, arguments='{"filePath"')]}),
         chat.chunk({"tool_calls": [chat.native(0, arguments=': "/a"}'), chat.native(1, id="b", name="list_files")]}),
@@ -66,9 +66,14 @@ def test_a_stream_is_the_message_it_adds_up_to() -> None:
 
 def test_whole_and_streamed_say_the_same() -> None:
     entry = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
-    whole = chat.encoded(chat.completion("Hi", "tool_calls", message={"tool_calls": [entry]}))
+    whole = chat.encode_json(chat.completion("Hi", "tool_calls", message={"tool_calls": [entry]}))
     call = chat.native(0, id="a", name="read", arguments='{"filePath": "/a"}')
-    streamed = [chat.ROLE, *chat.said("H", "i"), chat.chunk({"tool_calls": [call]}, "tool_calls"), chat.DONE]
+    streamed = [
+        chat.ROLE,
+        *chat.make_text_chunks("H", "i"),
+        chat.chunk({"tool_calls": [call]}, "tool_calls"),
+        chat.DONE,
+    ]
     first, second = replies(whole)[0], replies(b"".join(streamed))[0]
     assert (first.message.text, first.message.calls, first.finish_reason) == (
         second.message.text,
@@ -78,7 +83,13 @@ def test_whole_and_streamed_say_the_same() -> None:
 
 
 def test_every_choice_is_a_message() -> None:
-    body = b"".join([*chat.said("b", index=1), *chat.said("a", index=0), *chat.said("c", index=1)])
+    body = b"".join(
+        [
+            *chat.make_text_chunks("b", index=1),
+            *chat.make_text_chunks("a", index=0),
+            *chat.make_text_chunks("c", index=1),
+        ]
+    )
     assert [reply.message.text for reply in replies(body)] == ["a", "bc"]
 
 
@@ -99,7 +110,7 @@ def test_calls_with_and_without_numbers(entries: list[Any]) -> None:
 
 
 def test_of_a_stream_that_broke_off_what_had_come() -> None:
-    body = b"".join(chat.said("a", "b")) + b'data: {"choices": [{"del'
+    body = b"".join(chat.make_text_chunks("a", "b")) + b'data: {"choices": [{"del'
     (reply,) = replies(body)
     assert (reply.message.text, reply.finish_reason) == ("ab", None)
 
@@ -116,7 +127,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments"
 
 def test_text_of_a_reply_has_its_calls() -> None:
     def text(content: Any, **message: Any) -> str:
-        return summary.get_first_text(openai_chat.API, chat.encoded(chat.completion(content, message=message)))
+        return summary.get_first_text(openai_chat.API, chat.encode_json(chat.completion(content, message=message)))
 
     assert text("Hi") == "Hi"
     assert text(None, tool_calls=[CALL]) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.apis import pairs
 from tests.apis.pairs import CROSSED
 from tests.apis.shapes import THINKING
-from tests.exchange.crossings import PAIR, crossing
+from tests.exchange.crossings import PAIR, open_bridge
 from tests.exchanges import FastPath
 from vtc.apis.relay import Relay
 
@@ -31,26 +31,26 @@ def frames(server: str, *pieces: str, thought: bool = False) -> list[bytes]:
     """Stream pieces of text, or of reasoning before it."""
     end = b"\n" if server == "ollama-chat" else b"\n\n"
     if not thought:
-        body = pairs.streamed(server, pieces)
+        body = pairs.make_stream(server, pieces)
         return [one + end for one in body.split(end)[:-1]]
-    made = [one + end for one in pairs.streamed(server, ["So"], reasoning="@").split(end)[:-1]]
+    made = [one + end for one in pairs.make_stream(server, ["So"], reasoning="@").split(end)[:-1]]
     at = next(at for at, one in enumerate(made) if b'"@"' in one)
     return [*made[:at], *(made[at].replace(b"@", one.encode()) for one in pieces), *made[at + 1 :]]
 
 
-def told(client: str, server: str, *chunks: bytes, fast: bool = True) -> tuple[bytes, int]:
+def read_and_count(client: str, server: str, *chunks: bytes, fast: bool = True) -> tuple[bytes, int]:
     """Return the content that a client receives, and how many frames were decoded for it."""
     fields: dict[str, Any] = THINKING.get(client, {})
-    stream = crossing(client, server, stream=True, **fields).stream()
+    stream = open_bridge(client, server, stream=True, **fields).stream()
     count, feed = 0, Relay.feed
 
-    def counted(relay: Any, frame: Any) -> list[bytes]:
+    def count_frame(relay: Any, frame: Any) -> list[bytes]:
         nonlocal count
         count += 1
         return feed(relay, frame)
 
     slow = patch.object(FastPath, "learn", lambda *_, **__: None)
-    with patch.object(Relay, "feed", counted):
+    with patch.object(Relay, "feed", count_frame):
         if not fast:
             slow.start()
         try:
@@ -65,8 +65,8 @@ def told(client: str, server: str, *chunks: bytes, fast: bool = True) -> tuple[b
 @pytest.mark.parametrize("thought", [False, True], ids=["text", "reasoning"])
 def test_plain_text_is_told_as_the_encoder_tells_it_and_hardly_read(client: str, server: str, thought: bool) -> None:
     chunks = frames(server, *PLAIN, thought=thought)
-    out, count = told(client, server, *chunks)
-    assert out == told(client, server, *chunks, fast=False)[0]
+    out, count = read_and_count(client, server, *chunks)
+    assert out == read_and_count(client, server, *chunks, fast=False)[0]
     assert count < 24
 
 
@@ -78,8 +78,8 @@ def test_text_that_ends_in_white_space_is_told_as_the_encoder_tells_it_and_hardl
     client: str, server: str, beside: list[str]
 ) -> None:
     chunks = frames(server, *beside * 60)
-    out, count = told(client, server, *chunks)
-    assert out == told(client, server, *chunks, fast=False)[0]
+    out, count = read_and_count(client, server, *chunks)
+    assert out == read_and_count(client, server, *chunks, fast=False)[0]
     assert count < 30
 
 
@@ -94,7 +94,7 @@ def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
     pair: tuple[str, str], begins: list[str], chunks: list[list[str]]
 ) -> None:
     client, server = pair
-    fast, slow = (crossing(client, server, stream=True).stream() for _ in range(2))
+    fast, slow = (open_bridge(client, server, stream=True).stream() for _ in range(2))
     slow._fast_path = None
     parts = iter(frames(server, *begins, *(text for texts in chunks for text in texts)))
     head = next(at for at, part in enumerate(frames(server, "It", "@")) if b'"@"' in part)
@@ -107,8 +107,8 @@ def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
 def test_any_text_in_any_cut_says_the_same(pair: tuple[str, str], texts: list[str], cut: int) -> None:
     client, server = pair
     body = b"".join(frames(server, " So", " it", *texts, " is", "."))
-    fast, _ = told(client, server, *(body[at : at + cut] for at in range(0, len(body), cut)))
-    slow, _ = told(client, server, body, fast=False)
+    fast, _ = read_and_count(client, server, *(body[at : at + cut] for at in range(0, len(body), cut)))
+    slow, _ = read_and_count(client, server, body, fast=False)
     assert pairs.read(client, fast, stream=True) == pairs.read(client, slow, stream=True)
 
 
@@ -118,6 +118,6 @@ def test_bytes_that_clients_read_in_several_ways_are_written_by_the_encoder(
     client: str, server: str, odd: bytes
 ) -> None:
     chunks = [frame.replace(b" lazy", b" la%bzy" % odd) for frame in frames(server, *PLAIN)]
-    out, _ = told(client, server, *chunks)
+    out, _ = read_and_count(client, server, *chunks)
     assert b" la" in out
     assert odd not in out

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.apis import chat, conversations, pairs
-from tests.apis.shapes import asked as body_of
+from tests.apis.shapes import make_request_body as body_of
 from tests.apis.turns import turns
-from tests.exchange.ready.steps import after, bridged
-from tests.exchange.ready.steps import given as given_request
+from tests.exchange.ready.steps import after, bridge_request
+from tests.exchange.ready.steps import make_context as given_request
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.events import Answer, CanonicalRequest, Message, Tool, ToolCall
@@ -70,7 +70,7 @@ def requests(draw: st.DrawFn) -> CanonicalRequest:
     )
 
 
-def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
+def keep_expressible(asked: CanonicalRequest, server: str) -> CanonicalRequest:
     """Return the part of a request that an API can express."""
     limits = {key: one for key, one in asked.limits.items() if key in LIMITS[server]}
     if server in ("anthropic-messages", "openai-responses"):
@@ -89,12 +89,12 @@ def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
 def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalRequest) -> None:
     if not BY_NAME[server].layout.choice:
         asked, _ = apply_steps(asked, {"choice": True}, given_request())
-    body = chat.encoded(BY_NAME[server].build_request(asked))
+    body = chat.encode_json(BY_NAME[server].build_request(asked))
     pairs.check_request(server, json.loads(body))
-    found = bridged(
+    found = bridge_request(
         server, json.loads(body), path=BY_NAME[server].place.build_path("", asked.model, streams=asked.stream)
     )
-    expected = kept(asked, server)
+    expected = keep_expressible(asked, server)
     same = [replace(one, calls=(*map(_plain, one.calls),)) for one in found.messages]
     assert same == [replace(one, calls=(*map(_plain, one.calls),)) for one in expected.messages]
     assert replace(found, messages=()) == replace(expected, messages=())

@@ -17,13 +17,13 @@ from tests.apis.messages import (
     delta,
     end,
     error,
+    make_block_start,
+    make_block_stop,
+    make_stream,
+    make_text_deltas,
     message,
     request,
     result,
-    said,
-    started,
-    stopped,
-    streamed,
     text,
     text_block,
     thinking,
@@ -35,10 +35,10 @@ from tests.apis.named_events import StreamError, frame, frames
 ARGUMENTS = '{"filePath": "a.txt"}'
 
 GOOD = {
-    "text": streamed(text_block(0, "Hel", "lo")),
-    "call": streamed(call_block(0, "read", ARGUMENTS[:9], ARGUMENTS[9:]), stop_reason="tool_use"),
-    "call-without-arguments": streamed(call_block(0, "now"), stop_reason="tool_use"),
-    "all-kinds": streamed(
+    "text": make_stream(text_block(0, "Hel", "lo")),
+    "call": make_stream(call_block(0, "read", ARGUMENTS[:9], ARGUMENTS[9:]), stop_reason="tool_use"),
+    "call-without-arguments": make_stream(call_block(0, "now"), stop_reason="tool_use"),
+    "all-kinds": make_stream(
         thinking_block(0, "I will ", "look."),
         text_block(1, "Looking"),
         call_block(2, "read", ARGUMENTS),
@@ -46,10 +46,10 @@ GOOD = {
         text_block(4, "Wait"),
         stop_reason="tool_use",
     ),
-    "cut": streamed(text_block(0, "Hel"), stop_reason="max_tokens"),
+    "cut": make_stream(text_block(0, "Hel"), stop_reason="max_tokens"),
     "comments-and-pings": [b": a comment\n\n", PING, START, PING, b": more\n\n", *text_block(0, "Hi"), PING, *end()],
-    "other-ids": streamed(call_block(0, "read", ARGUMENTS, id="call_1"), stop_reason="tool_use"),
-    "nothing-said": streamed(),
+    "other-ids": make_stream(call_block(0, "read", ARGUMENTS, id="call_1"), stop_reason="tool_use"),
+    "nothing-said": make_stream(),
 }
 
 
@@ -68,7 +68,7 @@ def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
     whole = message(thinking("Hm"), text("Hi"), call("read", filePath="a.txt"), stop_reason="tool_use")
     blocks = thinking_block(0, "Hm"), text_block(1, "H", "i"), call_block(2, "read", ARGUMENTS, id="toolu_9")
     assert messages.read(json.dumps(whole).encode()) == messages.read(
-        b"".join(streamed(*blocks, stop_reason="tool_use"))
+        b"".join(make_stream(*blocks, stop_reason="tool_use"))
     )
 
 
@@ -85,21 +85,28 @@ NO_NAME = frame({"type": "message_stop"}).partition(b"\n")[2]
 CALL = call_block(0, "read", ARGUMENTS)
 BAD = {
     "no-event-line": [START, *text_block(0, "Hi"), end()[0], NO_NAME],
-    "done-marker": [*streamed(text_block(0, "Hi")), b"data: [DONE]\n\n"],
+    "done-marker": [*make_stream(text_block(0, "Hi")), b"data: [DONE]\n\n"],
     "another-event-line": [START, *text_block(0, "Hi"), end()[0], frame({"type": "message_stop"}, "message_delta")],
-    "index-begins-at-1": streamed(text_block(1, "Hi")),
-    "index-gap": streamed(text_block(0, "Hi"), text_block(2, "Ho")),
-    "index-twice": streamed(text_block(0, "Hi"), text_block(0, "Ho")),
-    "delta-of-another-kind": streamed([*CALL[:-1], *said(0, "Ho"), stopped(0)], stop_reason="tool_use"),
-    "delta-without-a-start": streamed(said(0, "Hi")),
-    "delta-after-the-stop": streamed(text_block(0, "Hi"), said(0, "Ho")),
-    "text-start-without-text": streamed([started(0, {"type": "text"}), *said(0, "Hi"), stopped(0)]),
-    "call-without-input-and-deltas": streamed(
-        [started(0, {"type": "tool_use", "id": "toolu_1", "name": "now"}), stopped(0)], stop_reason="tool_use"
+    "index-begins-at-1": make_stream(text_block(1, "Hi")),
+    "index-gap": make_stream(text_block(0, "Hi"), text_block(2, "Ho")),
+    "index-twice": make_stream(text_block(0, "Hi"), text_block(0, "Ho")),
+    "delta-of-another-kind": make_stream(
+        [*CALL[:-1], *make_text_deltas(0, "Ho"), make_block_stop(0)], stop_reason="tool_use"
     ),
-    "input-at-the-start": streamed([started(0, call("read", filePath="a")), stopped(0)], stop_reason="tool_use"),
-    "input-at-the-start-and-in-deltas": streamed(
-        [started(0, call("read", filePath="a")), *CALL[1:]], stop_reason="tool_use"
+    "delta-without-a-start": make_stream(make_text_deltas(0, "Hi")),
+    "delta-after-the-stop": make_stream(text_block(0, "Hi"), make_text_deltas(0, "Ho")),
+    "text-start-without-text": make_stream(
+        [make_block_start(0, {"type": "text"}), *make_text_deltas(0, "Hi"), make_block_stop(0)]
+    ),
+    "call-without-input-and-deltas": make_stream(
+        [make_block_start(0, {"type": "tool_use", "id": "toolu_1", "name": "now"}), make_block_stop(0)],
+        stop_reason="tool_use",
+    ),
+    "input-at-the-start": make_stream(
+        [make_block_start(0, call("read", filePath="a")), make_block_stop(0)], stop_reason="tool_use"
+    ),
+    "input-at-the-start-and-in-deltas": make_stream(
+        [make_block_start(0, call("read", filePath="a")), *CALL[1:]], stop_reason="tool_use"
     ),
     "message-delta-without-usage": [
         START,
@@ -117,25 +124,25 @@ BAD = {
         *end(),
     ],
     "no-message-start": [*text_block(0, "Hi"), *end()],
-    "no-block-stop": streamed(text_block(0, "Hi")[:-1]),
+    "no-block-stop": make_stream(text_block(0, "Hi")[:-1]),
     "no-message-delta": [START, *text_block(0, "Hi"), end()[1]],
     "no-message-stop": [START, *text_block(0, "Hi"), end()[0]],
-    "two-blocks-open": streamed([*text_block(0, "Hi")[:-1], *call_block(1, "read", ARGUMENTS), stopped(0)]),
+    "two-blocks-open": make_stream([*text_block(0, "Hi")[:-1], *call_block(1, "read", ARGUMENTS), make_block_stop(0)]),
     "second-message-start": [START, START, *text_block(0, "Hi"), *end()],
-    "broken-arguments": streamed(call_block(0, "read", ARGUMENTS[:-1]), stop_reason="tool_use"),
-    "arguments-are-a-list": streamed(call_block(0, "read", "[1]"), stop_reason="tool_use"),
+    "broken-arguments": make_stream(call_block(0, "read", ARGUMENTS[:-1]), stop_reason="tool_use"),
+    "arguments-are-a-list": make_stream(call_block(0, "read", "[1]"), stop_reason="tool_use"),
     "unknown-event": [START, frame({"type": "news"}), *text_block(0, "Hi"), *end()],
-    "unknown-block": streamed([started(0, {"type": "news"}), stopped(0)]),
-    "unknown-delta": streamed([started(0, text("")), delta(0, "news_delta"), stopped(0)]),
-    "unknown-stop-reason": streamed(text_block(0, "Hi"), stop_reason="stop"),
-    "ends-in-a-call-and-says-end-turn": streamed(CALL),
-    "says-tool-use-without-a-call": streamed(text_block(0, "Hi"), stop_reason="tool_use"),
-    "empty-text-block": streamed(text_block(0), call_block(1, "read", ARGUMENTS), stop_reason="tool_use"),
-    "blank-text-block": streamed(text_block(0, "\n\n"), call_block(1, "read", ARGUMENTS), stop_reason="tool_use"),
-    "two-calls-of-one-id": streamed(CALL, call_block(1, "read", ARGUMENTS), stop_reason="tool_use"),
-    "something-after-the-end": [*streamed(text_block(0, "Hi")), PING],
+    "unknown-block": make_stream([make_block_start(0, {"type": "news"}), make_block_stop(0)]),
+    "unknown-delta": make_stream([make_block_start(0, text("")), delta(0, "news_delta"), make_block_stop(0)]),
+    "unknown-stop-reason": make_stream(text_block(0, "Hi"), stop_reason="stop"),
+    "ends-in-a-call-and-says-end-turn": make_stream(CALL),
+    "says-tool-use-without-a-call": make_stream(text_block(0, "Hi"), stop_reason="tool_use"),
+    "empty-text-block": make_stream(text_block(0), call_block(1, "read", ARGUMENTS), stop_reason="tool_use"),
+    "blank-text-block": make_stream(text_block(0, "\n\n"), call_block(1, "read", ARGUMENTS), stop_reason="tool_use"),
+    "two-calls-of-one-id": make_stream(CALL, call_block(1, "read", ARGUMENTS), stop_reason="tool_use"),
+    "something-after-the-end": [*make_stream(text_block(0, "Hi")), PING],
     "block-after-message-delta": [START, end()[0], *text_block(0, "Hi"), end()[1]],
-    "cut-in-a-frame": [*streamed(text_block(0, "Hi"))[:-1], b'event: message_stop\ndata: {"type":'],
+    "cut-in-a-frame": [*make_stream(text_block(0, "Hi"))[:-1], b'event: message_stop\ndata: {"type":'],
 }
 
 
@@ -148,7 +155,7 @@ def test_a_stream_that_some_client_fails_at_is_refused(pieces: list[bytes]) -> N
 
 def test_blocks_that_overlap_are_read_where_the_test_allows_it() -> None:
     call = call_block(1, "read", ARGUMENTS)
-    pieces = streamed([*text_block(0, "Hi")[:-1], *call[:-1], stopped(0), call[-1]], stop_reason="tool_use")
+    pieces = make_stream([*text_block(0, "Hi")[:-1], *call[:-1], make_block_stop(0), call[-1]], stop_reason="tool_use")
     assert messages.read(b"".join(pieces), overlapping=True).kinds == ["text", "tool_use"]
 
 

@@ -17,29 +17,31 @@ from tests.apis.ollama import (
     end,
     error,
     line,
+    make_stream,
+    make_text_lines,
+    make_text_stream,
+    make_thinking_lines,
     message,
     piece,
     request,
     result,
-    said,
-    streamed,
-    streamed_text,
-    thought,
     user,
 )
 
 READ = call("read", filePath="a.txt")
 
 GOOD = {
-    "text": streamed_text("Hel", "lo"),
-    "call": streamed(piece("", READ)),
-    "all-kinds": streamed(*thought("I will ", "look."), *said("Looking"), piece("", READ), piece("", READ, READ)),
-    "text-behind-a-call": streamed(piece("", READ), *said("Wait")),
-    "text-in-the-last-line": [*said("Hel"), end(content="lo")],
-    "cut": streamed_text("Hel", done_reason="length"),
-    "windows-line-ends": [one.replace(b"\n", b"\r\n") for one in streamed_text("Hi")],
-    "no-last-line-end": [*said("Hi"), end().rstrip()],
-    "nothing-said": streamed(),
+    "text": make_text_stream("Hel", "lo"),
+    "call": make_stream(piece("", READ)),
+    "all-kinds": make_stream(
+        *make_thinking_lines("I will ", "look."), *make_text_lines("Looking"), piece("", READ), piece("", READ, READ)
+    ),
+    "text-behind-a-call": make_stream(piece("", READ), *make_text_lines("Wait")),
+    "text-in-the-last-line": [*make_text_lines("Hel"), end(content="lo")],
+    "cut": make_text_stream("Hel", done_reason="length"),
+    "windows-line-ends": [one.replace(b"\n", b"\r\n") for one in make_text_stream("Hi")],
+    "no-last-line-end": [*make_text_lines("Hi"), end().rstrip()],
+    "nothing-said": make_stream(),
 }
 
 
@@ -55,7 +57,7 @@ async def test_a_whole_reply_is_read_as_the_sdk_reads_it() -> None:
 
 def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
     whole = json.dumps(message("Hi", READ, thinking="Hm")).encode()
-    pieces = streamed(*thought("H", "m"), *said("Hi"), piece("", READ))
+    pieces = make_stream(*make_thinking_lines("H", "m"), *make_text_lines("Hi"), piece("", READ))
     assert ollama.read(whole, stream=False) == ollama.read(b"".join(pieces))
 
 
@@ -74,24 +76,24 @@ def without(key: str) -> bytes:
 
 WITH_ID = call("read", "call_1", filePath="a.txt")
 BAD = {
-    "blank-line": [*said("Hi"), b"\n", end()],
-    "blanks": [*said("Hi"), b"  ", end()],
-    "comment": [b": keep-alive\n", *streamed_text("Hi")],
-    "server-sent-event": [b"data: " + one for one in streamed_text("Hi")],
+    "blank-line": [*make_text_lines("Hi"), b"\n", end()],
+    "blanks": [*make_text_lines("Hi"), b"  ", end()],
+    "comment": [b": keep-alive\n", *make_text_stream("Hi")],
+    "server-sent-event": [b"data: " + one for one in make_text_stream("Hi")],
     "line-without-message": [without("message"), end()],
     "line-without-model": [without("model"), end()],
     "line-without-time": [without("created_at"), end()],
     "line-without-done": [without("done"), end()],
-    "arguments-are-a-string": streamed(piece("", {"function": {"name": "read", "arguments": "{}"}})),
-    "call-without-name": streamed(piece("", {"function": {"arguments": {}}})),
-    "call-without-content": streamed(line(message={"role": "assistant", "tool_calls": [READ]}, done=False)),
-    "no-last-line": said("Hi"),
-    "two-last-lines": [*streamed_text("Hi"), end()],
-    "something-after-the-end": [*streamed_text("Hi"), *said("Ho")],
-    "an-id-that-no-one-asked-for": streamed(piece("", WITH_ID)),
+    "arguments-are-a-string": make_stream(piece("", {"function": {"name": "read", "arguments": "{}"}})),
+    "call-without-name": make_stream(piece("", {"function": {"arguments": {}}})),
+    "call-without-content": make_stream(line(message={"role": "assistant", "tool_calls": [READ]}, done=False)),
+    "no-last-line": make_text_lines("Hi"),
+    "two-last-lines": [*make_text_stream("Hi"), end()],
+    "something-after-the-end": [*make_text_stream("Hi"), *make_text_lines("Ho")],
+    "an-id-that-no-one-asked-for": make_stream(piece("", WITH_ID)),
     "calls-in-the-last-line": [line(message=assistant("", READ), done=True, done_reason="stop")],
     "no-reason": [line(message=assistant("Hi"), done=True)],
-    "cut-in-a-line": [*said("Hi"), end()[:-9]],
+    "cut-in-a-line": [*make_text_lines("Hi"), end()[:-9]],
 }
 
 
@@ -103,23 +105,23 @@ def test_a_stream_that_some_client_fails_at_is_refused(pieces: list[bytes]) -> N
 
 
 def test_ids_are_read_where_the_test_allows_them() -> None:
-    assert ollama.read(b"".join(streamed(piece("", WITH_ID))), ids=True).ids == ["call_1"]
+    assert ollama.read(b"".join(make_stream(piece("", WITH_ID))), ids=True).ids == ["call_1"]
 
 
 def test_two_calls_of_one_id_are_refused() -> None:
     with pytest.raises(AssertionError):
-        ollama.read(b"".join(streamed(piece("", WITH_ID, WITH_ID))), ids=True)
+        ollama.read(b"".join(make_stream(piece("", WITH_ID, WITH_ID))), ids=True)
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_error_of_the_server_is_raised_as_such(stream: bool) -> None:
     with pytest.raises(StreamError):
-        ollama.read(b"".join([*said("Hi"), error()] if stream else [error()]), stream=stream)
+        ollama.read(b"".join([*make_text_lines("Hi"), error()] if stream else [error()]), stream=stream)
 
 
 async def test_an_error_within_a_stream_is_an_error_for_the_sdk_too() -> None:
     with pytest.raises(ResponseError):
-        await sdks.read_ollama([*said("Hi"), error()])
+        await sdks.read_ollama([*make_text_lines("Hi"), error()])
 
 
 HISTORY = [user("Read a"), assistant("Yes", READ)]

@@ -15,10 +15,12 @@ from tests.apis.responses import (
     call_events,
     custom_call,
     custom_call_events,
-    cut,
     error,
+    make_cut_reply,
+    make_input_message,
+    make_stream,
     message,
-    numbered,
+    number_events,
     open_reasoning,
     open_reasoning_events,
     output,
@@ -26,8 +28,6 @@ from tests.apis.responses import (
     reasoning_events,
     request,
     response,
-    said,
-    streamed,
     text_events,
 )
 
@@ -55,28 +55,28 @@ def with_parts(done: Json, *texts: str) -> Json:
     return {**done, "item": {**done["item"], "content": [message(text)["content"][0] for text in texts]}}
 
 
-def unnumbered(events: list[Json]) -> list[bytes]:
+def frame_without_numbers(events: list[Json]) -> list[bytes]:
     return [frame(event) for event in events]
 
 
-def unnamed(events: list[Json]) -> list[bytes]:
+def frame_without_names(events: list[Json]) -> list[bytes]:
     return [frame(event).partition(b"\n")[2] for event in events]
 
 
 GOOD = {
-    "text": streamed(HI),
-    "call": streamed(CALL),
-    "all-kinds": streamed(*ALL_KINDS),
-    "open-reasoning": streamed(open_reasoning_events("Hm", "m"), HI),
-    "call-without-deltas": numbered(but(all_events(CALL), "arguments.delta")),
-    "call-at-once": numbered(but(all_events(CALL), "arguments.delta", "arguments.done")),
-    "no-numbers": unnumbered(all_events(HI, CALL)),
-    "no-event-lines": unnamed(all_events(HI, CALL)),
-    "nothing-said": streamed(),
-    "unknown-events": numbered([*all_events(HI)[:2], {"type": "keepalive"}, *all_events(HI)[2:]]),
-    "comments": [b": a comment\n\n", *streamed(HI), b": more\n\n"],
-    "done-marker": [*streamed(HI), b"data: [DONE]\n\n"],
-    "two-parts": streamed([*HI[:-1], *but(HI[1:-1], content_index=1), with_parts(HI[-1], "Hi", "Hi")]),
+    "text": make_stream(HI),
+    "call": make_stream(CALL),
+    "all-kinds": make_stream(*ALL_KINDS),
+    "open-reasoning": make_stream(open_reasoning_events("Hm", "m"), HI),
+    "call-without-deltas": number_events(but(all_events(CALL), "arguments.delta")),
+    "call-at-once": number_events(but(all_events(CALL), "arguments.delta", "arguments.done")),
+    "no-numbers": frame_without_numbers(all_events(HI, CALL)),
+    "no-event-lines": frame_without_names(all_events(HI, CALL)),
+    "nothing-said": make_stream(),
+    "unknown-events": number_events([*all_events(HI)[:2], {"type": "keepalive"}, *all_events(HI)[2:]]),
+    "comments": [b": a comment\n\n", *make_stream(HI), b": more\n\n"],
+    "done-marker": [*make_stream(HI), b"data: [DONE]\n\n"],
+    "two-parts": make_stream([*HI[:-1], *but(HI[1:-1], content_index=1), with_parts(HI[-1], "Hi", "Hi")]),
 }
 
 
@@ -90,7 +90,7 @@ WHOLE = response(
 )
 
 
-@pytest.mark.parametrize("whole", [WHOLE, cut(message("H"))], ids=["completed", "incomplete"])
+@pytest.mark.parametrize("whole", [WHOLE, make_cut_reply(message("H"))], ids=["completed", "incomplete"])
 async def test_a_whole_reply_is_read_as_the_sdk_reads_it(whole: Json) -> None:
     body = json.dumps(whole).encode()
     assert responses.read(body) == await sdks.read_responses([body], stream=False)
@@ -99,7 +99,7 @@ async def test_a_whole_reply_is_read_as_the_sdk_reads_it(whole: Json) -> None:
 def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
     whole = response(open_reasoning("Hm"), message("Hi"), call("read", filePath="a.txt"))
     other_ids = call_events("read", ARGUMENTS, id="fc_9", call_id="call_9")
-    pieces = streamed(open_reasoning_events("Hm"), HI, other_ids)
+    pieces = make_stream(open_reasoning_events("Hm"), HI, other_ids)
     assert responses.read(json.dumps(whole).encode()) == responses.read(b"".join(pieces))
 
 
@@ -114,7 +114,7 @@ def test_a_read_reply_tells_its_parts() -> None:
 
 
 def test_a_reply_that_was_cut_says_why() -> None:
-    found = responses.read(b"".join(streamed(HI, status="incomplete")))
+    found = responses.read(b"".join(make_stream(HI, status="incomplete")))
     assert (found.content, found.status, found.reason) == ("Hi", "incomplete", "max_output_tokens")
 
 
@@ -122,7 +122,7 @@ TEXT = all_events(HI)
 CREATED, BEGUN, END = TEXT[0], TEXT[1], TEXT[-1]
 
 
-def changed(event: Json, **fields: Any) -> Json:
+def change_event(event: Json, **fields: Any) -> Json:
     """Return the event with other fields in its response or item."""
     key = "item" if "item" in event else "response"
     inner = {**event[key], **fields}
@@ -131,72 +131,74 @@ def changed(event: Json, **fields: Any) -> Json:
 
 def with_last(item: list[Json], **fields: Any) -> list[Json]:
     """Return the events of an item whose last event differs."""
-    return [*item[:-1], changed(item[-1], **fields)]
+    return [*item[:-1], change_event(item[-1], **fields)]
 
 
 BAD = {
-    "another-event-line": [frame(TEXT[0], "response.in_progress"), *unnumbered(TEXT[1:])],
-    "no-created": numbered(TEXT[1:]),
-    "created-without-id": numbered([changed(CREATED, id=...), *TEXT[1:]]),
-    "created-without-created-at": numbered([changed(CREATED, created_at=...), *TEXT[1:]]),
-    "created-without-model": numbered([changed(CREATED, model=...), *TEXT[1:]]),
-    "two-created": numbered([CREATED, *TEXT]),
-    "keepalive-ahead-of-created": numbered([{"type": "keepalive"}, *TEXT]),
-    "id-of-the-response-changes": numbered([*TEXT[:-1], changed(END, id="resp_2")]),
-    "no-output-index": numbered([{k: v for k, v in event.items() if k != "output_index"} for event in TEXT]),
-    "output-index-gap": numbered(
+    "another-event-line": [frame(TEXT[0], "response.in_progress"), *frame_without_numbers(TEXT[1:])],
+    "no-created": number_events(TEXT[1:]),
+    "created-without-id": number_events([change_event(CREATED, id=...), *TEXT[1:]]),
+    "created-without-created-at": number_events([change_event(CREATED, created_at=...), *TEXT[1:]]),
+    "created-without-model": number_events([change_event(CREATED, model=...), *TEXT[1:]]),
+    "two-created": number_events([CREATED, *TEXT]),
+    "keepalive-ahead-of-created": number_events([{"type": "keepalive"}, *TEXT]),
+    "id-of-the-response-changes": number_events([*TEXT[:-1], change_event(END, id="resp_2")]),
+    "no-output-index": number_events([{k: v for k, v in event.items() if k != "output_index"} for event in TEXT]),
+    "output-index-gap": number_events(
         [CREATED, *but(TEXT[2:-1], output_index=0), *({**e, "output_index": 2} for e in CALL), END]
     ),
-    "output-index-twice": numbered(but(all_events(HI, CALL), output_index=0)),
-    "delta-ahead-of-added": numbered(but(TEXT, "item.added")),
-    "no-content-part": numbered(but(TEXT, "part.added")),
-    "content-index-begins-at-1": numbered(but(TEXT, content_index=1)),
-    "item-id-changes-in-a-delta": numbered(but(TEXT, item_id="msg_2")),
-    "item-id-changes-at-the-end": numbered(all_events(with_last(HI, id="msg_2"))),
-    "call-id-changes": numbered(all_events(with_last(CALL, call_id="call_2"))),
-    "name-changes": numbered(all_events(with_last(CALL, name="write"))),
-    "type-changes": numbered(all_events(with_last(HI, type="reasoning", summary=[]))),
-    "ids-in-the-end-differ": numbered([*TEXT[:-1], changed(END, output=[message("Hi", "msg_2")])]),
-    "item-is-never-done": numbered([*but(TEXT[:-1], "item.done"), changed(END, output=[])]),
-    "item-is-missing-at-the-end": numbered([*TEXT[:-1], changed(END, output=[])]),
-    "text-at-the-end-differs": numbered([*TEXT[:-1], changed(END, output=[message("Ho")])]),
-    "items-at-the-end-in-another-order": numbered(
-        [*all_events(HI, CALL)[:-1], changed(END, output=[CALL[-1]["item"], HI[-1]["item"]])]
+    "output-index-twice": number_events(but(all_events(HI, CALL), output_index=0)),
+    "delta-ahead-of-added": number_events(but(TEXT, "item.added")),
+    "no-content-part": number_events(but(TEXT, "part.added")),
+    "content-index-begins-at-1": number_events(but(TEXT, content_index=1)),
+    "item-id-changes-in-a-delta": number_events(but(TEXT, item_id="msg_2")),
+    "item-id-changes-at-the-end": number_events(all_events(with_last(HI, id="msg_2"))),
+    "call-id-changes": number_events(all_events(with_last(CALL, call_id="call_2"))),
+    "name-changes": number_events(all_events(with_last(CALL, name="write"))),
+    "type-changes": number_events(all_events(with_last(HI, type="reasoning", summary=[]))),
+    "ids-in-the-end-differ": number_events([*TEXT[:-1], change_event(END, output=[message("Hi", "msg_2")])]),
+    "item-is-never-done": number_events([*but(TEXT[:-1], "item.done"), change_event(END, output=[])]),
+    "item-is-missing-at-the-end": number_events([*TEXT[:-1], change_event(END, output=[])]),
+    "text-at-the-end-differs": number_events([*TEXT[:-1], change_event(END, output=[message("Ho")])]),
+    "items-at-the-end-in-another-order": number_events(
+        [*all_events(HI, CALL)[:-1], change_event(END, output=[CALL[-1]["item"], HI[-1]["item"]])]
     ),
-    "item-without-id": numbered(all_events([changed(e, id=...) if "item" in e else e for e in CALL])),
-    "call-done-without-status": numbered(all_events(with_last(CALL, status=...))),
-    "call-without-arguments": numbered(all_events([changed(CALL[0], arguments=...), *CALL[1:]])),
-    "call-without-call-id": numbered(all_events([changed(e, call_id=...) if "item" in e else e for e in CALL])),
-    "message-without-role": numbered(all_events([changed(HI[0], role=...), *HI[1:]])),
-    "message-without-content": numbered(all_events([changed(HI[0], content=...), *HI[1:]])),
-    "reasoning-without-summary": numbered(
-        all_events([changed(e, summary=...) if "item" in e else e for e in open_reasoning_events("Hm")])
+    "item-without-id": number_events(all_events([change_event(e, id=...) if "item" in e else e for e in CALL])),
+    "call-done-without-status": number_events(all_events(with_last(CALL, status=...))),
+    "call-without-arguments": number_events(all_events([change_event(CALL[0], arguments=...), *CALL[1:]])),
+    "call-without-call-id": number_events(
+        all_events([change_event(e, call_id=...) if "item" in e else e for e in CALL])
     ),
-    "no-terminal-event": numbered(TEXT[:-1]),
-    "usage-is-no-number": numbered([*TEXT[:-1], changed(END, usage={"input_tokens": 1.5})]),
-    "numbers-begin-at-1": numbered([{"type": "x"}, *TEXT])[1:],
-    "a-number-is-missing": [*numbered(TEXT)[:3], *numbered(TEXT)[4:]],
-    "some-events-have-no-number": [*numbered(TEXT)[:-1], frame(END)],
-    "text-done-differs": numbered([{**e, "text": "Ho"} if "text" in e else e for e in TEXT]),
-    "part-done-differs": numbered(all_events([*HI[:-2], {**HI[-2], "part": message("Ho")["content"][0]}, HI[-1]])),
-    "item-done-differs": numbered(all_events(with_last(HI, content=message("Ho")["content"]))),
-    "part-is-never-closed": numbered(but(TEXT, "part.done")),
-    "arguments-done-differ": numbered(all_events(but(CALL, arguments="{}"))),
-    "item-arguments-differ": numbered(all_events(with_last(CALL, arguments="{}"))),
-    "arguments-twice": numbered(all_events([changed(CALL[0], arguments=ARGUMENTS), *CALL[1:]])),
-    "broken-arguments": streamed(call_events("read", ARGUMENTS[:-1])),
-    "arguments-are-a-list": streamed(call_events("read", "[1]")),
-    "delta-of-another-kind": numbered(all_events([*HI[:-1], *but(CALL[1:2], item_id="msg_1"), HI[-1]])),
-    "two-items-open": numbered([CREATED, *but(TEXT[2:4]), *({**e, "output_index": 1} for e in CALL), *TEXT[4:]]),
-    "two-items-of-one-id": streamed(HI, HI),
-    "two-calls-of-one-id": streamed(CALL, call_events("read", ARGUMENTS, id="fc_2")),
-    "something-after-the-end": numbered([*TEXT, {"type": "keepalive"}]),
-    "done-marker-in-the-middle": [*streamed(HI)[:-1], b"data: [DONE]\n\n", streamed(HI)[-1]],
-    "completed-says-incomplete": numbered([*TEXT[:-1], changed(END, status="incomplete")]),
-    "incomplete-without-a-reason": numbered(
-        [*TEXT[:-1], {**changed(END, status="incomplete"), "type": "response.incomplete"}]
+    "message-without-role": number_events(all_events([change_event(HI[0], role=...), *HI[1:]])),
+    "message-without-content": number_events(all_events([change_event(HI[0], content=...), *HI[1:]])),
+    "reasoning-without-summary": number_events(
+        all_events([change_event(e, summary=...) if "item" in e else e for e in open_reasoning_events("Hm")])
     ),
-    "cut-in-a-frame": [*streamed(HI)[:-1], streamed(HI)[-1][:-9]],
+    "no-terminal-event": number_events(TEXT[:-1]),
+    "usage-is-no-number": number_events([*TEXT[:-1], change_event(END, usage={"input_tokens": 1.5})]),
+    "numbers-begin-at-1": number_events([{"type": "x"}, *TEXT])[1:],
+    "a-number-is-missing": [*number_events(TEXT)[:3], *number_events(TEXT)[4:]],
+    "some-events-have-no-number": [*number_events(TEXT)[:-1], frame(END)],
+    "text-done-differs": number_events([{**e, "text": "Ho"} if "text" in e else e for e in TEXT]),
+    "part-done-differs": number_events(all_events([*HI[:-2], {**HI[-2], "part": message("Ho")["content"][0]}, HI[-1]])),
+    "item-done-differs": number_events(all_events(with_last(HI, content=message("Ho")["content"]))),
+    "part-is-never-closed": number_events(but(TEXT, "part.done")),
+    "arguments-done-differ": number_events(all_events(but(CALL, arguments="{}"))),
+    "item-arguments-differ": number_events(all_events(with_last(CALL, arguments="{}"))),
+    "arguments-twice": number_events(all_events([change_event(CALL[0], arguments=ARGUMENTS), *CALL[1:]])),
+    "broken-arguments": make_stream(call_events("read", ARGUMENTS[:-1])),
+    "arguments-are-a-list": make_stream(call_events("read", "[1]")),
+    "delta-of-another-kind": number_events(all_events([*HI[:-1], *but(CALL[1:2], item_id="msg_1"), HI[-1]])),
+    "two-items-open": number_events([CREATED, *but(TEXT[2:4]), *({**e, "output_index": 1} for e in CALL), *TEXT[4:]]),
+    "two-items-of-one-id": make_stream(HI, HI),
+    "two-calls-of-one-id": make_stream(CALL, call_events("read", ARGUMENTS, id="fc_2")),
+    "something-after-the-end": number_events([*TEXT, {"type": "keepalive"}]),
+    "done-marker-in-the-middle": [*make_stream(HI)[:-1], b"data: [DONE]\n\n", make_stream(HI)[-1]],
+    "completed-says-incomplete": number_events([*TEXT[:-1], change_event(END, status="incomplete")]),
+    "incomplete-without-a-reason": number_events(
+        [*TEXT[:-1], {**change_event(END, status="incomplete"), "type": "response.incomplete"}]
+    ),
+    "cut-in-a-frame": [*make_stream(HI)[:-1], make_stream(HI)[-1][:-9]],
 }
 
 
@@ -214,9 +216,9 @@ FAILED = {"type": "response.failed", "response": response(status="failed", error
     "body",
     [
         json.dumps(response(status="failed", error={"code": "x", "message": "No."})).encode(),
-        b"".join(numbered([*TEXT[:4], error()])),
-        b"".join(numbered([error()])),
-        b"".join(numbered([*TEXT[:2], FAILED])),
+        b"".join(number_events([*TEXT[:4], error()])),
+        b"".join(number_events([error()])),
+        b"".join(number_events([*TEXT[:2], FAILED])),
     ],
     ids=["whole", "in-an-item", "at-the-start", "failed"],
 )
@@ -227,20 +229,20 @@ def test_an_error_of_the_server_is_raised_as_such(body: bytes) -> None:
 
 def test_a_failure_without_a_number_is_refused() -> None:
     with pytest.raises(KeyError):
-        responses.read(b"".join(unnumbered([*TEXT[:2], FAILED])))
+        responses.read(b"".join(frame_without_numbers([*TEXT[:2], FAILED])))
 
 
-HISTORY = [said("user", "Read a"), message("Yes"), call("read", filePath="a")]
+HISTORY = [make_input_message("user", "Read a"), message("Yes"), call("read", filePath="a")]
 GOOD_HISTORIES: Json = {
     "string": "Hi",
     "message-without-type": [{"role": "user", "content": "Hi"}],
     "result": [*HISTORY, output("A")],
-    "custom": [said("user", "Patch"), custom_call("patch", "x"), output("Done", custom=True)],
+    "custom": [make_input_message("user", "Patch"), custom_call("patch", "x"), output("Done", custom=True)],
     "two-calls": [*HISTORY, call("read", "fc_2", "call_2"), output("B", "call_2"), output("A")],
 }
 BAD_HISTORIES: Json = {
     "no-output": HISTORY,
-    "output-of-no-call": [said("user", "Hi"), output("A")],
+    "output-of-no-call": [make_input_message("user", "Hi"), output("A")],
     "two-outputs": [*HISTORY, output("A"), output("A")],
     "output-of-another-kind": [*HISTORY, output("A", custom=True)],
     "two-calls-of-one-id": [*HISTORY, call("read", "fc_2"), output("A")],

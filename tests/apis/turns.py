@@ -26,7 +26,7 @@ def turns(client: str) -> list[Json]:
                     messages.assistant(messages.text("Done.")),
                 ]
             case "openai-responses":
-                said_ = [*said_, responses.said("user", f"ask {turn}")]
+                said_ = [*said_, responses.make_input_message("user", f"ask {turn}")]
                 called = responses.call("read", f"fc{turn}", call_id, filePath=f"/{turn}")
                 after = [called, responses.output("found", call_id), responses.message("Done.", f"msg_{turn}")]
             case "gemini-generate":

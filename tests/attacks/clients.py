@@ -74,7 +74,7 @@ def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
     return calls
 
 
-def parsed(data: str) -> Any:
+def parse_json(data: str) -> Any:
     """Parse JSON as JavaScript does; if Python cannot parse it, return all names in it."""
     try:
         return json.loads(data, parse_int=float)
@@ -89,13 +89,13 @@ def frames(body: bytes) -> Iterator[Any]:
     for event in re.split(r"(?:\r\n|\r|\n){2}", body.decode("utf-8", "replace").lstrip("\ufeff")):
         lines = [line for line in re.split(r"\r\n|\r|\n", event) if line.startswith("data:")]
         if lines:
-            yield parsed("\n".join(line[5:].removeprefix(" ") for line in lines))
+            yield parse_json("\n".join(line[5:].removeprefix(" ") for line in lines))
 
 
-def called(body: bytes) -> set[str]:
+def find_chat_calls(body: bytes) -> set[str]:
     """Return the names of all calls that any client would find in a chat completion, streamed or whole."""
     text = body.decode("utf-8", "replace")
-    values = [parsed(text)] if text.lstrip("\ufeff \r\n\t").startswith("{") else [*frames(body)]
+    values = [parse_json(text)] if text.lstrip("\ufeff \r\n\t").startswith("{") else [*frames(body)]
     names: set[str] = set()
     joined: dict[tuple[Any, ...], str] = {}
     for value in values:
@@ -125,10 +125,10 @@ def _each(value: Any) -> list[dict[str, Any]]:
     return [one for one in values if isinstance(one, dict)]
 
 
-def told(body: bytes) -> str:
+def join_texts(body: bytes) -> str:
     """Return the text of all choices of a reply."""
     text = body.decode("utf-8", "replace")
-    values = [parsed(text)] if text.lstrip().startswith("{") else [*frames(body)]
+    values = [parse_json(text)] if text.lstrip().startswith("{") else [*frames(body)]
     said = []
     for value in values:
         for choice in _each(value.get("choices") if isinstance(value, dict) else None):
@@ -138,14 +138,14 @@ def told(body: bytes) -> str:
     return "".join(said)
 
 
-def named(body: bytes) -> set[str]:
+def find_calls(body: bytes) -> set[str]:
     """Return the names of all calls in a reply of Anthropic Messages, OpenAI Responses, Ollama or Gemini."""
     text = body.decode("utf-8", "replace")
     lines = re.split(r"\r\n|\r|\n", text)
     if any(line.startswith("data:") for line in lines):
         lines = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
     found: set[str] = set()
-    rest = [parsed(text.lstrip("\ufeff")), *map(parsed, lines)]
+    rest = [parse_json(text.lstrip("\ufeff")), *map(parse_json, lines)]
     while rest:
         value = rest.pop()
         if isinstance(value, dict):

@@ -21,7 +21,7 @@ BASH = chat.tool("bash", command="string")
 TOOLS = [BASH, chat.READ, chat.tool("bash_x", command="string")]
 
 
-def under(
+def open_under(
     guards: dict[str, Any] | None, *, text: bool = False, model: dict[str, Any] | None = None, **fields: Any
 ) -> Session:
     """Open a session under a policy, of Cline (`text`) or a native client; `model` sets keys of the model's profile."""
@@ -33,18 +33,18 @@ def under(
     if text:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
         fields = {"messages": messages, "tools": None, **fields}
-    body = chat.encoded(chat.request(**{"stream": True, "tools": TOOLS, **fields}))
+    body = chat.encode_json(chat.request(**{"stream": True, "tools": TOOLS, **fields}))
     return Session.open(API, body, CLINE if text else AGENT, Planner(profiles, settings), "seed")
 
 
-def streamed(exchange: Session, pieces: Iterable[bytes]) -> bytes:
+def stream_reply(exchange: Session, pieces: Iterable[bytes]) -> bytes:
     stream = exchange.stream()
     return b"".join([out for piece in pieces for out in stream.feed(piece)] + stream.finish())
 
 
-def said(text: str, *, size: int = 1, finish: str = "stop") -> list[bytes]:
+def make_text_stream(text: str, *, size: int = 1, finish: str = "stop") -> list[bytes]:
     """Return a streamed reply in pieces of `size` characters."""
-    return chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish)
+    return chat.make_stream(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish)
 
 
 def native(*calls: tuple[str, str], text: str = "") -> list[bytes]:
@@ -54,7 +54,7 @@ def native(*calls: tuple[str, str], text: str = "") -> list[bytes]:
         for i, (name, arguments) in enumerate(calls)
     ]
     deltas = [chat.chunk({"tool_calls": [entry]}) for entry in entries]
-    return [chat.ROLE, *chat.said(*text), *deltas, chat.chunk({}, "tool_calls"), chat.DONE]
+    return [chat.ROLE, *chat.make_text_chunks(*text), *deltas, chat.chunk({}, "tool_calls"), chat.DONE]
 
 
 def whole(*calls: tuple[str, str], content: Any = None, **message: Any) -> bytes:
@@ -65,7 +65,7 @@ def whole(*calls: tuple[str, str], content: Any = None, **message: Any) -> bytes
     ]
     if entries:
         message = {"tool_calls": entries, **message}
-    return chat.encoded(chat.completion(content, "tool_calls", message=message))
+    return chat.encode_json(chat.completion(content, "tool_calls", message=message))
 
 
 def actions(exchange: Session) -> Sequence[tuple[str, str]]:

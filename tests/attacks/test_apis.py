@@ -11,8 +11,8 @@ import pytest
 
 from fuzz.policies import FORBIDDEN_TOOLS, POLICIES, open_session
 from tests.apis import messages, ollama, responses
-from tests.attacks.clients import called, cline, named
-from tests.attacks.lab import CLINE, PROMPT, streamed
+from tests.attacks.clients import cline, find_calls, find_chat_calls
+from tests.attacks.lab import CLINE, PROMPT, stream_reply
 from tests.attacks.seeds import CALLS
 from tests.attacks.test_model import HERMES, SRC, TWICE, as_markup
 from tests.exchanges import PROFILES
@@ -30,14 +30,14 @@ CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4, "gemini": 5}
 @pytest.mark.parametrize("what", CALLS)
 def test_no_denied_call_leaves(what: str, choice: int) -> None:
     body, whole = CALLS[what]
-    assert "bash" in named(body)
+    assert "bash" in find_calls(body)
     exchange = open_session(choice, CLIENTS[what.partition(",")[0]])
     if whole:
         out = exchange.whole.rewrite(body)
     else:
         stream = exchange.stream()
         out = b"".join([*stream.feed(body), *stream.finish()])
-    assert not (named(out) | called(out)) & FORBIDDEN_TOOLS
+    assert not (find_calls(out) | find_chat_calls(out)) & FORBIDDEN_TOOLS
     assert exchange.report.failures == []
 
 
@@ -65,7 +65,7 @@ def test_cline_reads_no_argument_that_a_rule_did_not_see(name: str, what: str, w
     asked = {key: value for key, value in PROMPTED[name].items() if key != "tools"}
     facts = dataclasses.replace(CLINE, path=module.PATH)
     exchange = Session.open(api, json.dumps(asked).encode(), facts, planner, "seed")
-    body = streamed(exchange, module.streamed_text(text[:9], text[9:]))
+    body = stream_reply(exchange, module.make_text_stream(text[:9], text[9:]))
     left = module.read(body).content
     for _, read in cline(left) + cline(left, roo=True):
         assert read["path"].startswith("src/"), left

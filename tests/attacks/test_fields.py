@@ -57,12 +57,12 @@ def planner(policy: str) -> Planner:
     return Planner(dataclasses.replace(PROFILES, policies={"mine": mine}), Settings())
 
 
-def opened(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Session:
+def open_policy_session(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Session:
     api = find_api(name)
     assert api is not None
     tools: Any = [_TOOL[name]("read", command="string")] if name in _TOOL else None
     tools = tools or [{"functionDeclarations": [gemini.tool("read", command="string")]}]
-    body = body or chat.encoded(SHAPES[name].request(stream=stream, tools=tools))
+    body = body or chat.encode_json(SHAPES[name].request(stream=stream, tools=tools))
     return Session.open(api, body, agent(name, stream=stream), planner(policy), "seed")
 
 
@@ -108,8 +108,8 @@ def reply(name: str, kind: str, tool: str, *, whole: bool) -> list[Any]:
     """Make a reply with text, with a harmless call, or with the forbidden call of a tool."""
     calls: pairs.Calls = [(tool, {"command": SECRET if kind == "forbidden" else "ls"})] if kind != "text" else []
     if whole:
-        return [json.loads(pairs.whole(name, "" if calls else "Hello", calls))]
-    return frames(name, pairs.streamed(name, [] if calls else ["Hello", " you"], calls))
+        return [json.loads(pairs.make_whole_reply(name, "" if calls else "Hello", calls))]
+    return frames(name, pairs.make_stream(name, [] if calls else ["Hello", " you"], calls))
 
 
 # Inserted pairs
@@ -141,14 +141,14 @@ def is_told(value: Any, tool: str) -> bool:
     return tool == value or '"danger"' in text if tool == "danger" else SECRET in text
 
 
-def written(value: Any, path: Path, pair: str) -> Iterator[str]:
+def insert_pair(value: Any, path: Path, pair: str) -> Iterator[str]:
     """Serialize JSON with a pair in the object at a path: first, last, and instead of one with the same key."""
     if path:
         inner = value[path[0]]
         marked = json.dumps(
             {**value, path[0]: MARK} if isinstance(value, dict) else [*value[: path[0]], MARK, *value[path[0] + 1 :]]
         )
-        yield from (marked.replace(json.dumps(MARK), one) for one in written(inner, path[1:], pair))
+        yield from (marked.replace(json.dumps(MARK), one) for one in insert_pair(inner, path[1:], pair))
         return
     said = [f"{json.dumps(key)}: {json.dumps(one)}" for key, one in value.items()]
     key = pair.partition(":")[0]
@@ -158,16 +158,16 @@ def written(value: Any, path: Path, pair: str) -> Iterator[str]:
         yield "{" + ", ".join([*rest, pair]) + "}"
 
 
-def respelled(key: str) -> str:
+def respell_key(key: str) -> str:
     """Respell a key so that some client treats it as the same."""
     return key[0].upper() + key[1:]
 
 
-def spelled(key: str, value: Any) -> Iterator[str]:
+def spell_pair(key: str, value: Any) -> Iterator[str]:
     """Serialize a pair: unchanged, respelled, in the spelling that Google's servers also accept, and with another
     type.
     """
-    for name in (key, respelled(key), re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key)):
+    for name in (key, respell_key(key), re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key)):
         yield f"{json.dumps(name)}: {json.dumps(value)}"
     if isinstance(value, dict):
         yield f"{json.dumps(key)}: {json.dumps([value])}"
@@ -183,9 +183,9 @@ def pairs_of(forbidden: Sequence[Any], tool: str) -> list[str]:
         for _, one in objects(frame):
             told = {key: value for key, value in one.items() if is_told(value, tool)}
             for key, value in told.items():
-                found |= dict.fromkeys(spelled(key, value))
+                found |= dict.fromkeys(spell_pair(key, value))
             if any(isinstance(value, str) for value in told.values()):
-                found[json.dumps({respelled(key): value for key, value in one.items()})[1:-1]] = None
+                found[json.dumps({respell_key(key): value for key, value in one.items()})[1:-1]] = None
     return [*found]
 
 
@@ -203,7 +203,7 @@ def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
                 for pair in told:
                     if pair.startswith('"delta": "') and frame.get("type") == "response.output_text.delta":
                         continue  # it is text
-                    yield from ([*said[:place], odd, *said[place + 1 :]] for odd in written(frame, path, pair))
+                    yield from ([*said[:place], odd, *said[place + 1 :]] for odd in insert_pair(frame, path, pair))
 
 
 WAYS = pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
@@ -221,7 +221,7 @@ def test_no_pair_of_a_forbidden_call_leaves_beside_another(
     count = 0
     for said in some(attacks(name, tool, whole=whole), 4 if whole else 48):
         count += 1
-        exchange = opened(name, policy, stream=not whole)
+        exchange = open_policy_session(name, policy, stream=not whole)
         if whole:
             out = exchange.whole.rewrite(said[0].encode())
         else:
@@ -256,32 +256,34 @@ def test_no_call_in_other_letters_leaves_in_an_item_of_another_kind(
         events = [{"type": "content_block_start", "index": 1, key: item}, {"type": "content_block_stop", "index": 1}]
     for place, event in enumerate(events):
         for pair in (one for one in told if '"Type": ' in one and key in event):
-            for odd in written(event, (key,), pair):
+            for odd in insert_pair(event, (key,), pair):
                 said = [*map(json.dumps, [*base[:-2], *events[:place]]), odd, *map(json.dumps, events[place + 1 :])]
-                stream = opened(name, policy, stream=True).stream()
+                stream = open_policy_session(name, policy, stream=True).stream()
                 out = b"".join([*stream.feed(stream_of(name, [*said, *map(json.dumps, base[-2:])])), *stream.finish()])
                 assert not is_told(out.decode(), tool), said
     if name == "openai-responses":
         for pair in (one for one in told if '"Type": ' in one):
-            for odd in written(item, (), pair):
+            for odd in insert_pair(item, (), pair):
                 whole = json.dumps(responses.response()).replace('"output": []', f'"output": [{odd}]')
-                assert not is_told(opened(name, policy, stream=False).whole.rewrite(whole.encode()).decode(), tool), odd
+                assert not is_told(
+                    open_policy_session(name, policy, stream=False).whole.rewrite(whole.encode()).decode(), tool
+                ), odd
 
 
 def _chat(**entry: Any) -> dict[bool, bytes]:
     entry = {"index": 0, "id": "c0", **entry}
     message = {"tool_calls": [entry]}
     streamed = [chat.ROLE, chat.chunk(message), chat.chunk({}, "tool_calls"), chat.DONE]
-    return {False: b"".join(streamed), True: chat.encoded(chat.completion(None, "tool_calls", message=message))}
+    return {False: b"".join(streamed), True: chat.encode_json(chat.completion(None, "tool_calls", message=message))}
 
 
 def _responses(item: Json, events: Sequence[Json]) -> dict[bool, bytes]:
-    return {False: b"".join(responses.streamed([*events])), True: chat.encoded(responses.response(item))}
+    return {False: b"".join(responses.make_stream([*events])), True: chat.encode_json(responses.response(item))}
 
 
 def _ollama(**entry: Any) -> dict[bool, bytes]:
-    lines = ollama.streamed(ollama.piece("", entry))
-    return {False: b"".join(lines), True: chat.encoded(ollama.message("", entry))}
+    lines = ollama.make_stream(ollama.piece("", entry))
+    return {False: b"".join(lines), True: chat.encode_json(ollama.message("", entry))}
 
 
 _ARGUMENTS = {"command": SECRET}
@@ -321,7 +323,7 @@ CUSTOM: dict[str, tuple[str, dict[bool, bytes]]] = {
 @pytest.mark.parametrize("what", CUSTOM)
 def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, whole: bool) -> None:
     name, bodies = CUSTOM[what]
-    exchange = opened(name, "rule", stream=not whole)
+    exchange = open_policy_session(name, "rule", stream=not whole)
     if whole:
         out = exchange.whole.rewrite(bodies[True])
     else:
@@ -334,14 +336,14 @@ def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, who
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_request_with_a_key_twice_is_written_anew_under_a_policy(name: str) -> None:
     """Otherwise a denied tool could be hidden from VTC, or the server could see another request."""
-    plain = chat.encoded(SHAPES[name].request(stream=True))
+    plain = chat.encode_json(SHAPES[name].request(stream=True))
     body = b'{"tools": [{"name": "danger", "function": {"name": "danger"}}], %b' % plain[1:]
     api = find_api(name)
     assert api is not None
     for policy in ("denied", "rule"):
-        sent = opened(name, policy, stream=True, body=body).request()
+        sent = open_policy_session(name, policy, stream=True, body=body).request()
         assert json.loads(sent) == json.loads(plain)
         assert b"danger" not in sent
-        assert opened(name, policy, stream=True, body=plain).request() == plain
+        assert open_policy_session(name, policy, stream=True, body=plain).request() == plain
     free = Session.open(api, body, agent(name, stream=True), Planner(PROFILES, Settings()), "seed")
     assert free.request() == body

@@ -11,8 +11,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.attacks.clients import CLINE_PARAMETERS, CLINE_TOOLS, JAVASCRIPT_SPACE, called, cline, told
-from tests.attacks.lab import actions, native, said, streamed, under, whole
+from tests.attacks.clients import CLINE_PARAMETERS, CLINE_TOOLS, JAVASCRIPT_SPACE, cline, find_chat_calls, join_texts
+from tests.attacks.lab import actions, make_text_stream, native, open_under, stream_reply, whole
 from tests.dialects.material import DIALECTS
 from vtc.dialects.text_client import ClientReader
 from vtc.dialects.writing import write_calls
@@ -37,17 +37,17 @@ DRY = {"reactors": [{"name": "dry", "then": {"set_arguments": {"dry_run": True}}
 def forms(arguments: str) -> list[tuple[str, Any]]:
     text = f'<tool_call>\n{{"name": "bash", "arguments": {arguments}}}\n</tool_call>'
     return [
-        ("text", said(text, size=50)),
+        ("text", make_text_stream(text, size=50)),
         ("native", native(("bash", arguments))),
-        ("whole text", chat.encoded(chat.completion(text))),
+        ("whole text", chat.encode_json(chat.completion(text))),
         ("whole", whole(("bash", arguments))),
     ]
 
 
-def delivered(guards: dict[str, Any], reply: Any, **fields: Any) -> list[Any]:
+def list_bash_calls(guards: dict[str, Any], reply: Any, **fields: Any) -> list[Any]:
     """Return the arguments of the calls of bash that a client gets."""
-    exchange = under(guards, **fields)
-    body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
+    exchange = open_under(guards, **fields)
+    body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else stream_reply(exchange, reply)
     assert exchange.report.failures == []
     return [arguments for name, arguments in chat.read(body).calls if name == "bash"]
 
@@ -60,17 +60,17 @@ def test_deep_arguments_switch_no_policy_off(depth: int, form: int) -> None:
         f'{{"command": {"[" * depth}"rm x"{"]" * depth}}}',
     ):
         _, reply = forms(arguments)[form]
-        assert delivered(NO_RM, reply) == []
-        assert delivered({"arguments": {"misfit": "steer"}, **NO_RM}, reply) == []
+        assert list_bash_calls(NO_RM, reply) == []
+        assert list_bash_calls({"arguments": {"misfit": "steer"}, **NO_RM}, reply) == []
 
 
 def test_a_call_that_cannot_be_checked_opens_no_way_for_those_after_it() -> None:
     deep = f'{{"command": {"[" * 3_000}1{"]" * 3_000}}}'
     guards = {"arguments": {"misfit": "drop"}}
-    body = streamed(
-        under(guards), native(("bash", deep), ("bash", '{"command": 1, "more": 2, "x": {}}'), ("bash", "{}"))
+    body = stream_reply(
+        open_under(guards), native(("bash", deep), ("bash", '{"command": 1, "more": 2, "x": {}}'), ("bash", "{}"))
     )
-    assert called(body) == {"bash"}
+    assert find_chat_calls(body) == {"bash"}
     assert [arguments for _, arguments in chat.read(body).calls] == [{"command": "1", "more": 2, "x": {}}]
 
 
@@ -78,9 +78,9 @@ def test_a_call_that_cannot_be_checked_opens_no_way_for_those_after_it() -> None
 @pytest.mark.parametrize("form", range(4))
 def test_a_number_that_python_cannot_keep_switches_no_change_off(number: str, form: int) -> None:
     _, reply = forms(f'{RM}, "x": {number}}}')[form]
-    exchange = under(DRY)
-    body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
-    assert "bash" not in called(body) or "dry_run" in body.decode()
+    exchange = open_under(DRY)
+    body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else stream_reply(exchange, reply)
+    assert "bash" not in find_chat_calls(body) or "dry_run" in body.decode()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_number_that_python_cannot_keep_switches_no_change_off(number: str, fo
     ],
 )
 def test_an_expression_that_fails_refuses(arguments: str) -> None:
-    assert delivered(STARTS, native(("bash", arguments)), tool_choice="none") == []
+    assert list_bash_calls(STARTS, native(("bash", arguments)), tool_choice="none") == []
 
 
 # Text clients: the sent text as Cline parses it
@@ -165,16 +165,16 @@ JOINED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_cline_finds_no_forbidden_call_in_what_leaves(what: str, size: int) -> None:
     guards, text = JOINED[what]
-    plain = streamed(under(None, text=True), said(text, size=size))
-    exchange = under(guards, text=True)
+    plain = stream_reply(open_under(None, text=True), make_text_stream(text, size=size))
+    exchange = open_under(guards, text=True)
     for body in (
-        streamed(exchange, said(text, size=size)),
-        under(guards, text=True).whole.rewrite(whole(content=text)),
+        stream_reply(exchange, make_text_stream(text, size=size)),
+        open_under(guards, text=True).whole.rewrite(whole(content=text)),
     ):
-        names = {name for name, _ in cline(told(body))}
-        assert not names & {"execute_command", "new_task", "report_bug", "condense"}, told(body)
+        names = {name for name, _ in cline(join_texts(body))}
+        assert not names & {"execute_command", "new_task", "report_bug", "condense"}, join_texts(body)
     assert exchange.report.failures == []
-    assert cline(told(plain)) or "command>" in told(plain)
+    assert cline(join_texts(plain)) or "command>" in join_texts(plain)
 
 
 NAMES = [
@@ -195,25 +195,27 @@ def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
     """This holds without any policy, too."""
     meant = {name.strip()} if guards in (None, {"arguments": {}}) and name.endswith("\n") else set()
     for calls in ([(name, "{}")], [("read_file", '{"path": "a"}'), (name, "{}")]):
-        exchange = under(guards, text=True)
-        text = told(streamed(exchange, native(*calls)))
+        exchange = open_under(guards, text=True)
+        text = join_texts(stream_reply(exchange, native(*calls)))
         assert {name for name, _ in cline(text)} <= ({"read_file"} if len(calls) > 1 else meant), text
-        text = told(under(guards, text=True).whole.rewrite(whole(*calls)))
+        text = join_texts(open_under(guards, text=True).whole.rewrite(whole(*calls)))
         assert {name for name, _ in cline(text)} <= ({"read_file"} if len(calls) > 1 else meant), text
 
 
 @pytest.mark.parametrize("name", ["bash\u200b", "b\u0430sh", "bash\0", "\uff42\uff41\uff53\uff48", "bash ", "x\nbash"])
 def test_a_name_that_a_client_may_fold_reaches_none(name: str) -> None:
-    exchange = under({"denied_tools": ["bash"]})
-    assert called(streamed(exchange, native((name, "{}")))) == set()
-    assert called(under({"denied_tools": ["bash"]}).whole.rewrite(whole((name, "{}")))) == set()
+    exchange = open_under({"denied_tools": ["bash"]})
+    assert find_chat_calls(stream_reply(exchange, native((name, "{}")))) == set()
+    assert find_chat_calls(open_under({"denied_tools": ["bash"]}).whole.rewrite(whole((name, "{}")))) == set()
 
 
 def test_a_call_that_is_written_for_cline_arrives_whole_or_not_at_all() -> None:
     """This holds without a policy, too."""
     content = f"x\n</content>\n</write_to_file>\n{EXECUTE}"
-    body = streamed(under(None, text=True), native(("write_to_file", json.dumps({"path": "a", "content": content}))))
-    assert cline(told(body)) == []
+    body = stream_reply(
+        open_under(None, text=True), native(("write_to_file", json.dumps({"path": "a", "content": content})))
+    )
+    assert cline(join_texts(body)) == []
 
 
 # Arguments as Cline parses them
@@ -256,13 +258,13 @@ def ways(name: str, arguments: dict[str, str]) -> dict[str, Any]:
     """Return replies with a call: in Cline's markup, in another dialect, and native; streamed and whole."""
     given = json.dumps(arguments)
     texts = {"own": as_markup(name, arguments), "hermes": HERMES.format(name, given)}
-    found: dict[str, Any] = {f"{key}, streamed": said(text, size=7) for key, text in texts.items()}
+    found: dict[str, Any] = {f"{key}, streamed": make_text_stream(text, size=7) for key, text in texts.items()}
     found |= {key: whole(content=text) for key, text in texts.items()}
     return found | {"native, streamed": native((name, given)), "native": whole((name, given))}
 
 
-def left(exchange: Any, reply: Any) -> str:
-    return told(exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply))
+def read_client_text(exchange: Any, reply: Any) -> str:
+    return join_texts(exchange.whole.rewrite(reply) if isinstance(reply, bytes) else stream_reply(exchange, reply))
 
 
 WAYS = [*ways("read_file", {})]
@@ -271,8 +273,8 @@ WAYS = [*ways("read_file", {})]
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("what", TWICE)
 def test_cline_reads_no_argument_that_a_rule_did_not_see(what: str, way: str) -> None:
-    exchange = under(SRC, text=True)
-    text = left(exchange, ways(*TWICE[what])[way])
+    exchange = open_under(SRC, text=True)
+    text = read_client_text(exchange, ways(*TWICE[what])[way])
     for _, read in cline(text) + cline(text, roo=True):
         assert read["path"].startswith("src/"), text
     assert exchange.report.failures == []
@@ -281,15 +283,15 @@ def test_cline_reads_no_argument_that_a_rule_did_not_see(what: str, way: str) ->
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_refusal_for_what_cline_would_read_names_its_tool(way: str) -> None:
-    exchange = under(SRC, text=True)
-    assert "The call of `read_file` was not passed on" in left(exchange, ways(*TWICE["read"])[way])
+    exchange = open_under(SRC, text=True)
+    assert "The call of `read_file` was not passed on" in read_client_text(exchange, ways(*TWICE["read"])[way])
     assert ("unread_calls", "refused") in actions(exchange)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_argument_that_a_rule_sets_is_what_cline_reads(way: str) -> None:
     for arguments in (APPROVED, {"command": "ls"}, {"command": "ls", "requires_approval": "false"}):
-        text = left(under(ASK, text=True), ways("execute_command", arguments)[way])
+        text = read_client_text(open_under(ASK, text=True), ways("execute_command", arguments)[way])
         assert all(read["requires_approval"] == "true" for _, read in cline(text)), text
         assert cline(text) or arguments is APPROVED
 
@@ -298,12 +300,12 @@ def test_an_argument_that_a_rule_sets_is_what_cline_reads(way: str) -> None:
 @pytest.mark.parametrize("path", [" /etc/passwd", "\n\n/etc/passwd\n", "\ufeff/etc/passwd", "\u2003/etc/passwd"])
 def test_a_rule_judges_a_path_without_the_space_that_cline_takes_away(path: str, way: str) -> None:
     rule = {"reactors": [{"name": "etc", "when": {"arguments": {"path": "^/etc"}}, "then": {"refuse": "No."}}]}
-    assert cline(left(under(rule, text=True), ways("read_file", {"path": path})[way])) == []
+    assert cline(read_client_text(open_under(rule, text=True), ways("read_file", {"path": path})[way])) == []
 
 
 def test_a_value_with_its_own_closer_stays_as_the_model_wrote_it_without_a_policy() -> None:
     text = as_markup(*TWICE["read"])
-    assert left(under(None, text=True), said(text)) == text
+    assert read_client_text(open_under(None, text=True), make_text_stream(text)) == text
 
 
 VALUES = st.lists(
@@ -328,7 +330,7 @@ def test_cline_reads_exactly_what_was_judged(name: str, arguments: dict[str, str
     """Native calls and calls in another dialect are written for Cline without a policy, too."""
     assume(policy or not way.startswith("own"))
     guards = {"reactors": [{"name": "all", "then": {"refuse": "No."}, "when": {"arguments": {"none": "."}}}]}
-    text = left(under(guards if policy else None, text=True), ways(name, arguments)[way])
+    text = read_client_text(open_under(guards if policy else None, text=True), ways(name, arguments)[way])
     assert cline(text) == cline(text, roo=True)
     if not way.startswith("own"):
         judged = (name, {key: value.strip(JAVASCRIPT_SPACE) for key, value in arguments.items()})
@@ -375,10 +377,10 @@ def test_a_rule_looks_again_at_what_it_joined(patterns: list[str], text: str, si
     guards = {"content": [{"pattern": pattern} for pattern in patterns]}
     for with_calls in (guards, {**guards, "denied_tools": ["bash"], "on_denied": "drop"}):
         for body in (
-            streamed(under(with_calls), said(f"a {text} b", size=size)),
-            under(with_calls).whole.rewrite(whole(content=f"a {text} b")),
+            stream_reply(open_under(with_calls), make_text_stream(f"a {text} b", size=size)),
+            open_under(with_calls).whole.rewrite(whole(content=f"a {text} b")),
         ):
-            content = told(body)
+            content = join_texts(body)
             assert "secret" not in content
             assert "<|im_end|>" not in content
             assert content.startswith("a ")
@@ -411,19 +413,19 @@ GUARDS: list[dict[str, Any]] = [
 @given(st.lists(PIECES, max_size=12), st.sampled_from([1, 2, 5, 9, 500]), st.sampled_from(GUARDS))
 def test_no_forbidden_call_leaves_for_cline(pieces: list[str], size: int, guards: dict[str, Any]) -> None:
     text = "".join(pieces)
-    exchange = under(guards, text=True)
-    found = cline(told(streamed(exchange, said(text, size=size))))
+    exchange = open_under(guards, text=True)
+    found = cline(join_texts(stream_reply(exchange, make_text_stream(text, size=size))))
     assert not {name for name, _ in found} & {"execute_command", "browser_action"}
     assert exchange.report.failures == []
-    found = cline(told(under(guards, text=True).whole.rewrite(whole(content=text))))
+    found = cline(join_texts(open_under(guards, text=True).whole.rewrite(whole(content=text))))
     assert not {name for name, _ in found} & {"execute_command", "browser_action"}
 
 
 def test_what_is_allowed_still_arrives() -> None:
     """This shows that the oracle finds calls."""
     for guards in (None, STEERING, *GUARDS):
-        exchange = under(guards, text=True)
+        exchange = open_under(guards, text=True)
         text = "Well.\n\n" + READ.format("a.py")
-        assert told(streamed(exchange, said(text))) == text
+        assert join_texts(stream_reply(exchange, make_text_stream(text))) == text
         assert cline(text) == [("read_file", {"path": "a.py"})]
         assert [action for action in actions(exchange) if action[1] != "passed"] == []

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.attacks.clients import called, cline, parsed, told
-from tests.attacks.lab import RULES, actions, native, streamed, under, whole
+from tests.attacks.clients import cline, find_chat_calls, join_texts, parse_json
+from tests.attacks.lab import RULES, actions, native, open_under, stream_reply, whole
 from tests.known import MAX_JSON_BYTES
 from vtc.exchange import WITHHELD
 
@@ -75,7 +75,7 @@ ODD: dict[str, list[bytes]] = {
     "a function and a custom tool": [calls({**ENTRY, **CUSTOM, "function": READ["function"]})],
     "a name beside the function": [calls({**READ, "name": "bash"})],
     "in a comment that some clients cut": [b": \xe2\x80\xa8data: " + calls(ENTRY)[6:]],
-    "beside text, in a comment": [b": \x0bdata: " + calls(ENTRY)[6:-2] + b"\n" + chat.said("x")[0]],
+    "beside text, in a comment": [b": \x0bdata: " + calls(ENTRY)[6:-2] + b"\n" + chat.make_text_chunks("x")[0]],
     "cut off": [calls(ENTRY)[:-9]],
     "without a blank line": [calls(ENTRY)[:-2]],
     # frames that were withheld
@@ -112,31 +112,32 @@ ODD: dict[str, list[bytes]] = {
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("end", [[chat.chunk({}, "tool_calls"), chat.DONE], []], ids=["ended", "not ended"])
 def test_no_denied_call_leaves_in_an_odd_stream(what: str, end: list[bytes]) -> None:
-    pieces = [chat.ROLE, *chat.said("Hi"), *ODD[what], *end]
+    pieces = [chat.ROLE, *chat.make_text_chunks("Hi"), *ODD[what], *end]
     for guards in (DENY, {"allowed_tools": ["read", "bash_x", "ba", "sh"], "on_denied": "drop"}):
         for cut in (pieces, [bytes([byte]) for byte in b"".join(pieces)] if len(b"".join(pieces)) < 9_000 else pieces):
-            exchange = under(guards)
-            body = streamed(exchange, cut)
-            found = {name.casefold().rpartition(".")[2] for name in called(body)}
+            exchange = open_under(guards)
+            body = stream_reply(exchange, cut)
+            found = {name.casefold().rpartition(".")[2] for name in find_chat_calls(body)}
             assert "bash" not in found, body[-3_000:]
             assert b"\xe2\x80\xa8data" not in body
             assert exchange.report.failures == []
-    text = told(streamed(under(DENY), pieces))
+    text = join_texts(stream_reply(open_under(DENY), pieces))
     assert text.startswith("Hi")
 
 
 @pytest.mark.parametrize("what", ODD)
 def test_without_a_policy_a_stream_fails_open(what: str) -> None:
-    pieces = [chat.ROLE, *chat.said("Hi"), *ODD[what], chat.chunk({}, "tool_calls"), chat.DONE]
-    body = streamed(under(None), pieces)
+    pieces = [chat.ROLE, *chat.make_text_chunks("Hi"), *ODD[what], chat.chunk({}, "tool_calls"), chat.DONE]
+    body = stream_reply(open_under(None), pieces)
     assert body.startswith(chat.ROLE)
-    assert "bash" in str(called(body)) or "bash" not in called(b"".join(pieces))
+    assert "bash" in str(find_chat_calls(body)) or "bash" not in find_chat_calls(b"".join(pieces))
 
 
 def test_what_is_left_out_is_told_of_and_the_rest_is_read() -> None:
-    exchange = under(DENY)
-    body = streamed(
-        exchange, [chat.ROLE, calls(None), *chat.said("Hi"), calls(READ), chat.chunk({}, "tool_calls"), chat.DONE]
+    exchange = open_under(DENY)
+    body = stream_reply(
+        exchange,
+        [chat.ROLE, calls(None), *chat.make_text_chunks("Hi"), calls(READ), chat.chunk({}, "tool_calls"), chat.DONE],
     )
     assert chat.read(body).calls == [("read", {"filePath": "a"})]
     assert actions(exchange) == [("unread_calls", "dropped")]
@@ -150,7 +151,7 @@ def test_errors_pings_and_comments_pass() -> None:
         raw('{"choices": [], "usage": {"total_tokens": 5}}'),
         raw("keep-alive"),
     ]
-    assert streamed(under(DENY), [*frames, raw("null")]) == b"".join(frames)
+    assert stream_reply(open_under(DENY), [*frames, raw("null")]) == b"".join(frames)
 
 
 def message(**fields: Any) -> bytes:
@@ -165,14 +166,14 @@ WHOLE: dict[str, bytes] = {
     "a function call that is text": message(function_call="x", tool_calls=[ENTRY]),
     "a name that is a list": message(tool_calls=[{**ENTRY, "function": {"name": ["bash"], "arguments": "{}"}}, ENTRY]),
     "content a number": whole(("bash", "{}"), content=5),
-    "a null choice": chat.encoded({"choices": [None, BAD]}),
+    "a null choice": chat.encode_json({"choices": [None, BAD]}),
     "nested": whole(("bash", "{}")).replace(b'"model"', f'"x": {DEEP}, "model"'.encode()),
     "5,000 digits": whole(("bash", "{}")).replace(b'"model"', f'"x": {LONG}, "model"'.encode()),
     "UTF-16": whole(("bash", "{}")).decode().encode("utf-16"),
-    "choices as an object": chat.encoded({"choices": {"0": {"message": {"tool_calls": [ENTRY]}}}}),
+    "choices as an object": chat.encode_json({"choices": {"0": {"message": {"tool_calls": [ENTRY]}}}}),
     "calls as an object": message(tool_calls={"0": ENTRY}),
-    "a second choice": chat.encoded({"choices": [*chat.completion("x")["choices"], {**BAD, "index": 1}]}),
-    "a delta beside the message": chat.encoded({"choices": [{**HI, "delta": {"tool_calls": [ENTRY]}}]}),
+    "a second choice": chat.encode_json({"choices": [*chat.completion("x")["choices"], {**BAD, "index": 1}]}),
+    "a delta beside the message": chat.encode_json({"choices": [{**HI, "delta": {"tool_calls": [ENTRY]}}]}),
     **{f"the key {key}": message(**{key: [ENTRY]}) for key in FOLDED},
     "as it should be": whole(("bash", "{}")),
 }  # fmt: skip
@@ -183,18 +184,18 @@ def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
     """The replacement is a reply that any client can parse."""
     body = WHOLE[what]
     for sent in (body, b"\xef\xbb\xbf" + body):
-        for exchange in (under(DENY), under(DENY, stream=False)):
+        for exchange in (open_under(DENY), open_under(DENY, stream=False)):
             found = exchange.whole.rewrite(sent)
-            assert "bash" not in called(found)
+            assert "bash" not in find_chat_calls(found)
             assert exchange.report.failures == []
-            assert isinstance(parsed(found.decode("utf-8-sig")), dict)
-        exchange = under(DENY)  # declared as a stream
-        found = streamed(exchange, [sent[at : at + 999] for at in range(0, len(sent), 999)])
-        assert "bash" not in called(found)
+            assert isinstance(parse_json(found.decode("utf-8-sig")), dict)
+        exchange = open_under(DENY)  # declared as a stream
+        found = stream_reply(exchange, [sent[at : at + 999] for at in range(0, len(sent), 999)])
+        assert "bash" not in find_chat_calls(found)
 
 
 def test_a_reply_that_is_withheld_says_so() -> None:
-    exchange = under(DENY, stream=False)
+    exchange = open_under(DENY, stream=False)
     read = chat.read(exchange.whole.rewrite(WHOLE["nested"]))
     assert (read.content, read.finish_reason) == (WITHHELD, "stop")
     assert actions(exchange) == [("unread_calls", "refused")]
@@ -204,16 +205,18 @@ def test_a_reply_that_is_withheld_says_so() -> None:
 @pytest.mark.parametrize("begun", [[], [chat.ROLE]])
 def test_text_in_a_message_of_a_chunk_does_not_leave_for_a_text_client(begun: list[bytes]) -> None:
     text = "<execute_command>\n<command>rm</command>\n</execute_command>"
-    exchange = under({"denied_tools": ["execute_command"], "on_denied": "drop"}, text=True)
-    out = streamed(exchange, [*begun, choices({"index": 0, "message": {"content": text}}), chat.DONE])
+    exchange = open_under({"denied_tools": ["execute_command"], "on_denied": "drop"}, text=True)
+    out = stream_reply(exchange, [*begun, choices({"index": 0, "message": {"content": text}}), chat.DONE])
     assert b"<execute_command>" not in out
 
 
 def test_text_in_parts_is_read_for_a_text_client() -> None:
     text = "<execute_command><command>rm</command></execute_command>"
     for body in (whole(content=[{"type": "text", "text": text}]),):
-        found = under({"denied_tools": ["execute_command"]}, text=True).whole.rewrite(body)
-        assert cline("".join(str(part) for part in [parsed(found.decode())["choices"][0]["message"]["content"]])) == []
+        found = open_under({"denied_tools": ["execute_command"]}, text=True).whole.rewrite(body)
+        assert (
+            cline("".join(str(part) for part in [parse_json(found.decode())["choices"][0]["message"]["content"]])) == []
+        )
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -228,10 +231,10 @@ def test_a_request_with_deep_arguments_keeps_its_policies(text: bool) -> None:
     messages = [{"role": "user", "content": "x"}, past, {"role": "tool", "tool_call_id": "c0", "content": "y"}]
     for dialect in ("gemma4", "minimax-m3", "hermes", "qwen3-coder", "cline"):
         settings = {"tools": "prompt", "dialect": dialect}
-        exchange = under(DENY, model=settings, messages=messages)
+        exchange = open_under(DENY, model=settings, messages=messages)
         sent = json.loads(exchange.request())
         assert "tools" not in sent
-        assert called(streamed(exchange, native(("bash", "{}"), ("read", "{}")))) == {"read"}
+        assert find_chat_calls(stream_reply(exchange, native(("bash", "{}"), ("read", "{}")))) == {"read"}
 
 
 SCHEMAS = [
@@ -250,12 +253,12 @@ SCHEMAS = [
 def test_an_odd_schema_costs_that_schema_alone(schema: Any) -> None:
     odd = {"type": "function", "function": {"name": "odd", "description": "Does.", "parameters": schema}}
     for dialect in RULES:
-        exchange = under(DENY, model={"tools": "prompt", "dialect": dialect}, tools=[odd, chat.READ])
+        exchange = open_under(DENY, model={"tools": "prompt", "dialect": dialect}, tools=[odd, chat.READ])
         sent = json.loads(exchange.request())
         assert "tools" not in sent
         assert "odd" in str(sent["messages"])
         text = chat.DIALECTS["hermes"]("odd", {"a": "x"}) + chat.DIALECTS["hermes"]("read", {"filePath": "x"})
-        body = streamed(under(DENY, tools=[odd, chat.READ]), chat.streamed(text))
+        body = stream_reply(open_under(DENY, tools=[odd, chat.READ]), chat.make_stream(text))
         assert [name for name, _ in chat.read(body).calls] == ["odd", "read"]
 
 
@@ -281,16 +284,18 @@ SHAPES = st.one_of(
     JSON.map(lambda value: choices({"index": value, **DELTA})),
     JSON.map(lambda value: choices({"index": 0, **DELTA, "finish_reason": value})),
     JSON.map(lambda value: chat.chunk({"content": value, "tool_calls": [ENTRY]})),
-    st.sampled_from([calls(ENTRY), calls(READ), chat.STOP, chat.DONE, *chat.said("a <tool_call>"), b"\n", b": x\n\n"]),
+    st.sampled_from(
+        [calls(ENTRY), calls(READ), chat.STOP, chat.DONE, *chat.make_text_chunks("a <tool_call>"), b"\n", b": x\n\n"]
+    ),
 )
 
 
 @given(st.lists(SHAPES, max_size=6), st.sampled_from([1, 7, 1 << 20]))
 def test_no_denied_call_leaves_whatever_is_sent(frames: list[bytes], size: int) -> None:
     data = b"".join([chat.ROLE, *frames])
-    exchange = under(DENY)
-    body = streamed(exchange, [data[at : at + size] for at in range(0, len(data), size)])
-    assert "bash" not in called(body)
+    exchange = open_under(DENY)
+    body = stream_reply(exchange, [data[at : at + size] for at in range(0, len(data), size)])
+    assert "bash" not in find_chat_calls(body)
     assert exchange.report.failures == []
 
 
@@ -303,8 +308,8 @@ def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
         {"choices": [{"message": {"tool_calls": calls, "content": odd}}, odd]},
     ]
     for body in bodies:
-        exchange = under(DENY, stream=False)
-        assert "bash" not in called(exchange.whole.rewrite(chat.encoded(body)))
+        exchange = open_under(DENY, stream=False)
+        assert "bash" not in find_chat_calls(exchange.whole.rewrite(chat.encode_json(body)))
         assert exchange.report.failures == []
 
 
@@ -312,20 +317,20 @@ def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
     """It is parsed at once while all others wait; a longer one is withheld under a policy, and reported."""
     entry = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     for size in (100, MAX_JSON_BYTES):
-        body = chat.encoded(chat.completion("x" * size, "tool_calls", message={"tool_calls": [entry]}))
+        body = chat.encode_json(chat.completion("x" * size, "tool_calls", message={"tool_calls": [entry]}))
         pieces = [body[at : at + 10_000] for at in range(0, len(body), 10_000)]
-        one = under({"denied_tools": ["bash"]})
-        assert called(streamed(one, pieces)) == set()
+        one = open_under({"denied_tools": ["bash"]})
+        assert find_chat_calls(stream_reply(one, pieces)) == set()
         assert one.report.policies
-        free = under(None)
-        assert streamed(free, pieces) == body
+        free = open_under(None)
+        assert stream_reply(free, pieces) == body
         assert [("KiB" in failure) for failure in free.report.failures] == [True] * (size == MAX_JSON_BYTES)
 
 
 @pytest.mark.parametrize("size", [1, 64, 1 << 20])
 def test_a_last_frame_that_is_too_deep_and_never_ends_arrives(size: int) -> None:
     last = b'data: {"choices": ' + b"[" * 3_000 + b"]" * 3_000 + b"}"
-    body = b"".join(chat.streamed("Hello.")[:-1]) + last
-    stream = under(None, tools=[chat.READ]).stream()
+    body = b"".join(chat.make_stream("Hello.")[:-1]) + last
+    stream = open_under(None, tools=[chat.READ]).stream()
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     assert b"".join([out for piece in pieces for out in stream.feed(piece)] + stream.finish()) == body

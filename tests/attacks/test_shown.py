@@ -16,11 +16,11 @@ import pytest
 from tests.apis import chat, pairs, responses
 from tests.apis.named_events import Json
 from tests.apis.pairs import PAIRS
-from tests.apis.shapes import asked
+from tests.apis.shapes import make_request_body
 from tests.attacks.clients import cline
 from tests.attacks.lab import CLINE, PROMPT
 from tests.attacks.test_model import EXECUTE, HERMES
-from tests.exchanges import PROFILES, agent, fed
+from tests.exchanges import PROFILES, agent, feed_stream
 from vtc.apis import APIS
 from vtc.exchange import Session
 from vtc.guards import Guards
@@ -44,7 +44,9 @@ PROMPTED: dict[str, Json] = {
 }
 
 
-def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool = False, **fields: Any) -> Session:
+def open_policy_session(
+    client: str, server: str, guards: Json, *, stream: bool, text: bool = False, **fields: Any
+) -> Session:
     """Open a session under a policy, of Cline (`text`) or of a client that declares tools."""
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards, Guards))
     planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings(upstream_api=(server,)))
@@ -53,7 +55,7 @@ def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool =
     if text:
         facts = dataclasses.replace(facts, user_agent=CLINE.user_agent)
     fields |= {**PROMPTED[client], "tools": None} if text else {}
-    exchange = Session.open(api, asked(client, stream=stream, **fields), facts, planner, "seed")
+    exchange = Session.open(api, make_request_body(client, stream=stream, **fields), facts, planner, "seed")
     exchange.request()
     return exchange
 
@@ -61,9 +63,9 @@ def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool =
 def reply(server: str, field: str, *pieces: str, stream: bool) -> bytes:
     """Return a reply with a text in the field."""
     if stream:
-        body = pairs.streamed(server, pieces)
+        body = pairs.make_stream(server, pieces)
     else:
-        body = pairs.whole(server, "".join(pieces))
+        body = pairs.make_whole_reply(server, "".join(pieces))
     return _refusing(body) if field == "refusal" else body
 
 
@@ -97,7 +99,7 @@ def _as_refusal(value: Any) -> Any:
     return value
 
 
-def shown(client: str, body: bytes, *, stream: bool) -> tuple[str, str]:
+def read_shown(client: str, body: bytes, *, stream: bool) -> tuple[str, str]:
     """Return the text and the refusal that a client shows."""
     found = pairs.read(client, body, stream=stream)
     if client == "openai-chat":
@@ -110,21 +112,23 @@ def shown(client: str, body: bytes, *, stream: bool) -> tuple[str, str]:
     return found.text, ""
 
 
-def told(client: str, server: str, field: str, text: str, guards: Json, *, as_text: bool = False) -> tuple[str, str]:
+def read_every_cut(
+    client: str, server: str, field: str, text: str, guards: Json, *, as_text: bool = False
+) -> tuple[str, str]:
     """Return the text and the refusal that a client shows of a reply, after checking that they are equal at every
     cut.
     """
     found = []
     for cuts in (None, (), (3, 9), (20, 21, 22, 23), tuple(range(1, len(text)))):
         stream = cuts is not None
-        exchange = opened(client, server, guards, stream=stream, text=as_text)
+        exchange = open_policy_session(client, server, guards, stream=stream, text=as_text)
         places = [0, *(cuts or ()), len(text)]
         pieces = [text[start:end] for start, end in pairwise(places)]
         body = reply(server, field, *pieces, stream=stream)
-        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+        out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         assert exchange.report.failures == []
         assert not guards.get("content") or b"SECRET" not in out
-        found.append(shown(client, out, stream=stream))
+        found.append(read_shown(client, out, stream=stream))
     assert found == [found[0]] * len(found)
     return found[0]
 
@@ -139,15 +143,15 @@ def test_a_content_rule_sees_it(client: str, server: str, field: str) -> None:
     text = "I will say SECRET99 to you, and SECRET1."
     rule = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
     expected = fields(client, server, field, "I will say *** to you, and ***.")
-    assert told(client, server, field, text, rule) == expected
-    assert told(client, server, field, text, {}) == fields(client, server, field, text)
+    assert read_every_cut(client, server, field, text, rule) == expected
+    assert read_every_cut(client, server, field, text, {}) == fields(client, server, field, text)
 
 
 @EACH
 def test_no_client_carries_a_denied_call_out_that_stands_in_it(client: str, server: str, field: str) -> None:
     guards = {"denied_tools": ["execute_command"]}
     for text in (EXECUTE, HERMES.format("execute_command", '{"command": "ls"}'), f"<execute_command>\n{EXECUTE}"):
-        left = told(client, server, field, f"So I do: {text}", guards, as_text=True)
+        left = read_every_cut(client, server, field, f"So I do: {text}", guards, as_text=True)
         assert cline("".join(left)) == []
         assert "So I do:" in "".join(left)
 
@@ -159,14 +163,14 @@ def test_a_text_and_a_refusal_after_it_stay_apart(client: str, stream: bool) -> 
     rule = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
     message = {"role": "assistant", "content": "Well, SECRET1. ", "refusal": "No SECRET2."}
     for guards, text, refusal in ((rule, "Well, ***. ", "No ***."), ({}, "Well, SECRET1. ", "No SECRET2.")):
-        exchange = opened(client, "openai-chat", guards, stream=stream, model="qwen3-32b")
+        exchange = open_policy_session(client, "openai-chat", guards, stream=stream, model="qwen3-32b")
         if stream:
             pieces = [{"content": "Well, SEC"}, {"content": "RET1. "}, {"refusal": "No SE"}, {"refusal": "CRET2."}]
-            out = fed(exchange.stream(), chat.ROLE, *map(chat.chunk, pieces), chat.chunk({}, "stop"), chat.DONE)
+            out = feed_stream(exchange.stream(), chat.ROLE, *map(chat.chunk, pieces), chat.chunk({}, "stop"), chat.DONE)
         else:
-            out = exchange.whole.rewrite(chat.encoded(chat.completion(None, message=message)))
+            out = exchange.whole.rewrite(chat.encode_json(chat.completion(None, message=message)))
         expected = (text, refusal) if client in REFUSES else (text + refusal, "")
-        assert shown(client, out, stream=stream) == expected
+        assert read_shown(client, out, stream=stream) == expected
         if client == "anthropic-messages":
             assert b'"stop_reason":"refusal"' in out
 
@@ -188,14 +192,14 @@ def test_a_tool_in_a_namespace_is_denied_by_any_of_its_names(server: str, name: 
     ):
         for called in NAMES:
             for stream in (True, False):
-                exchange = opened("openai-responses", server, guards, stream=stream, tools=tools)
+                exchange = open_policy_session("openai-responses", server, guards, stream=stream, tools=tools)
                 assert (b"delete" in exchange.request()) == offered
                 for body in (
-                    pairs.streamed(server, ["Hi"], [(called, {"filePath": "a"})]),
-                    pairs.streamed(server, ["Hi", HERMES.format(called, '{"filePath": "a"}')]),
+                    pairs.make_stream(server, ["Hi"], [(called, {"filePath": "a"})]),
+                    pairs.make_stream(server, ["Hi", HERMES.format(called, '{"filePath": "a"}')]),
                 ):
-                    exchange = opened("openai-responses", server, guards, stream=stream, tools=tools)
-                    out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+                    exchange = open_policy_session("openai-responses", server, guards, stream=stream, tools=tools)
+                    out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
                     assert not [item for item in responses.read(out).items if item["type"] == "function_call"]
                     assert exchange.report.failures == []
 
@@ -206,11 +210,13 @@ def test_a_tool_in_a_namespace_is_allowed_by_any_of_its_names(name: str) -> None
     fs = responses.namespace("mcp__fs", responses.tool("delete", filePath="string"))
     git = responses.namespace("mcp__git", responses.tool("delete", filePath="string"))
     for tools in ([fs, responses.READ], [fs, git]):
-        exchange = opened("openai-responses", "openai-chat", {"allowed_tools": [name]}, stream=True, tools=tools)
+        exchange = open_policy_session(
+            "openai-responses", "openai-chat", {"allowed_tools": [name]}, stream=True, tools=tools
+        )
         is_allowed = name != "delete" or git not in tools
         assert (b"mcp__fs__delete" in exchange.request()) == is_allowed
-        body = pairs.streamed("openai-chat", [], [("mcp__fs__delete", {"filePath": "a"})])
-        found = responses.read(fed(exchange.stream(), body))
+        body = pairs.make_stream("openai-chat", [], [("mcp__fs__delete", {"filePath": "a"})])
+        found = responses.read(feed_stream(exchange.stream(), body))
         assert found.namespaces == (["mcp__fs"] if is_allowed else [])
 
 
@@ -223,10 +229,10 @@ def test_a_text_that_a_server_repeats_beside_its_messages_is_that_which_the_clie
     """Some servers of Responses repeat it in `output_text`."""
     frames = responses.all_events(responses.text_events("I say SEC", "RET1."))
     frames[-1]["response"]["output_text"] = REPEATED
-    body = b"".join(responses.numbered(frames)) if stream else chat.encoded(frames[-1]["response"])
+    body = b"".join(responses.number_events(frames)) if stream else chat.encode_json(frames[-1]["response"])
     for guards in ({}, RULE):
-        exchange = opened("openai-responses", "openai-responses", guards, stream=stream)
-        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+        exchange = open_policy_session("openai-responses", "openai-responses", guards, stream=stream)
+        out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         if guards:
             assert b"SECRET" not in out
             assert out.replace(b" ", b"").count(b'"output_text":"Isay***."') == 1
@@ -237,8 +243,8 @@ def test_a_text_that_a_server_repeats_beside_its_messages_is_that_which_the_clie
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_a_refusal_in_a_part_of_the_content_is_one(client: str) -> None:
     content = [{"type": "text", "text": "Well. "}, {"type": "refusal", "refusal": REPEATED}]
-    body = chat.encoded(chat.completion(None, message={"role": "assistant", "content": content}))
+    body = chat.encode_json(chat.completion(None, message={"role": "assistant", "content": content}))
     for guards, said in (({}, REPEATED), (RULE, "I say ***.")):
-        out = opened(client, "openai-chat", guards, stream=False).whole.rewrite(body)
+        out = open_policy_session(client, "openai-chat", guards, stream=False).whole.rewrite(body)
         assert said.encode() in out
         assert guards == {} or b"SECRET" not in out

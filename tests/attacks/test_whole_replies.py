@@ -173,7 +173,7 @@ def test_without_a_policy_it_leaves_as_it_came_and_is_told(api: str) -> None:
         "ollama": ollama.request(stream=False),
     }[api]
     for how in UNREAD:
-        exchange = Session.open(ALL[APIS[api][0] - 1], chat.encoded(asked), AGENT, planner(), "seed")
+        exchange = Session.open(ALL[APIS[api][0] - 1], chat.encode_json(asked), AGENT, planner(), "seed")
         sent = UNREAD[how](body(api)).encode()
         assert exchange.whole.rewrite(sent) == sent
         assert exchange.report.failures == []

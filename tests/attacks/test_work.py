@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.hostile import PROMPTS, REPLIES, exchange, pieces
 from tests.apis import chat
-from tests.attacks.clients import called
-from tests.attacks.lab import native, streamed, under, whole
-from tests.bounds import impatient, steps
+from tests.attacks.clients import find_chat_calls
+from tests.attacks.lab import native, open_under, stream_reply, whole
+from tests.bounds import count_calls, impatient
 from tests.known import MAX_BUFFERED_CALLS, MAX_PROMPT_LENGTH
 from vtc.apis.relay import MAX_CHOICES
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
@@ -29,9 +29,9 @@ pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient"), pytest.ma
 @pytest.mark.parametrize("what", PROMPTS)
 def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
     """This includes the longest prompt; slow parts were inside of expressions, in which no step is counted."""
-    few = steps(partial(find_documented_tools, PROMPTS[what](5_000)))
+    few = count_calls(partial(find_documented_tools, PROMPTS[what](5_000)))
     longest, found = PROMPTS[what](MAX_PROMPT_LENGTH)[:MAX_PROMPT_LENGTH], list[Documentation]()
-    taken = steps(lambda: found.append(find_documented_tools(longest)))
+    taken = count_calls(lambda: found.append(find_documented_tools(longest)))
     assert taken < min(MAX_PROMPT_LENGTH // 4_000 * few + 1_000, MOST_STEPS)
     assert found[0].rest is not None
 
@@ -41,7 +41,7 @@ def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float,
     prompt = PROMPTS["tools"](int(length * MAX_PROMPT_LENGTH))
     assert find_documented_tools(prompt).tools == ()
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
-    one = under(None, text=True, messages=messages)
+    one = open_under(None, text=True, messages=messages)
     assert why in "; ".join(one.plan.why)
     assert json.loads(one.request())["messages"] == messages
 
@@ -52,10 +52,10 @@ def test_reading_calls_of_many_tools_is_not_long(count: int) -> None:
     COMPILED_PATTERNS.clear()
     tools = [chat.tool(f"of_{count}_{number}") for number in range(count)]
     calls = [chat.DIALECTS[dialect](f"of_{count}_0", {}) for dialect in ("hermes", "tag")]
-    one = under(None, tools=tools)
+    one = open_under(None, tools=tools)
     stream, out = one.stream(), list[bytes]()
-    for piece in chat.streamed(*calls):
-        taken = steps(lambda piece=piece: out.extend(stream.feed(piece)))
+    for piece in chat.make_stream(*calls):
+        taken = count_calls(lambda piece=piece: out.extend(stream.feed(piece)))
         assert taken < MOST_STEPS
     assert len(chat.read(b"".join([*out, *stream.finish()])).calls) == 2
 
@@ -64,7 +64,7 @@ def test_a_text_client_whose_prompt_was_not_read_is_held_to_policies() -> None:
     messages = [{"role": "system", "content": "x" * (2 * MAX_PROMPT_LENGTH)}, {"role": "user", "content": "x"}]
     text = "<execute_command><command>rm</command></execute_command>"
     for guards in ({"denied_tools": ["execute_command"]}, {"allowed_tools": ["read_file"]}):
-        body = streamed(under(guards, text=True, messages=messages), chat.streamed(*text))
+        body = stream_reply(open_under(guards, text=True, messages=messages), chat.make_stream(*text))
         assert b"< " in body
         assert chat.read(body).content == f"< {text[1:]}"
 
@@ -72,7 +72,7 @@ def test_a_text_client_whose_prompt_was_not_read_is_held_to_policies() -> None:
 @pytest.mark.parametrize("what", REPLIES)
 def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
     exchange()
-    few, many, most = ([*map(steps, pieces(REPLIES[what](count)))] for count in (25, 200, 1_500))
+    few, many, most = ([*map(count_calls, pieces(REPLIES[what](count)))] for count in (25, 200, 1_500))
     assert sum(many) < 12 * sum(few) + 5_000
     assert max(*many, *most) < MOST_STEPS
 
@@ -85,8 +85,8 @@ def test_thousands_of_calls_are_too_many(form: str) -> None:
 
     def reply(*more: tuple[str, str]) -> set[str]:
         if form == "whole":
-            return called(under(deny, stream=False).whole.rewrite(whole(*calls, *more)))
-        return called(streamed(under(deny), native(*calls, *more)))
+            return find_chat_calls(open_under(deny, stream=False).whole.rewrite(whole(*calls, *more)))
+        return find_chat_calls(stream_reply(open_under(deny), native(*calls, *more)))
 
     assert reply() == {"read"}
     assert reply(("bash", "{}")) == set()
@@ -95,17 +95,17 @@ def test_thousands_of_calls_are_too_many(form: str) -> None:
 def test_choices_are_told_apart_up_to_a_number() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MAX_CHOICES + 10)]
-    exchange = under({"denied_tools": ["bash"]}, n=MAX_CHOICES)
-    assert called(streamed(exchange, frames)) == set()
-    free = under(None, n=MAX_CHOICES)
-    assert streamed(free, frames).endswith(frames[-1])
+    exchange = open_under({"denied_tools": ["bash"]}, n=MAX_CHOICES)
+    assert find_chat_calls(stream_reply(exchange, frames)) == set()
+    free = open_under(None, n=MAX_CHOICES)
+    assert stream_reply(free, frames).endswith(frames[-1])
     assert len(free.report.failures) == 1
 
 
 def test_what_is_told_of_thousands_of_calls_is_short() -> None:
-    exchange = under({"arguments": {"misfit": "drop"}})
+    exchange = open_under({"arguments": {"misfit": "drop"}})
     text = "".join(f'<tool_call>{{"name": "bash", "arguments": [{i}]}}</tool_call>\n' for i in range(3_000))
-    streamed(exchange, chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500))))
+    stream_reply(exchange, chat.make_stream(*(text[at : at + 500] for at in range(0, len(text), 500))))
     assert len(exchange.report.summarize()) < 3_000
     assert len(json.dumps(exchange.report.as_dict())) < 60_000
 

@@ -150,7 +150,7 @@ type Script = Callable[[Task, int, Mapping[str, Any]], Mapping[str, Any]]
 
 
 @contextmanager
-def served(script: Script) -> Iterator[str]:
+def serve_script(script: Script) -> Iterator[str]:
     """Serve every task by a script; yield the base URL of the API."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -207,8 +207,8 @@ def natively(*calls: tuple[str, str]) -> Mapping[str, Any]:
     return {"content": None, "tool_calls": made}
 
 
-def attempted(task: Task, script: Script, turns: int = 4) -> Attempt:
-    with served(script) as url, client(DIRECT, url) as sdk:
+def attempt_task(task: Task, script: Script, turns: int = 4) -> Attempt:
+    with serve_script(script) as url, client(DIRECT, url) as sdk:
         return Agent(sdk, "m", turns).attempt(task)
 
 
@@ -220,7 +220,7 @@ def test_a_task_is_done_over_several_turns() -> None:
         calls = [(name, json.dumps(arguments)) for name, arguments in task.solution[turn : turn + 1]]
         return natively(*calls) if calls else {"content": task.answer}
 
-    attempt = attempted(COPY, script)
+    attempt = attempt_task(COPY, script)
     assert (attempt.called, attempt.right, attempt.stray, attempt.solved) == (True, True, False, True)
     assert (attempt.tokens, attempt.wrong, attempt.error) == (21, 0, "")
     assert attempt.results == ["lemon tree\n", "wrote b.txt"]
@@ -230,20 +230,22 @@ def test_a_task_is_done_over_several_turns() -> None:
 
 
 def test_no_more_replies_are_asked_for_than_allowed() -> None:
-    attempt = attempted(READ, lambda *_: natively(("read_file", '{"path": "note.txt"}')), turns=2)
+    attempt = attempt_task(READ, lambda *_: natively(("read_file", '{"path": "note.txt"}')), turns=2)
     assert len(attempt.replies) == 2
     assert attempt.right
     assert not attempt.solved
 
 
 def test_only_the_first_call_counts_as_first() -> None:
-    attempt = attempted(READ, lambda *_: natively(("search", '{"text": "x"}'), ("read_file", '{"path": "note.txt"}')))
+    attempt = attempt_task(
+        READ, lambda *_: natively(("search", '{"text": "x"}'), ("read_file", '{"path": "note.txt"}'))
+    )
     assert attempt.called
     assert not attempt.right
 
 
 def test_an_argument_that_is_not_declared_is_stray() -> None:
-    attempt = attempted(READ, lambda *_: natively(("read_file", '{"path": "note.txt", "required": ["path"]}')))
+    attempt = attempt_task(READ, lambda *_: natively(("read_file", '{"path": "note.txt", "required": ["path"]}')))
     assert (attempt.right, attempt.stray) == (True, True)
 
 
@@ -252,16 +254,16 @@ def test_calls_where_none_is_needed_and_of_no_tool_are_wrong() -> None:
         end = {"content": "Hello! The code word is heron."}
         return lambda _, turn, asked: natively(*calls) if turn == 0 and calls else end
 
-    attempt = attempted(HELLO, once(("list_files", "{}")))
+    attempt = attempt_task(HELLO, once(("list_files", "{}")))
     assert (attempt.wrong, attempt.solved) == (1, False)
-    attempt = attempted(READ, once(("shell", "{}"), ("list_files", "{}")))
+    attempt = attempt_task(READ, once(("shell", "{}"), ("list_files", "{}")))
     assert (attempt.wrong, attempt.solved) == (1, True)
     assert attempt.results[0] == "error: there is no tool 'shell'"
-    assert attempted(HELLO, once()).solved
+    assert attempt_task(HELLO, once()).solved
 
 
 def test_a_server_that_refuses_is_told() -> None:
-    attempt = attempted(READ, lambda *_: {"error": {"message": "no tools here"}})
+    attempt = attempt_task(READ, lambda *_: {"error": {"message": "no tools here"}})
     assert "no tools here" in attempt.error
     assert (attempt.called, attempt.solved, attempt.replies) == (False, False, [])
 
@@ -288,7 +290,7 @@ def test_vtc_makes_the_difference_to_a_model_that_writes_its_calls_as_text(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     file = tmp_path / "tasks.json"
-    with served(in_text) as url:
+    with serve_script(in_text) as url:
         main(["--url", url, "--model", "qwen2.5-7b", "--setup", "direct", "default", "hermes", "--json", str(file)])
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
     needing, every = sum(task.needs_tools for task in TASKS), len(TASKS)
@@ -315,7 +317,7 @@ def test_a_grammar_is_sent_where_a_set_up_says_so(tmp_path: Path) -> None:
             seen.append("grammar" in asked)
             return in_text(task, turn, asked)
 
-        with served(script) as url:
+        with serve_script(script) as url:
             wanted = ["--setup", setup, "--task", READ.name, HELLO.name, "--json", str(tmp_path / "tasks.json")]
             main(["--url", url, "--model", "qwen2.5-7b", *wanted])
     assert grammars == {
@@ -344,5 +346,5 @@ def test_a_name_that_does_not_exist_is_told(
 def test_no_request_goes_through_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    attempt = attempted(HELLO, lambda *_: {"content": "Hello!"})
+    attempt = attempt_task(HELLO, lambda *_: {"content": "Hello!"})
     assert attempt.solved

@@ -43,7 +43,7 @@ def build_server_script(text: str) -> object:
         if seen.body == b"{}":
             known = seen.path.endswith("/chat/completions")
             return Reply([b'{"error": {}}'], JSON, status=400 if known else 404, framing="length")
-        return Reply([chat.encoded(SHAPES["openai-chat"].whole(text))], JSON, framing="length")
+        return Reply([chat.encode_json(SHAPES["openai-chat"].whole(text))], JSON, framing="length")
 
     return answer
 
@@ -209,7 +209,7 @@ NOT_PROVEN = "it does not prove that it is yours"
 
 
 async def test_a_vtc_proves_to_programs_of_its_user_whose_it_is(start: Start, confdir: Path, here: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_log=str(here / "vtc.jsonl"))
+    lab = await start(chat.make_stream("Hi"), vtc_log=str(here / "vtc.jsonl"))
     port = lab.proxy.url.rpartition(":")[2]
     shutil.copy(confdir / "mitmproxy-ca-cert.pem", here / "mitmproxy-ca.pem")  # which other users can read
     for folder, is_own in ((confdir, True), (here, False), (here / "none", False)):
@@ -222,7 +222,7 @@ async def test_another_listener_cannot_pass_the_question_on_or_repeat_an_answer(
     start: Start, confdir: Path, here: Path
 ) -> None:
     (here / "vtc.yaml").write_text(f"options: {{confdir: '{confdir}'}}")
-    lab = await start(chat.streamed("Hi"))
+    lab = await start(chat.make_stream("Hi"))
     answers: list[bytes] = []
 
     async def relayed(seen: Seen) -> AsyncIterator[bytes]:

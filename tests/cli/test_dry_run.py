@@ -48,7 +48,7 @@ def test_the_example_that_mends_names() -> None:
 
 def test_the_tools_are_those_of_a_request(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
-    request.write_bytes(chat.encoded(chat.request()))
+    request.write_bytes(chat.encode_json(chat.request()))
     policy = tmp_path / "policy.yaml"
     policy.write_text("{kind: policy, name: mine, match: {}, guards: {arguments: {misfit: drop}}}")
     call = '{"function": {"name": "read", "arguments": "{}"}}'

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.apis import chat
-from tests.apis.shapes import SHAPES, asked
-from tests.proxy.captures import CALL, saved
+from tests.apis.shapes import SHAPES, make_request_body
+from tests.proxy.captures import CALL, save_flows
 from vtc.cli import main
 
 
@@ -68,7 +68,7 @@ def test_explain_names_the_variable_of_a_lent_key(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("api", SHAPES)
 def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
-    path.write_bytes(asked(api, model="Qwen/Qwen3-8B"))
+    path.write_bytes(make_request_body(api, model="Qwen/Qwen3-8B"))
     result = run("explain", "--request", str(path), "--path", SHAPES[api].at(model="Qwen/Qwen3-8B"))
     assert result.exit_code == 0
     assert "model: qwen3" in result.output
@@ -95,7 +95,7 @@ def test_an_invalid_request(body: str, path: str, message: str, tmp_path: Path) 
 @pytest.mark.parametrize("api", SHAPES)
 def test_explain_applies_policies_to_a_call(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
-    path.write_bytes(asked(api))
+    path.write_bytes(make_request_body(api))
     (tmp_path / "mine.yaml").write_text("{kind: policy, name: mine, match: {}, guards: {denied_tools: [read]}}")
     call = '{"name": "read", "arguments": {"filePath": "/a"}}'
     arguments = ("--request", str(path), "--path", SHAPES[api].path, "--profiles", str(tmp_path), "--call", call)
@@ -115,7 +115,7 @@ def test_explain_for_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("api", SHAPES)
 def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
     """The output is the recorded report and, with --all, the current plan under the options of the capture."""
-    path = saved(tmp_path, CALL, api=api, model="Qwen/Qwen3-8B", vtc_tools="prompt")
+    path = save_flows(tmp_path, CALL, api=api, model="Qwen/Qwen3-8B", vtc_tools="prompt")
     result = run("explain", "--flow", str(path))
     assert result.exit_code == 0
     first, *lines = result.output.splitlines()
@@ -132,7 +132,7 @@ def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
 
 
 def test_explain_a_flow_that_vtc_did_not_see(tmp_path: Path) -> None:
-    result = run("explain", "--flow", str(saved(tmp_path, "Hello", model="Qwen/Qwen3-8B", seen=False)))
+    result = run("explain", "--flow", str(save_flows(tmp_path, "Hello", model="Qwen/Qwen3-8B", seen=False)))
     assert result.exit_code == 0
     assert {"Current plan", "model: qwen3"} <= {*result.output.splitlines()}
 
@@ -146,13 +146,13 @@ def test_explain_with_options(tmp_path: Path) -> None:
 
 
 def test_explain_a_saved_flow_with_an_invalid_request(tmp_path: Path) -> None:
-    result = run("explain", "--flow", str(saved(tmp_path, "Hello", messages=5)))
+    result = run("explain", "--flow", str(save_flows(tmp_path, "Hello", messages=5)))
     assert result.exit_code == 0
     assert "not a valid chat completion request" in result.output
 
 
 def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:
-    result = run("explain", "--flow", str(saved(tmp_path, "Hello", path="/v1/completions")))
+    result = run("explain", "--flow", str(save_flows(tmp_path, "Hello", path="/v1/completions")))
     assert result.exit_code == 0
     assert "  left alone: text completions" in result.output
 
@@ -179,7 +179,7 @@ def test_explain_a_file_without_flows(text: str, message: str, tmp_path: Path) -
 def test_explain_whether_a_grammar_is_sent(options: list[str], choice: str, line: str, tmp_path: Path) -> None:
     tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]
     request = tmp_path / "request.json"
-    request.write_bytes(chat.encoded(chat.request(tools=tools, tool_choice=choice)))
+    request.write_bytes(chat.encode_json(chat.request(tools=tools, tool_choice=choice)))
     arguments = ["explain", "--request", str(request), "--tools", "prompt", "--dialect", "hermes", *options]
     shown = CliRunner().invoke(main, arguments).output
     assert line in shown

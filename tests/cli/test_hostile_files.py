@@ -14,7 +14,7 @@ from mitmproxy.io import FlowWriter
 
 from tests.apis import chat
 from tests.e2e.conftest import read_once
-from tests.proxy.captures import CALL, captured
+from tests.proxy.captures import CALL, capture_flow
 from vtc.cli import main
 
 __all__ = ["read_once"]
@@ -29,7 +29,7 @@ def flow(change: Callable[[http.HTTPFlow], None] = lambda _: None) -> Callable[[
     """Make a file with one flow, as VTC captured it and someone changed it."""
 
     def write(folder: Path) -> bytes:
-        made = captured(CALL)
+        made = capture_flow(CALL)
         change(made)
         path = folder / "made"
         with path.open("wb") as file:
@@ -86,7 +86,7 @@ FILES: dict[str, bytes | Callable[[Path], bytes]] = {
     )},
     "a request that is nested": asked(b'{"messages": ' + NESTED + b"}"),
     "a request of other types": asked(b'{"messages": {"role": 5}, "model": ["x"], "tools": 5}'),
-    "a path that is none": asked(chat.encoded(chat.request()), "http://[/v1/chat/completions?key=\x1b[31m"),
+    "a path that is none": asked(chat.encode_json(chat.request()), "http://[/v1/chat/completions?key=\x1b[31m"),
     "a model of a path": asked(b'{"contents": 5}', "/v1beta/models/%00%1b[31m:generateContent"),
     "a reply that is nested": replied(b'{"choices": ' + NESTED + b"}"),
     "a reply of other types": replied(b'{"choices": [{"message": {"content": 5, "tool_calls": {"function": "x"}}}]}'),

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.apis import chat, responses
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from vtc.cli import main
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -56,7 +56,7 @@ def test_a_long_reply_is_printed_unchanged_and_quickly(tools: Path) -> None:
 @pytest.mark.parametrize("api", SHAPES)
 def test_tools_are_taken_from_a_request_of_every_api(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
-    path.write_bytes(asked(api))
+    path.write_bytes(make_request_body(api))
     (found,) = decode_lines(run(path, "--json", text=chat.DIALECTS["tag"]("read", {"filePath": "5"})))
     assert [call["arguments"] for call in found["calls"]] == [{"filePath": "5"}]
 
@@ -168,7 +168,7 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
 )
 def test_tools_that_are_not_functions_are_not_offered(api: str, hosted: chat.Json, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
-    path.write_bytes(asked(api, tools=[*SHAPES[api].request()["tools"], hosted]))
+    path.write_bytes(make_request_body(api, tools=[*SHAPES[api].request()["tools"], hosted]))
     for name, calls in (("read", 1), ("bash", 0), ("image_generation", 0)):
         written = chat.DIALECTS["hermes"](name, {"filePath": "/a"})
         (found,) = decode_lines(run(path, "--json", text=written))

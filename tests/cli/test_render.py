@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from vtc.cli import main
 
 REQUEST = {
@@ -72,7 +72,7 @@ def test_native_tools_have_no_grammar() -> None:
 
 
 def run_render(api: str, *arguments: str, **fields: Any) -> str:
-    body = asked(api, **SHAPES[api].history, **fields)
+    body = make_request_body(api, **SHAPES[api].history, **fields)
     done = CliRunner().invoke(main, ["render", "--path", SHAPES[api].path, *arguments], input=body)
     assert done.exit_code == 0, done.output
     return done.output
@@ -101,7 +101,7 @@ def test_separate_system_prompt_is_shown_first() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/messages/batches", "/x"])
 def test_a_path_of_no_api_is_an_error(path: str) -> None:
-    done = CliRunner().invoke(main, ["render", "--path", path], input=asked("anthropic-messages"))
+    done = CliRunner().invoke(main, ["render", "--path", path], input=make_request_body("anthropic-messages"))
     assert (done.exit_code, "not a path of an API that VTC supports" in done.output) == (2, True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.apis.shapes import SHAPES
-from tests.proxy.captures import CALL, saved
+from tests.proxy.captures import CALL, save_flows
 from vtc.cli import main
 from vtc.reporting import Case, serialize_case
 
@@ -28,7 +28,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_nothing_changes(api: str, tmp_path: Path) -> None:
-    result = run(saved(tmp_path, "Hello", CALL, api=api))
+    result = run(save_flows(tmp_path, "Hello", CALL, api=api))
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert [line.split()[0] for line in lines] == ["same", "same", "2"]
@@ -37,8 +37,8 @@ def test_nothing_changes(api: str, tmp_path: Path) -> None:
 
 
 def test_flows_are_replayed_with_the_options_of_their_capture(tmp_path: Path) -> None:
-    path = saved(tmp_path, CALL, vtc_tools="prompt", vtc_dialect="hermes")
-    saved(tmp_path, CALL, vtc_model="mistral", vtc_lenient="off")
+    path = save_flows(tmp_path, CALL, vtc_tools="prompt", vtc_dialect="hermes")
+    save_flows(tmp_path, CALL, vtc_model="mistral", vtc_lenient="off")
     assert run(path).output.endswith("2 same, 0 changed, 0 skipped\n")
     assert run("--tools", "native", path).output.endswith("1 same, 1 changed, 0 skipped\n")
 
@@ -46,7 +46,7 @@ def test_flows_are_replayed_with_the_options_of_their_capture(tmp_path: Path) ->
 def test_a_missing_profile_of_the_capture_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {}\n")
-    path = saved(tmp_path, "Hello", vtc_profiles=[str(tmp_path / "mine")], vtc_model="mine")
+    path = save_flows(tmp_path, "Hello", vtc_profiles=[str(tmp_path / "mine")], vtc_model="mine")
     result = run(path)
     assert "skipped" in result.output
     assert "there is no model 'mine'" in result.output
@@ -61,7 +61,7 @@ def test_a_file_without_exchanges(tmp_path: Path) -> None:
 
 
 def test_changes_are_shown_and_are_an_exit_code(tmp_path: Path) -> None:
-    path = saved(tmp_path, "Hello", CALL, seen=False)
+    path = save_flows(tmp_path, "Hello", CALL, seen=False)
     result = run(path)
     assert result.exit_code == 1
     assert "    -  <tool_call>" in result.output.splitlines()
@@ -71,7 +71,7 @@ def test_changes_are_shown_and_are_an_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_flow_that_cannot_be_replayed_is_skipped(tmp_path: Path) -> None:
-    result = run(saved(tmp_path, CALL, vtc_keep_bodies="off"))
+    result = run(save_flows(tmp_path, CALL, vtc_keep_bodies="off"))
     assert result.exit_code == 0
     assert "vtc_keep_bodies" in result.output
     assert result.output.endswith("0 same, 0 changed, 1 skipped\n")
@@ -113,6 +113,6 @@ def test_invalid_files(name: str, text: str, message: str, tmp_path: Path) -> No
 
 
 def test_a_dialect_that_does_not_exist(tmp_path: Path) -> None:
-    result = run("--dialect", "hermez", saved(tmp_path, "x"))
+    result = run("--dialect", "hermez", save_flows(tmp_path, "x"))
     assert result.exit_code == 2
     assert "there is no dialect 'hermez'" in " ".join(result.output.split())

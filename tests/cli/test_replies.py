@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
-from tests.proxy.captures import CALL, saved
+from tests.proxy.captures import CALL, save_flows
 from vtc.cli import main
 from vtc.reporting import Case, serialize_case
 
@@ -43,9 +43,9 @@ def tools(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("api", SHAPES)
 def test_a_reply_as_an_api_sends_it(api: str, form: str, tools: Path) -> None:
     """The input is the output of curl, also through jq; it contains text, reasoning and native tool calls."""
-    whole = pairs.whole(api, f"I look.\n{CALL}")
+    whole = pairs.make_whole_reply(api, f"I look.\n{CALL}")
     data = {
-        "streamed": pairs.streamed(api, ["I look.\n", CALL], reasoning="Hm."),
+        "streamed": pairs.make_stream(api, ["I look.\n", CALL], reasoning="Hm."),
         "whole": b"\n" + whole + b"\n",
         "over lines": json.dumps(json.loads(whole), indent=2).encode(),
         "a list": b"[" + whole + b"]",
@@ -64,9 +64,9 @@ def test_a_reply_as_an_api_sends_it(api: str, form: str, tools: Path) -> None:
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_native_tool_calls_are_calls(api: str) -> None:
-    (reply,) = run_parse(data=pairs.whole(api, "I look.", pairs.READ))
+    (reply,) = run_parse(data=pairs.make_whole_reply(api, "I look.", pairs.READ))
     assert reply["calls"] == [{"name": "read", "arguments": {"filePath": "/a"}, "dialect": "tool_calls", "repairs": []}]
-    assert '  filePath: "/a"' in run("parse", data=pairs.whole(api, "I look.", pairs.READ)).output
+    assert '  filePath: "/a"' in run("parse", data=pairs.make_whole_reply(api, "I look.", pairs.READ)).output
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_text_that_resembles_another_format_is_text(text: str) -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("api", SHAPES)
 def test_a_flow_is_parsed_with_the_settings_of_its_request(api: str, stream: bool, tmp_path: Path) -> None:
-    path = saved(tmp_path, CALL.replace("/a", "5"), UNREAD, api=api, stream=stream)
+    path = save_flows(tmp_path, CALL.replace("/a", "5"), UNREAD, api=api, stream=stream)
     read, unread = run_parse(path)
     assert [(call["arguments"], call["dialect"]) for call in read["calls"]] == [({"filePath": "5"}, "hermes")]
     assert read["reply"].startswith("flow ")
@@ -90,13 +90,13 @@ def test_a_flow_is_parsed_with_the_settings_of_its_request(api: str, stream: boo
 
 
 def test_options_override_the_settings_of_the_flow(tmp_path: Path) -> None:
-    path = saved(tmp_path, CALL)
+    path = save_flows(tmp_path, CALL)
     assert run_parse("--dialect", "tag", path)[0]["calls"] == []
     assert [call["dialect"] for call in run_parse(path)[0]["calls"]] == ["hermes"]
 
 
 def test_an_id_chooses_a_flow_or_a_case(tmp_path: Path) -> None:
-    flows = saved(tmp_path, "Hello", "Hello again")
+    flows = save_flows(tmp_path, "Hello", "Hello again")
     ids = [reply["reply"].split()[1].strip(",") for reply in run_parse(flows)]
     for given in (ids[1], ids[1][:5], f"{ids[1]}-9d3e-4a11"):
         assert [reply["content"] for reply in run_parse("--flow", given, flows)] == ["Hello again"]
@@ -120,13 +120,13 @@ def test_a_dialect_is_drafted_from_every_format(form: str, tmp_path: Path, tools
     path = tmp_path / "given"
     match form:
         case "flows":
-            path = saved(tmp_path, "Hello", CALL, UNREAD)
+            path = save_flows(tmp_path, "Hello", CALL, UNREAD)
         case "cases":
             path.write_text(
                 f"# mine\n{serialize_case(Case(name='x 1', text='Hello', tools={}))}\n{serialize_case(CASE)}"
             )
         case "reply":
-            path.write_bytes(pairs.streamed("anthropic-messages", [UNREAD]))
+            path.write_bytes(pairs.make_stream("anthropic-messages", [UNREAD]))
     result = run("new-dialect", path, *(["--tools", tools] if form == "reply" else []))
     assert result.exit_code == 0, result.output
     assert 'call: "<<CALL {name}>>\\n{params}\\n<<END>>"' in result.stdout
@@ -134,7 +134,7 @@ def test_a_dialect_is_drafted_from_every_format(form: str, tmp_path: Path, tools
 
 
 def test_an_ambiguous_choice_of_replies_is_an_error(tmp_path: Path) -> None:
-    path = saved(tmp_path, UNREAD, UNREAD)
+    path = save_flows(tmp_path, UNREAD, UNREAD)
     ids = [reply["reply"].split()[1].strip(",") for reply in run_parse(path)]
     result = run("new-dialect", path)
     assert result.exit_code == 1
@@ -149,8 +149,8 @@ def test_without_tools_there_is_nothing_to_draft(tmp_path: Path) -> None:
 
 
 def test_a_flow_without_a_reply_is_skipped_with_a_warning(tmp_path: Path) -> None:
-    path = saved(tmp_path, "", body={"error": "no"})
-    saved(tmp_path, "Hello")
+    path = save_flows(tmp_path, "", body={"error": "no"})
+    save_flows(tmp_path, "Hello")
     result = run("parse", path)
     assert " is skipped: " in result.stderr
     assert "Hello" in result.stdout

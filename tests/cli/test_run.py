@@ -256,8 +256,8 @@ async def test_a_dry_run_tells_what_the_server_shows() -> None:
 
 
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
-    reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
-    unread = Reply(chat.streamed("I look. ", "@@read(filePath=/a)@@"))
+    reply = Reply(chat.make_stream(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    unread = Reply(chat.make_stream("I look. ", "@@read(filePath=/a)@@"))
     log = tmp_path / "vtc.jsonl"
     async with serving(lambda request: unread if b"again" in request.body else reply) as upstream:
         arguments = [upstream.url, "--log", str(log), "--", "--set", f"confdir={confdir}"]
@@ -280,7 +280,7 @@ async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_un
     """Python 3.12.1 prints a traceback for each cancelled task of a connection."""
 
     async def without_end() -> AsyncIterator[bytes]:
-        for piece in chat.streamed("I look"):
+        for piece in chat.make_stream("I look"):
             if piece != chat.DONE:
                 yield piece
         await asyncio.Event().wait()

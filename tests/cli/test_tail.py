@@ -35,7 +35,7 @@ UNREAD = "I look. @@read(filePath=/my/file)@@"
 async def write_log_by_proxy(start: Start, log: Path, *texts: str) -> None:
     """Write a log of replies with these texts by a real proxy."""
     replies = iter(texts)
-    lab = await start(lambda _: Reply(chat.streamed(next(replies))), vtc_log=str(log), vtc_tools="prompt")
+    lab = await start(lambda _: Reply(chat.make_stream(next(replies))), vtc_log=str(log), vtc_tools="prompt")
     for _ in texts:
         await lab.post(chat.request("My question.", stream=True))
 
@@ -209,13 +209,13 @@ async def test_a_vtc_that_runs_says_where_its_log_is(
     """Only a VTC that proves by the key in the folder of certificates that it is this user's."""
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "vtc.jsonl"
-    lab = await start(chat.streamed("Hi"), vtc_log=str(log))
+    lab = await start(chat.make_stream("Hi"), vtc_log=str(log))
     result = await asyncio.to_thread(run, lab.proxy.url)
     assert (result.exit_code, f"names {log} as its log, but it does not prove that it is" in result.output) == (1, True)
     (tmp_path / "vtc.yaml").write_text(f"options: {{confdir: {confdir}}}")
     result = await asyncio.to_thread(run, lab.proxy.url)
     assert f"this needs a terminal; programs can parse {log}" in result.output
-    lab = await start(chat.streamed("Hi"))
+    lab = await start(chat.make_stream("Hi"))
     result = await asyncio.to_thread(run, lab.proxy.url)
     assert (result.exit_code, "`vtc run --log FILE`" in result.output) == (1, True)
     result = await asyncio.to_thread(run, lab.upstream.url)

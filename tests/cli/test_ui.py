@@ -80,7 +80,7 @@ def find_free_port() -> int:
 def request_call(port: int) -> None:
     """Send a request as soon as VTC listens."""
     tools = [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}]
-    body = chat.encoded(chat.request(stream=True, model=MODEL, tools=tools))
+    body = chat.encode_json(chat.request(stream=True, model=MODEL, tools=tools))
     begun = time.monotonic()
     with httpx.Client(trust_env=False, verify=False) as client:
         while True:

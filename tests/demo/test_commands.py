@@ -70,7 +70,7 @@ def run(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def unexpected(lines: list[str], expected: list[str]) -> list[str]:
+def find_unexpected(lines: list[str], expected: list[str]) -> list[str]:
     """List the lines of a log that none of these patterns matches, without their time stamps."""
     plain = [re.sub(r"^\[[\d:.]+\] ", "", line) for line in lines]
     return [line for line in plain if not any(re.fullmatch(one, line) for one in expected)]
@@ -115,7 +115,7 @@ def test_a_proxy_says_where_it_is_and_then_what_its_exchanges_were(
         finally:
             process.send_signal(signal.SIGINT)
             lines += process.stdout.read().splitlines()
-    assert unexpected(lines, [*expected, r"vtc: (client|model) \S+: 1 exchange, .*, 0 errors in VTC, .*"]) == []
+    assert find_unexpected(lines, [*expected, r"vtc: (client|model) \S+: 1 exchange, .*, 0 errors in VTC, .*"]) == []
 
 
 @pytest.mark.rest
@@ -144,7 +144,7 @@ def test_what_looks_at_a_server_says_what_it_does(
 ) -> None:
     done = run(home, *(word.format(url=model.url) for word in command))
     assert done.stdout
-    assert unexpected(done.stderr.splitlines(), expected) == []
+    assert find_unexpected(done.stderr.splitlines(), expected) == []
 
 
 @pytest.mark.rest

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.dialects.material import DIALECTS, calls, read, typed
+from tests.dialects.material import DIALECTS, calls, dump_typed, read
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.events import Tool
 
@@ -164,7 +164,7 @@ ARGUMENTS = {
 WRITTEN = {**ENVELOPE, **ARGUMENTS}
 
 
-def damaged(call: Call, damage: str, dialect: str, choose: random.Random) -> str:
+def damage_call(call: Call, damage: str, dialect: str, choose: random.Random) -> str:
     """Return a damaged call; empty if the damage does not apply, or makes the text another whole call."""
     name, arguments = call
     value = {"name": name, "arguments": arguments} if dialect in ENVELOPE else arguments
@@ -194,7 +194,7 @@ def outcome(call: Call, text: str, dialect: str, *, cuts: int = 0, complete: boo
     found = calls(read(pieces, [DIALECTS[dialect]], TOOLS, complete=complete))
     if not found:
         return "refused"
-    return "right" if [typed(one) for one in found] == [typed(call)] else "altered"
+    return "right" if [dump_typed(one) for one in found] == [dump_typed(call)] else "altered"
 
 
 def code(count: int, seed: int = 1) -> Iterator[Call]:
@@ -241,7 +241,7 @@ def table(count: int) -> dict[str, Counter[str]]:
         row = rows[damage] = Counter()
         for place, call in enumerate(code(count)):
             dialect = [*WRITTEN][place % len(WRITTEN)]
-            if text := damaged(call, damage, dialect, choose):
+            if text := damage_call(call, damage, dialect, choose):
                 result = outcome(call, text, dialect)
                 row[result] += 1
                 if result == "altered" and "-v" in sys.argv:
@@ -249,7 +249,7 @@ def table(count: int) -> dict[str, Counter[str]]:
     return rows
 
 
-def printed(rows: Mapping[str, Counter[str]]) -> str:
+def format_table(rows: Mapping[str, Counter[str]]) -> str:
     """Format the table."""
     lines = [f"{'damage':<42}{'calls':>7}{'right':>9}{'refused':>9}{'altered':>9}{'rate':>9}"]
     for name, row in rows.items():
@@ -259,4 +259,4 @@ def printed(rows: Mapping[str, Counter[str]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(printed(table(int(sys.argv[1]) if len(sys.argv) > 1 else 300)) + "\n")
+    sys.stdout.write(format_table(table(int(sys.argv[1]) if len(sys.argv) > 1 else 300)) + "\n")

@@ -31,13 +31,14 @@ def plain(text: str) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def described(text: str) -> Description:
+def parse_dialect(text: str) -> Description:
     """Return a dialect from the text of its file."""
     return msgspec.convert(plain(text), Description)
 
 
 DIALECTS: Mapping[str, Description] = {
-    path.stem: described(path.read_text("utf-8")) for path in sorted((ROOT / "profiles" / "dialects").glob("*.yaml"))
+    path.stem: parse_dialect(path.read_text("utf-8"))
+    for path in sorted((ROOT / "profiles" / "dialects").glob("*.yaml"))
 }
 COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
 """One dialect of each family, for tests in which the dialect does not matter."""
@@ -103,7 +104,7 @@ def read(
     return events + reader.finish(complete=complete)
 
 
-def merged(events: Iterable[Event]) -> tuple[list[tuple[Any, ...]], list[tuple[str, ...]]]:
+def merge_events(events: Iterable[Event]) -> tuple[list[tuple[Any, ...]], list[tuple[str, ...]]]:
     """Return the events without the effects of cuts: adjacent pieces are joined, refusals are listed separately.
 
     A refusal has no text, so its position between two pieces of text is arbitrary; and the excerpt of a call that is
@@ -138,7 +139,7 @@ def calls(events: Iterable[Event]) -> list[tuple[str, Any]]:
     return [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
 
 
-def typed(value: Any) -> str:
+def dump_typed(value: Any) -> str:
     """Return JSON in which `1`, `1.0` and `true` are different and the order of keys does not matter."""
     return json.dumps(value, sort_keys=True)
 

@@ -11,8 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.bounds import steps
-from tests.dialects.material import CASES, DIALECTS, calls, content, merged, plain, random_cuts, raw, read, typed
+from tests.bounds import count_calls
+from tests.dialects.material import (
+    CASES,
+    DIALECTS,
+    calls,
+    content,
+    dump_typed,
+    merge_events,
+    plain,
+    random_cuts,
+    raw,
+    read,
+)
 from vtc.events import Call, Event, Tool, UnreadCall
 
 F = {"f": Tool("f", parameters={"properties": {"path": {"type": "string"}, "key": {"type": "string"}}})}
@@ -74,7 +85,7 @@ def test_arguments_are_read_as_they_are_meant(table: Table, dialect: str) -> Non
             assert calls(events) == [], row
             assert row.refused in "\n".join(reasons), row
         else:
-            assert typed(calls(events)) == typed([(row.name, arguments)]), row
+            assert dump_typed(calls(events)) == dump_typed([(row.name, arguments)]), row
             assert [repair for event in events if isinstance(event, Call) for repair in event.repairs] == [
                 *row.repairs
             ], row
@@ -85,9 +96,9 @@ def test_arguments_are_read_as_they_are_meant(table: Table, dialect: str) -> Non
 def test_arguments_are_read_alike_in_every_cut(table: Table, dialect: str) -> None:
     for row in table.rows:
         text = table.frames[dialect].replace("{text}", row.text)
-        whole = merged(table.events(row, dialect, [text]))
+        whole = merge_events(table.events(row, dialect, [text]))
         for cut in ([*text], *random_cuts(text, 2)):
-            assert merged(table.events(row, dialect, cut)) == whole, row
+            assert merge_events(table.events(row, dialect, cut)) == whole, row
 
 
 NOISE = {
@@ -102,7 +113,7 @@ NOISE = {
 def test_whatever_stands_for_arguments_is_read_alike_in_every_cut(dialect: str, text: str, lenient: bool) -> None:
     written = NOISE[dialect].format(text)
     whole = read([written], [DIALECTS[dialect]], F, lenient=lenient)
-    assert merged(read([*written], [DIALECTS[dialect]], F, lenient=lenient)) == merged(whole)
+    assert merge_events(read([*written], [DIALECTS[dialect]], F, lenient=lenient)) == merge_events(whole)
     assert raw(whole) == written
     calls(whole)  # whose arguments are JSON
 
@@ -169,7 +180,7 @@ def test_a_search_for_the_ends_of_pythons_values_is_bounded(places: int) -> None
     """A value with a thousand possible ends is scanned a thousand times, which took seconds."""
     text = "<|tool_call_start|>[f(a='" + "', x='" * places + ")]<|tool_call_end|>"
     found: list[Event] = []
-    assert steps(lambda: found.extend(read([text], [DIALECTS["lfm2"]], F))) < 400_000
+    assert count_calls(lambda: found.extend(read([text], [DIALECTS["lfm2"]], F))) < 400_000
     assert calls(found) == []
 
 
@@ -178,14 +189,14 @@ def test_child_tags_that_are_never_closed_take_linear_time() -> None:
     mark = "]<]minimax[>["
     tools = {"f": Tool("f", parameters={"properties": {"key": {"type": "array"}}})}
 
-    def found(count: int) -> int:
+    def read_count(count: int) -> int:
         value = f"{mark}<item>x{mark}<item>{mark}</item>" * count
         call = f'{mark}<invoke name="f">{mark}<key>{value}{mark}</key>{mark}</invoke>'
         events: list[Event] = []
         text = f"{mark}<tool_call>\n{call}\n{mark}</tool_call>"
-        needed = steps(lambda: events.extend(read([text], [DIALECTS["minimax-m3"]], tools)))
+        needed = count_calls(lambda: events.extend(read([text], [DIALECTS["minimax-m3"]], tools)))
         assert [len(arguments["key"]) for _, arguments in calls(events)] == [count]
         return needed
 
-    found(10)
-    assert found(1_000) < 11 * found(100)
+    read_count(10)
+    assert read_count(1_000) < 11 * read_count(100)

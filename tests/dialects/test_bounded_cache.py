@@ -208,7 +208,7 @@ def test_threads_that_share_a_cache_count_alike() -> None:
     cache = BoundedCache(1 << 16)
     both = Barrier(2)
 
-    def made(key: int) -> int:
+    def make_together(key: int) -> int:
         both.wait(timeout=30)
 
         def make() -> int:
@@ -219,5 +219,5 @@ def test_threads_that_share_a_cache_count_alike() -> None:
 
     with ThreadPoolExecutor(2) as threads:
         for key in range(20):
-            assert {*threads.map(made, (key, key))} == {key}
+            assert {*threads.map(make_together, (key, key))} == {key}
     assert cache.size == 20 * (100 + ENTRY_OVERHEAD_BYTES)

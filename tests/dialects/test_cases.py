@@ -14,11 +14,11 @@ from tests.dialects.material import (
     calls,
     cases,
     content,
-    merged,
+    dump_typed,
+    merge_events,
     random_cuts,
     raw,
     single_cuts,
-    typed,
 )
 from vtc.events import Call, Event, Reasoning, UnreadCall
 
@@ -32,7 +32,7 @@ AROUND = [("Before.\n\n", ""), ("", "\nAfter."), ("Before.\n", "\n\nAfter.\n")]
 def check(case: Case, events: list[Event]) -> None:
     """Check that the events match the case, except for the content."""
     wanted = [(name, arguments) for call in case.calls for name, arguments in call.items()]
-    assert typed(calls(events)) == typed(wanted)
+    assert dump_typed(calls(events)) == dump_typed(wanted)
     found = [event for event in events if isinstance(event, Call)]
     assert [repair for event in found for repair in event.repairs] == list(case.repairs)
     refusals = [event.reason for event in events if isinstance(event, UnreadCall)]
@@ -54,10 +54,10 @@ def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
 @pytest.mark.every
 @pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_cut_anywhere_changes_nothing(case: Case, some: Any) -> None:
-    whole = merged(case.read([case.text]))
+    whole = merge_events(case.read([case.text]))
     for cut in chain([[*case.text]], some(single_cuts(case.text), 16), random_cuts(case.text, 2)):
         events = case.read(cut)
-        assert merged(events) == whole, cut
+        assert merge_events(events) == whole, cut
         assert raw(events) == case.text, cut
 
 
@@ -73,7 +73,7 @@ def test_text_around_is_kept_and_changes_nothing(case: Case) -> None:
             assert content(events).split() == expected.split()
         else:
             assert content(events) == expected
-        assert merged(case.read(text)) == merged(events)
+        assert merge_events(case.read(text)) == merge_events(events)
         assert raw(events) == text
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, calls, content, find_body_slot, merged, raw, read
+from tests.dialects.material import AGENT, DIALECTS, calls, content, find_body_slot, merge_events, raw, read
 from vtc.dialects import Description, ModelFacts
 from vtc.dialects.writing import write_calls
 from vtc.events import Event, ToolCall, UnreadCall
@@ -59,12 +59,12 @@ def every(names: set[str] | None = None) -> Any:
     return pytest.mark.parametrize("dialect", chosen, scope="module")
 
 
-def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
-    return _written(dialect, *((name, json.dumps(arguments)) for name, arguments in made))
+def write_samples(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
+    return _write_raw(dialect, *((name, json.dumps(arguments)) for name, arguments in made))
 
 
 @cache
-def _written(dialect: Description, *made: tuple[str, str]) -> str:
+def _write_raw(dialect: Description, *made: tuple[str, str]) -> str:
     return write_calls([ToolCall(*call, f"call{at}") for at, call in enumerate(made)], dialect, AGENT)
 
 
@@ -72,7 +72,7 @@ def in_pieces(dialect: Description, text: str, **options: Any) -> list[Event]:
     """Return the events of a reply, the same whole and character by character, with no text lost."""
     events = read([text], [dialect], **options)
     assert raw(events) == text
-    assert merged(read(text, [dialect], **options)) == merged(events)
+    assert merge_events(read(text, [dialect], **options)) == merge_events(events)
     return events
 
 
@@ -86,7 +86,7 @@ def is_text(dialect: Description, text: str) -> bool:
 @every()
 def test_an_undeclared_argument_stays_one_of_its_own(dialect: Description) -> None:
     made = ("bash", {"command": "ls -la", "description": "List files"})
-    assert calls(in_pieces(dialect, written(dialect, made))) == [made]
+    assert calls(in_pieces(dialect, write_samples(dialect, made))) == [made]
 
 
 KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "options", "x")
@@ -98,14 +98,14 @@ def test_arguments_under_another_key_are_read_or_refused_and_never_dropped(diale
     call = next(call for call in dialect.calls if find_body_slot(call) == "json")
     for key in KEYS:
         envelope = msgspec.structs.replace(dialect.json, arguments=(key,))
-        text = written(msgspec.structs.replace(dialect, call=call, json=envelope), made)
+        text = write_samples(msgspec.structs.replace(dialect, call=call, json=envelope), made)
         for flat in (text, re.sub(rf'"{key}": \{{(.*?)\}}', r"\1", text)):
             assert calls(in_pieces(dialect, flat)) in ([made], []), flat
 
 
 @every()
 def test_a_call_whose_argument_lost_its_name_is_not_made_without_it(dialect: Description) -> None:
-    text = written(dialect, ("list_files", {"path": "docs"}))
+    text = write_samples(dialect, ("list_files", {"path": "docs"}))
     for broken in (text.replace("path", ""), text.replace("path", "?")):
         for _, arguments in calls(in_pieces(dialect, broken)):
             assert [*arguments.values()] == ["docs"]
@@ -119,7 +119,7 @@ TAG = re.compile(r"\]<\]minimax\[>\[</\w+>|<\|close\|>\w+<\|sep\|>|<[^<>]+>|\[/\
 
 @every(set(DIALECTS) - NO_CLOSING_TAG)
 def test_closing_tags_after_a_call_that_close_nothing_are_not_shown(dialect: Description) -> None:
-    text = written(dialect, LIST)
+    text = write_samples(dialect, LIST)
     tag = TAG.findall(text)[-1]
     for orphans in (tag, f"{tag}{tag}", f"{tag}\n{tag}\n"):
         events = in_pieces(dialect, f"Look.\n{text}\n{orphans}")
@@ -134,7 +134,7 @@ def test_those_without_a_closing_tag_are_all_known() -> None:
 @every()
 @pytest.mark.parametrize("complete", [True, False])
 def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Description, complete: bool) -> None:
-    text = written(dialect, LIST, FIND)
+    text = write_samples(dialect, LIST, FIND)
     cut = text[: text.rindex("docs") + 2]
     events = in_pieces(dialect, cut, complete=complete)
     assert calls(events) == ([] if dialect.name in WHOLE_REPLY else [LIST])
@@ -169,7 +169,7 @@ QUOTES = {
 @every(QUOTED_ANYWHERE)
 @pytest.mark.parametrize("quote", QUOTES.values(), ids=QUOTES.keys())
 def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> None:
-    call = written(dialect, LIST).strip()
+    call = write_samples(dialect, LIST).strip()
     lines = {name: call.replace("\n", f"\n{start}") for name, start in LINES.items()}
     assert is_text(dialect, quote.format(call=call, **lines))
 
@@ -179,7 +179,7 @@ AMID_LINES = {name for name, dialect in DIALECTS.items() if not (dialect.anchor 
 
 def amid(dialect: Description, before: str, after: str, tool: str = "bash", own: bool = False) -> list[Any]:
     """Return the calls of a reply with one call between two texts on its line."""
-    text = f"{before}{written(dialect, (tool, LIST[1])).strip()}{after}"
+    text = f"{before}{write_samples(dialect, (tool, LIST[1])).strip()}{after}"
     facts = ModelFacts(tokens=frozenset([dialect.name] if own else []))
     events = in_pieces(dialect, text, own=facts, unknown_tools="allow")
     assert calls(events) or content(events) == text
@@ -215,7 +215,7 @@ def test_a_call_in_a_sentence_is_text(dialect: Description, own: bool) -> None:
 @pytest.mark.parametrize("own", [False, True])
 def test_a_call_between_two_sentences_is_one(dialect: Description, own: bool) -> None:
     """On one line this requires an offered tool, or special tokens of the model."""
-    sure = "\n" in written(dialect, LIST).strip() or (own and bool(dialect.tokens))
+    sure = "\n" in write_samples(dialect, LIST).strip() or (own and bool(dialect.tokens))
     for before, after in BETWEEN_SENTENCES:
         assert amid(dialect, before, after, own=own) == [LIST]
         alone = amid(dialect, before, "", "other", own)
@@ -240,19 +240,23 @@ ENDED = {
 @every({name for name in DIALECTS if name not in WHOLE_REPLY})
 @pytest.mark.parametrize("before", ENDED.values(), ids=ENDED.keys())
 def test_a_call_after_what_quotes_and_has_ended_is_made(dialect: Description, before: str) -> None:
-    assert calls(in_pieces(dialect, before + written(dialect, LIST).strip())) == [LIST]
+    assert calls(in_pieces(dialect, before + write_samples(dialect, LIST).strip())) == [LIST]
 
 
 @every(set(DIALECTS) - QUOTED_ANYWHERE - WHOLE_REPLY)
 @pytest.mark.parametrize("text", ["So:\n\n    x = {call}", "> For example {call}\n", "So:\n> {call}\n> y"])
 def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: Description, text: str) -> None:
-    assert calls(in_pieces(dialect, text.format(call=written(dialect, LIST).strip()))) == [LIST]
+    assert calls(in_pieces(dialect, text.format(call=write_samples(dialect, LIST).strip()))) == [LIST]
 
 
 @every((QUOTED_ANYWHERE & AMID_LINES) - {UNPARTED} - WHOLE_REPLY)
 def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
     """They are quoted if one sentence surrounds them, and all made if they are between two sentences."""
-    both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)
+    both = (
+        write_samples(dialect, LIST, FIND)
+        if dialect.sections
+        else write_samples(dialect, LIST) + write_samples(dialect, FIND)
+    )
     assert is_text(dialect, f"It writes {both.strip()} then.")
     assert calls(in_pieces(dialect, f"It is so. {both.strip()} Then on.")) == [LIST, FIND]
     for after in ("", "\nDone."):
@@ -266,7 +270,11 @@ def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
 @every({name for name in DIALECTS if name not in WHOLE_REPLY})
 def test_calls_on_lines_of_their_own_after_an_introduction_are_made(dialect: Description) -> None:
     """Models call tools like this; text after the calls is no quotation, either, if it is on separate lines."""
-    both = written(dialect, LIST, FIND) if dialect.sections else f"{written(dialect, LIST)}\n{written(dialect, FIND)}"
+    both = (
+        write_samples(dialect, LIST, FIND)
+        if dialect.sections
+        else f"{write_samples(dialect, LIST)}\n{write_samples(dialect, FIND)}"
+    )
     for after in ("", "\n", *(() if dialect.ends_reply else ("\n\nDone.",))):
         events = in_pieces(dialect, f"I look:\n{both.strip()}{after}")
         assert calls(events) == [LIST, FIND]
@@ -276,7 +284,7 @@ def test_calls_on_lines_of_their_own_after_an_introduction_are_made(dialect: Des
 @every({name for name in DIALECTS if name not in WHOLE_REPLY})
 def test_an_indented_call_at_the_very_beginning_is_made(dialect: Description) -> None:
     """Nothing introduces it as an example."""
-    call = written(dialect, LIST).strip()
+    call = write_samples(dialect, LIST).strip()
     for indented in (f"    {call}", f"\n\n\t{call}"):
         assert calls(in_pieces(dialect, indented)) == [LIST]
 
@@ -284,7 +292,10 @@ def test_an_indented_call_at_the_very_beginning_is_made(dialect: Description) ->
 @every({name for name in QUOTED_ANYWHERE - WHOLE_REPLY if DIALECTS[name].tokens})
 def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dialect: Description) -> None:
     """At the end of the reply, it is a call of the model."""
-    call, own = written(dialect, LIST).strip().replace("\n", "\n    "), ModelFacts(tokens=frozenset([dialect.name]))
+    call, own = (
+        write_samples(dialect, LIST).strip().replace("\n", "\n    "),
+        ModelFacts(tokens=frozenset([dialect.name])),
+    )
     assert calls(in_pieces(dialect, f"The form is:\n\n    {call}\n\nSo it goes.")) == []
     for before, after in (("", "\n\nSo it goes."), ("x = 1\n    ", "\nSo."), ("", f"\n\n    {call}\n    y")):
         events = in_pieces(dialect, f"The form is:\n\n    {before}{call}{after}", own=own)
@@ -297,7 +308,7 @@ def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dia
 @every()
 def test_a_call_in_thoughts_that_an_answer_follows_is_none(dialect: Description) -> None:
     """All dialects are armed, so that one grammar is enough."""
-    text = f"<think>\nI might write:\n{written(dialect, LIST)}\n</think>\n\nIt is done."
+    text = f"<think>\nI might write:\n{write_samples(dialect, LIST)}\n</think>\n\nIt is done."
     events = read([text], DIALECTS.values(), tags=(("<think>", "</think>"),))
     assert calls(events) == []
     assert content(events).strip() == "It is done."
@@ -305,6 +316,6 @@ def test_a_call_in_thoughts_that_an_answer_follows_is_none(dialect: Description)
 
 @every()
 def test_a_call_of_a_tool_that_is_not_offered_stays_text(dialect: Description) -> None:
-    text = written(dialect, ("rm", {"path": "/"}))
+    text = write_samples(dialect, ("rm", {"path": "/"}))
     assert is_text(dialect, text)
     assert is_text(dialect, f"Look.\n{text}")

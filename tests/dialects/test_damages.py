@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.damages import DAMAGES, TOOLS, WRITTEN, Call, damaged, outcome, printed, table
-from tests.dialects.material import DIALECTS, calls, merged, random_cuts, read
+from tests.dialects.damages import DAMAGES, TOOLS, WRITTEN, Call, damage_call, format_table, outcome, table
+from tests.dialects.material import DIALECTS, calls, merge_events, random_cuts, read
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
@@ -136,7 +136,7 @@ CALLS = st.one_of(
 @settings(derandomize=settings.get_current_profile_name() != "thorough")
 @given(call=CALLS, seed=st.integers(0, 1 << 16), cut=st.sampled_from([0, 1, 7]))
 def test_a_damaged_call_is_read_right_or_not_at_all(dialect: str, damage: str, call: Call, seed: int, cut: int) -> None:
-    text = damaged(call, damage, dialect, random.Random(seed))
+    text = damage_call(call, damage, dialect, random.Random(seed))
     assume(text)
     assert outcome(call, text, dialect, cuts=cut) != "altered", text
 
@@ -148,7 +148,7 @@ def test_of_a_damaged_call_that_ends_early_no_value_is_altered(
     dialect: str, damage: str, call: Call, seed: int, kept: int
 ) -> None:
     """An optional parameter may be missing, but never half of one."""
-    text = damaged(call, damage, dialect, random.Random(seed))
+    text = damage_call(call, damage, dialect, random.Random(seed))
     text = text[: len(text) * kept // 1000]
     for name, arguments in calls(read([text], [DIALECTS[dialect]], TOOLS)):
         assert name == call[0]
@@ -168,7 +168,7 @@ def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None
     """For each damage, 300 pieces of the standard library are read."""
     rows = table(300)
     with capsys.disabled():
-        sys.stdout.write(f"\n\n{printed(rows)}\n\n")
+        sys.stdout.write(f"\n\n{format_table(rows)}\n\n")
     assert {name: row["altered"] for name, row in rows.items()} == dict.fromkeys(rows, 0)
     rates = {name: row["right"] / row.total() for name, row in rows.items()}
     assert {name: rate for name, rate in rates.items() if rate < LEAST_RATES[name]} == {}
@@ -178,7 +178,7 @@ def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize("content", ['echo "}" x', 'f("}")', '"}', '"}: x', '"}é', '"}```json'])
 def test_json_without_a_closer_that_seems_to_end_in_a_string(dialect: str, content: str) -> None:
     call: tuple[str, dict[str, Any]] = ("bash", {"command": content, "timeout": 5})
-    text = damaged(call, "inner quotes not escaped", dialect, random.Random(1))
+    text = damage_call(call, "inner quotes not escaped", dialect, random.Random(1))
     for cuts in (0, 1):
         assert outcome(call, text, dialect, cuts=cuts) == "right"
 
@@ -226,8 +226,8 @@ def test_a_value_without_its_closer_keeps_its_white_space(dialect: str, some: An
         own_line = "\n</" in DIALECTS[dialect].params[0] or (DIALECTS[dialect].frame == "multiline" and "\n" in space)
         wanted = "refused" if own_line and space.endswith("\n") else "right"
         assert [outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)] == [wanted] * 3, text
-        whole = merged(read([text], [DIALECTS[dialect]], TOOLS))
-        assert all(merged(read(cut, [DIALECTS[dialect]], TOOLS)) == whole for cut in random_cuts(text)), text
+        whole = merge_events(read([text], [DIALECTS[dialect]], TOOLS))
+        assert all(merge_events(read(cut, [DIALECTS[dialect]], TOOLS)) == whole for cut in random_cuts(text)), text
 
 
 @pytest.mark.every

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import DIALECTS, calls, content, described, merged, read, typed
+from tests.dialects.material import DIALECTS, calls, content, dump_typed, merge_events, parse_dialect, read
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Tool, ToolCall, UnreadCall
@@ -70,12 +70,12 @@ def kinds(*, tells: bool, tags: bool) -> st.SearchStrategy[Kind]:
     members = st.dictionaries(st.sampled_from(["a", "b-1", "c.d"]), anything, max_size=3)
     certain += [Kind({"type": "object"}, members), Kind({"type": "array"}, st.lists(anything, max_size=3))]
 
-    def nested(inner: st.SearchStrategy[Kind]) -> st.SearchStrategy[Kind]:
+    def nest_kinds(inner: st.SearchStrategy[Kind]) -> st.SearchStrategy[Kind]:
         lists = inner.map(lambda one: Kind({"type": "array", "items": one.schema}, st.lists(one.values, max_size=3)))
         objects = st.dictionaries(st.sampled_from(["text", "n", "item"]), inner, min_size=1, max_size=3)
         return lists | objects.map(_object)
 
-    return st.recursive(st.sampled_from(certain), nested, max_leaves=4)
+    return st.recursive(st.sampled_from(certain), nest_kinds, max_leaves=4)
 
 
 def _object(members: Mapping[str, Kind]) -> Kind:
@@ -92,7 +92,7 @@ def tool_and_arguments(draw: st.DrawFn, one: st.SearchStrategy[Kind], keys: list
 
 # VTC's format
 
-FLAT = described(
+FLAT = parse_dialect(
     "{kind: dialect, name: flat, call: '<c>{name}({params})</c>', param: '{key}=<v>{value}</v>', param_separator: ', '}"
 )
 """A dialect with text between its parameters, which no built-in dialect has."""
@@ -106,7 +106,7 @@ ANY = tool_and_arguments(kinds(tells=True, tags=False), KEYS)
 def test_arguments_of_any_type_are_read_back(dialect: Description, drawn: tuple[Tool, dict[str, Any]]) -> None:
     tool, arguments = drawn
     text = write_calls([ToolCall("save", json.dumps(arguments))], dialect, {"save": tool})
-    assert typed(calls(read([text], [dialect], {"save": tool}))) == typed([("save", arguments)])
+    assert dump_typed(calls(read([text], [dialect], {"save": tool}))) == dump_typed([("save", arguments)])
 
 
 def test_parameters_with_text_between_them() -> None:
@@ -118,13 +118,13 @@ def test_parameters_with_text_between_them() -> None:
 # The models' format
 
 
-def dumped(value: Any) -> str:
+def dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 def raw(value: Any) -> str:
     """Render strings unchanged, all other values as JSON."""
-    return value if isinstance(value, str) else dumped(value)
+    return value if isinstance(value, str) else dump_json(value)
 
 
 def functiongemma(arguments: Mapping[str, Any]) -> str:
@@ -136,7 +136,7 @@ def functiongemma(arguments: Mapping[str, Any]) -> str:
                 return f"[{','.join(map(one, value))}]"
             case dict():
                 return f"{{{','.join(f'{key}:{one(entry)}' for key, entry in value.items())}}}"
-        return dumped(value)
+        return dump_json(value)
 
     return f"<start_function_call>call:save{one(dict(arguments))}<end_function_call>"
 
@@ -219,11 +219,11 @@ def test_what_a_model_writes_in_its_own_way_is_read_exactly_and_takes_no_repair(
     tool, arguments = data.draw(strategy)
     text = write(arguments)
     events = read([text], [DIALECTS[name]], {"save": tool})
-    assert typed(calls(events)) == typed([("save", arguments)])
+    assert dump_typed(calls(events)) == dump_typed([("save", arguments)])
     assert content(events) == ""
     assert [event.repairs for event in events if isinstance(event, Call)] == [()]
     assert not any(isinstance(event, UnreadCall) for event in events)
-    assert merged(read(text, [DIALECTS[name]], {"save": tool})) == merged(events)
+    assert merge_events(read(text, [DIALECTS[name]], {"save": tool})) == merge_events(events)
 
 
 @pytest.mark.parametrize("name", ["functiongemma", "gemma4"])
@@ -236,7 +236,7 @@ def test_a_call_of_gemma_that_ends_early_is_no_call_with_less_in_it(
     text = MODELS[name][0](arguments)
     for end in range(len(text)):
         found = calls(read([text[:end]], [DIALECTS[name]], {"save": tool}))
-        assert not found or typed(found) == typed([("save", arguments)]), text[:end]
+        assert not found or dump_typed(found) == dump_typed([("save", arguments)]), text[:end]
 
 
 @pytest.mark.every

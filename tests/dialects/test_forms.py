@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from tests.dialects.material import CASES, calls, content, merged, plain, random_cuts, raw, typed
-from tests.exchanges import opened
+from tests.dialects.material import CASES, calls, content, dump_typed, merge_events, plain, random_cuts, raw
+from tests.exchanges import open_session
 from vtc.dialects import Reader, compile_grammar
 from vtc.events import Event, Reasoning
 from vtc.profiles import ReadingPlan
@@ -53,7 +53,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
     def differences(self, events: list[Event]) -> list[str]:
         wanted = [(name, arguments) for call in self.calls for name, arguments in call.items()]
         found = {
-            "calls": (typed(calls(events)), typed(wanted)),
+            "calls": (dump_typed(calls(events)), dump_typed(wanted)),
             "content": (content(events), self.content),
             "reasoning": (raw(event for event in events if isinstance(event, Reasoning)), self.reasoning),
         }
@@ -62,7 +62,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def _plan(model: str) -> ReadingPlan:
-    return opened(model=model, tools=TOOLS).plan.reading
+    return open_session(model=model, tools=TOOLS).plan.reading
 
 
 FORMS = [
@@ -85,4 +85,4 @@ def test_a_form_says_what_was_meant(form: Form) -> None:
 def test_a_form_says_the_same_in_every_cut(form: Form) -> None:
     whole = form.read([form.text])
     for cut in ([*form.text], *random_cuts(form.text, 3)):
-        assert merged(form.read(cut)) == merged(whole), cut
+        assert merge_events(form.read(cut)) == merge_events(whole), cut

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cases.malformed import derive
 from tests.dialects import material
-from tests.dialects.material import Case, calls, content, merged, random_cuts, raw, typed
+from tests.dialects.material import Case, calls, content, dump_typed, merge_events, random_cuts, raw
 from vtc.events import Call, Event
 
 pytestmark = pytest.mark.every
@@ -59,8 +59,8 @@ class Malformed(msgspec.Struct, forbid_unknown_fields=True):
 
     def outcome(self, events: list[Event]) -> Outcome:
         """Return `missed` if a call is missing, `wrong` if a call or its arguments were not intended."""
-        found = [typed(call) for call in calls(events)]
-        wanted = [typed((call.name, call.arguments)) for call in self.calls or ()]
+        found = [dump_typed(call) for call in calls(events)]
+        wanted = [dump_typed((call.name, call.arguments)) for call in self.calls or ()]
         if Counter(found) - Counter(wanted):
             return "wrong"
         if found != wanted or content(events) != self.content:
@@ -79,7 +79,7 @@ EACH_FILE = pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("dialect", derive.FILES)
 def test_the_derived_cases_are_what_the_script_derives(dialect: str) -> None:
     committed = (HERE / f"{dialect}.jsonl").read_text("utf-8")
-    assert committed == derive.derived(dialect), "run `python -m tests.cases.malformed.derive`"
+    assert committed == derive.derive_lines(dialect), "run `python -m tests.cases.malformed.derive`"
 
 
 def test_what_can_be_recovered_is_and_nothing_is_invented(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +104,7 @@ def test_a_cut_anywhere_changes_nothing(file: str, some: Any) -> None:
         whole = case.read([case.text])
         assert raw(whole) == case.text, case.name
         for cut in chain([[*case.text]], random_cuts(case.text, 2)):
-            assert merged(case.read(cut)) == merged(whole), (case.name, cut)
+            assert merge_events(case.read(cut)) == merge_events(whole), (case.name, cut)
 
 
 @pytest.mark.rest
@@ -134,5 +134,5 @@ def test_well_formed_calls_read_alike_with_and_without_repair(case: Case) -> Non
     found = []
     for lenient in (True, False):
         case.reader["lenient"] = lenient
-        found.append(merged(case.read([case.text])))
+        found.append(merge_events(case.read([case.text])))
     assert found[0] == found[1]

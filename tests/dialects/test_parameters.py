@@ -13,9 +13,9 @@ from tests.dialects.material import (
     CallSyntax,
     calls,
     content,
-    described,
     find_body_slot,
-    merged,
+    merge_events,
+    parse_dialect,
     random_cuts,
     raw,
     read,
@@ -73,7 +73,7 @@ def every_cut(dialect: Description, text: str, *, singly: bool = False) -> list[
     events = read([text], [dialect], TOOLS)
     assert raw(events) == text
     for cut in chain([[*text]], random_cuts(text), single_cuts(text) if singly else ()):
-        assert merged(read(cut, [dialect], TOOLS)) == merged(events), cut
+        assert merge_events(read(cut, [dialect], TOOLS)) == merge_events(events), cut
     return events
 
 
@@ -242,7 +242,7 @@ def test_a_closing_tag_that_text_follows_is_content(dialect: Description) -> Non
     assert calls(events) == [("write", arguments)]
 
 
-SHOUT = described(
+SHOUT = parse_dialect(
     "{kind: dialect, name: shout, call: '<<CALL {name}>>{params}<<END>>', param: '<<{key}>>{value}<</{key}>>\n', "
     "optional: ['<<END>>']}"
 )

@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "repairs.md"
 PER_PARAMETER = {Repair.UNDECLARED, Repair.REPEATED, Repair.UNTYPED, Repair.TYPED, Repair.PARAMETER_NAME}
 
 
-def listed() -> str:
+def list_repairs() -> str:
     rows = [f"| `{repair}{':PARAMETER' * (repair in PER_PARAMETER)}` | {repair.meaning} |" for repair in sorted(Repair)]
     return "\n".join(["| name | explanation |", "|---|---|", *rows]) + "\n"
 
@@ -24,7 +24,9 @@ def listed() -> str:
 def test_the_page_lists_them() -> None:
     """Renew it by running this test with VTC_RENEW_DOCS=1."""
     page = PAGE.read_text("utf-8")
-    renewed = re.sub(r"(?s)(<!-- repairs -->\n).*?(<!-- end -->)", lambda found: found[1] + listed() + found[2], page)
+    renewed = re.sub(
+        r"(?s)(<!-- repairs -->\n).*?(<!-- end -->)", lambda found: found[1] + list_repairs() + found[2], page
+    )
     if os.environ.get("VTC_RENEW_DOCS"):
         PAGE.write_text(renewed, "utf-8")
     assert page == renewed or os.environ.get("VTC_RENEW_DOCS")

@@ -82,7 +82,7 @@ class Lab:
 
     async def post(self, body: Any, *, path: str = PATH, headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request whose body is bytes or an object for JSON; return when the reply has ended."""
-        content = body if isinstance(body, bytes) else chat.encoded(body)
+        content = body if isinstance(body, bytes) else chat.encode_json(body)
         headers = {"content-type": "application/json", **(headers or {})}
         async with self.client.stream("POST", path, content=content, headers=headers) as response:
             return Answer(response.status_code, response.headers, [piece async for piece in response.aiter_raw()])
@@ -131,7 +131,7 @@ type Replies = Script | Reply | Iterable[bytes]
 type Start = Callable[..., Coroutine[Any, Any, Lab]]
 
 
-def scripted(replies: Replies) -> Script:
+def make_script(replies: Replies) -> Script:
     """Return a script that answers each request with the same reply or frames."""
     if callable(replies):
         return replies
@@ -141,7 +141,7 @@ def scripted(replies: Replies) -> Script:
 
 def by_turn(*replies: Replies) -> Script:
     """Return a script that answers each request with the next reply."""
-    left = [scripted(one) for one in replies]
+    left = [make_script(one) for one in replies]
 
     def script(seen: Seen) -> Reply:
         return left.pop(0)(seen)
@@ -254,7 +254,7 @@ async def start(confdir: Path) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def start(replies: Replies, **settings: Any) -> Lab:
-            upstream = await stack.enter_async_context(serving(scripted(replies)))
+            upstream = await stack.enter_async_context(serving(make_script(replies)))
             settings.setdefault("mode", [f"reverse:{upstream.url}"])
             folder = settings.pop("confdir", confdir)
             proxy = await stack.enter_async_context(running_proxy(folder, **settings))
@@ -270,7 +270,7 @@ async def start_http2(confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.
     async with AsyncExitStack() as stack:
 
         async def start(replies: Replies, **settings: Any) -> Lab:
-            upstream = await stack.enter_async_context(http2.serving(scripted(replies), server_tls))
+            upstream = await stack.enter_async_context(http2.serving(make_script(replies), server_tls))
             mode = [f"reverse:{upstream.url}"]
             proxy = await stack.enter_async_context(running_proxy(confdir, mode=mode, ssl_insecure=True, **settings))
             base = proxy.url.replace("http:", "https:")

@@ -19,7 +19,7 @@ async def serving(script: Script, tls: ssl.SSLContext) -> AsyncIterator[Upstream
     """Serve the replies of `script` on a free port; an empty piece becomes an empty frame."""
     tasks: set[asyncio.Task[None]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
@@ -51,7 +51,7 @@ async def serving(script: Script, tls: ssl.SSLContext) -> AsyncIterator[Upstream
             writer.close()
 
     tls.set_alpn_protocols(["h2"])
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(handle_connection, "127.0.0.1", 0, ssl=tls)
     upstream = Upstream(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     try:
         yield upstream

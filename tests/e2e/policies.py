@@ -18,32 +18,32 @@ STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streame
 BASH = chat.tool("bash", command="string")
 
 
-def policy(directory: Path, **fields: Any) -> list[str]:
+def write_policy(directory: Path, **fields: Any) -> list[str]:
     """Write a file with one policy, and return it as the option `vtc_profiles` takes it."""
     file = directory / "policy.yaml"
-    file.write_bytes(chat.encoded({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
+    file.write_bytes(chat.encode_json({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
     return [str(file)]
 
 
-def guarded(directory: Path, **guards: Any) -> list[str]:
-    return policy(directory, guards=guards)
+def write_guards(directory: Path, **guards: Any) -> list[str]:
+    return write_policy(directory, guards=guards)
 
 
-def calling(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
+def make_calls_reply(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
     """Return a reply with calls: Hermes in the text, or native calls with their arguments in two pieces."""
     if form == "text":
         said = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
         if stream:
-            return Reply(chat.streamed(*said))
-        return Reply([chat.encoded(chat.completion(said))], JSON, framing="length")
+            return Reply(chat.make_stream(*said))
+        return Reply([chat.encode_json(chat.completion(said))], JSON, framing="length")
     if not stream:
         entries = [
             {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for i, (name, arguments) in enumerate(calls)
         ]
         body = chat.completion(text, "tool_calls", message={"tool_calls": entries})
-        return Reply([chat.encoded(body)], JSON, framing="length")
-    frames = [chat.ROLE, *chat.said(text)]
+        return Reply([chat.encode_json(body)], JSON, framing="length")
+    frames = [chat.ROLE, *chat.make_text_chunks(text)]
     for i, (name, arguments) in enumerate(calls):
         written = json.dumps(arguments)
         head = {"index": i, "id": f"c{i}", "type": "function", "function": {"name": name, "arguments": ""}}
@@ -58,7 +58,7 @@ async def policies(lab: Lab) -> list[tuple[str, str, str]]:
 
 
 def whole(text: str, finish: str = "stop") -> Reply:
-    return Reply([chat.encoded(chat.completion(text, finish, usage=chat.USAGE))], JSON, framing="length")
+    return Reply([chat.encode_json(chat.completion(text, finish, usage=chat.USAGE))], JSON, framing="length")
 
 
 BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'

@@ -51,7 +51,7 @@ async def _messages(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]
 
 
 async def _responses(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
-    conversation = [responses.said("user", "Read it")]
+    conversation = [responses.make_input_message("user", "Read it")]
     async with lab.sdk() as sdk:
         body = {"model": chat.MODEL, "input": conversation, "tools": responses.TOOLS, "store": False}
         said = await sdks.final_response(sdk, body, stream=stream)

@@ -16,11 +16,11 @@ import httpx
 import pytest
 
 from tests.apis import chat, messages, ollama, responses
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e import upstream
-from tests.e2e.conftest import PATIENCE, Lab, Start, running_proxy, scripted
-from tests.e2e.policies import guarded
-from tests.e2e.test_transport import gzipped
+from tests.e2e.conftest import PATIENCE, Lab, Start, make_script, running_proxy
+from tests.e2e.policies import write_guards
+from tests.e2e.test_transport import encode_gzip
 from tests.e2e.text_clients import AGENT, CLINE
 from tests.e2e.upstream import JSON, SSE, Reply
 
@@ -47,7 +47,7 @@ class Spoken:
 
 
 def _begun_chat(*pieces: str) -> list[bytes]:
-    return [chat.ROLE, *chat.said(*pieces)]
+    return [chat.ROLE, *chat.make_text_chunks(*pieces)]
 
 
 def _begun_messages(*pieces: str) -> list[bytes]:
@@ -55,7 +55,7 @@ def _begun_messages(*pieces: str) -> list[bytes]:
 
 
 def _begun_responses(*pieces: str) -> list[bytes]:
-    return responses.streamed_text(*pieces)[:-4]
+    return responses.make_text_stream(*pieces)[:-4]
 
 
 def _choice(value: Any) -> Any:
@@ -65,7 +65,7 @@ def _choice(value: Any) -> Any:
 def _begun_call_of_responses() -> list[bytes]:
     """Return the end of `_begun_responses("Well")` and the first frames of a call."""
     text, call = responses.text_events("Well"), responses.call_events("read", '{"filePath": ', '"/a"}')
-    return responses.streamed(text, call)[5:-4]
+    return responses.make_stream(text, call)[5:-4]
 
 
 APIS = {
@@ -88,7 +88,7 @@ APIS = {
         _begun_messages,
         lambda value: (value.get("delta") or {}).get("text"),
         messages.frame(messages.error("CUDA out of memory")),
-        [messages.stopped(0), *messages.call_block(1, "read", '{"filePath": ')[:-1]],
+        [messages.make_block_stop(0), *messages.call_block(1, "read", '{"filePath": ')[:-1]],
     ),
     "responses": Spoken(
         "/v1/responses",
@@ -103,7 +103,7 @@ APIS = {
         "/api/chat",
         ollama.request(),
         {"messages": TURNS, "tools": None},
-        lambda *pieces: ollama.said(*pieces),
+        lambda *pieces: ollama.make_text_lines(*pieces),
         lambda value: (value.get("message") or {}).get("content"),
         ollama.error("CUDA out of memory"),
         [],
@@ -121,7 +121,7 @@ SAID = {
 }
 
 
-def said(api: Spoken, body: bytes) -> str:
+def join_frame_texts(api: Spoken, body: bytes) -> str:
     """Return the text of all complete frames."""
     return "".join(str(api.text(value) or "") for value in _values(body))
 
@@ -136,7 +136,7 @@ def _values(body: bytes) -> Iterator[Any]:
                 return  # the incomplete last frame
 
 
-async def received(
+async def receive_stream(
     lab: Lab, api: Spoken, headers: Any = None, first: asyncio.Event | None = None, **fields: Any
 ) -> tuple[bytes, bool]:
     """Return the bytes of a reply and True if the client noticed the break; `first` is set with the first bytes."""
@@ -153,7 +153,7 @@ async def received(
     return body, False
 
 
-async def told(lab: Lab, caplog: pytest.LogCaptureFixture, why: str) -> None:
+async def check_break_reported(lab: Lab, caplog: pytest.LogCaptureFixture, why: str) -> None:
     """Check that log, comment, mark, report and statistics state the break of the server, and no other failure."""
     flow = await lab.flow()
     report = flow.metadata["vtc"]
@@ -171,9 +171,11 @@ WAYS: dict[str, Callable[[Spoken, list[bytes]], Reply]] = {
     "no last chunk": lambda api, frames: Reply(frames, api.headers, cut=True),
     "in a frame": lambda api, frames: Reply([*frames, frames[-1][:20]], api.headers, cut=True),
     "shorter than its length": lambda api, frames: Reply(frames, api.headers, framing="length", cut=True),
-    "in its compression": lambda api, frames: Reply(gzipped(frames)[:-1], {**api.headers, "content-encoding": "gzip"}),
+    "in its compression": lambda api, frames: Reply(
+        encode_gzip(frames)[:-1], {**api.headers, "content-encoding": "gzip"}
+    ),
     "compressed, no last chunk": lambda api, frames: Reply(
-        gzipped(frames)[:-1], {**api.headers, "content-encoding": "gzip"}, cut=True
+        encode_gzip(frames)[:-1], {**api.headers, "content-encoding": "gzip"}, cut=True
     ),
 }
 
@@ -189,11 +191,11 @@ async def test_what_was_held_arrives_as_text(
     spoken = APIS[api]
     frames = spoken.begun(*SAID[where])
     lab = await start(WAYS[way](spoken, frames))
-    body, broke = await received(lab, spoken)
+    body, broke = await receive_stream(lab, spoken)
     assert broke
-    assert said(spoken, body) == "".join(SAID[where])
+    assert join_frame_texts(spoken, body) == "".join(SAID[where])
     assert not any(end in body for end in ENDS)
-    await told(lab, caplog, "the server broke off")
+    await check_break_reported(lab, caplog, "the server broke off")
 
 
 @API
@@ -211,11 +213,11 @@ async def test_reset_is_a_break(framing: Any, api: str, start: Start, caplog: py
             await first.wait()
 
     lab = await start(Reply(pieces(), spoken.headers, framing=framing, cut="reset"))
-    body, broke = await received(lab, spoken, first=first)
+    body, broke = await receive_stream(lab, spoken, first=first)
     assert broke
-    assert said(spoken, body) == "".join(text)
+    assert join_frame_texts(spoken, body) == "".join(text)
     assert not any(end in body for end in ENDS)
-    await told(lab, caplog, "the server broke off after")
+    await check_break_reported(lab, caplog, "the server broke off after")
 
 
 @API
@@ -225,7 +227,7 @@ async def test_server_with_tls(
     """The connections to server and client are encrypted."""
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
-    script = scripted(Reply(spoken.begun(*SAID["in a call"]), spoken.headers, cut=True))
+    script = make_script(Reply(spoken.begun(*SAID["in a call"]), spoken.headers, cut=True))
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(upstream.serving(script, server_tls))
         settings = {"mode": [f"reverse:{model.url}"], "ssl_insecure": True}
@@ -233,10 +235,10 @@ async def test_server_with_tls(
         base = proxy.url.replace("http:", "https:")
         user = httpx.AsyncClient(base_url=base, verify=client_tls, trust_env=False, timeout=PATIENCE)
         lab = Lab(proxy, model, await stack.enter_async_context(user))
-        body, broke = await received(lab, spoken)
+        body, broke = await receive_stream(lab, spoken)
         assert broke
-        assert said(spoken, body) == "".join(SAID["in a call"])
-        await told(lab, caplog, "the server broke off")
+        assert join_frame_texts(spoken, body) == "".join(SAID["in a call"])
+        await check_break_reported(lab, caplog, "the server broke off")
 
 
 # Policies
@@ -247,11 +249,11 @@ async def test_server_with_tls(
 async def test_text_arrives_under_a_policy(where: str, api: str, start: Start, tmp_path: Path) -> None:
     """A client that reads native calls finds no calls in text, so the text may be sent."""
     spoken = APIS[api]
-    denying = guarded(tmp_path, denied_tools=["bash"])
+    denying = write_guards(tmp_path, denied_tools=["bash"])
     lab = await start(Reply(spoken.begun(*SAID[where]), spoken.headers, cut=True), vtc_profiles=denying)
-    body, broke = await received(lab, spoken)
+    body, broke = await receive_stream(lab, spoken)
     assert broke
-    assert said(spoken, body) == "".join(SAID[where])
+    assert join_frame_texts(spoken, body) == "".join(SAID[where])
     assert not any(end in body for end in ENDS)
     assert "the server broke off" in (await lab.flow()).comment
 
@@ -263,13 +265,13 @@ async def test_opener_of_a_denied_call_does_not_reach_a_text_client(
 ) -> None:
     spoken = APIS[api]
     pieces = ("Well: ", "<execute_", "command>\n<command>rm -rf .</command>\n")
-    denying = guarded(tmp_path, denied_tools=["execute_command"])
+    denying = write_guards(tmp_path, denied_tools=["execute_command"])
     for end in (2, 3):
         lab = await start(WAYS[way](spoken, spoken.begun(*pieces[:end])), vtc_profiles=denying)
-        body, broke = await received(lab, spoken, AGENT, **spoken.of_cline)
+        body, broke = await receive_stream(lab, spoken, AGENT, **spoken.of_cline)
         assert broke
-        assert said(spoken, body).startswith("Well:")
-        assert "<execute_command" not in said(spoken, body)
+        assert join_frame_texts(spoken, body).startswith("Well:")
+        assert "<execute_command" not in join_frame_texts(spoken, body)
         assert "the server broke off" in (await lab.flow()).comment
 
 
@@ -280,11 +282,11 @@ async def test_own_call_that_breaks_off_leaves_unless_it_may_be_denied(
 ) -> None:
     spoken = APIS[api]
     frames = [*spoken.begun("Well"), *spoken.call]
-    profiles = {"vtc_profiles": guarded(tmp_path, denied_tools=["read"])} if denied else {}
+    profiles = {"vtc_profiles": write_guards(tmp_path, denied_tools=["read"])} if denied else {}
     lab = await start(Reply(frames, spoken.headers, cut=True), **profiles)
-    body, broke = await received(lab, spoken)
+    body, broke = await receive_stream(lab, spoken)
     assert broke
-    assert said(spoken, body).startswith("Well")
+    assert join_frame_texts(spoken, body).startswith("Well")
     assert (b'"read"' in body) is not denied
     assert denied or b"".join(spoken.call) in body
 
@@ -300,26 +302,26 @@ async def test_error_in_a_stream_is_told_and_what_was_held_leaves_before_it(
 ) -> None:
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
-    profiles = {"vtc_profiles": guarded(tmp_path, denied_tools=["bash"])} if denied else {}
+    profiles = {"vtc_profiles": write_guards(tmp_path, denied_tools=["bash"])} if denied else {}
     lab = await start(Reply([*spoken.begun(*SAID[where]), spoken.error], spoken.headers), **profiles)
-    body, broke = await received(lab, spoken)
+    body, broke = await receive_stream(lab, spoken)
     assert not broke
-    assert said(spoken, body) == "".join(SAID[where])
+    assert join_frame_texts(spoken, body) == "".join(SAID[where])
     assert "CUDA out of memory" in str([*_values(body)][-1])
-    await told(lab, caplog, "the server broke off with an error: CUDA out of memory")
+    await check_break_reported(lab, caplog, "the server broke off with an error: CUDA out of memory")
 
 
 async def test_response_that_failed_is_told(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     spoken = APIS["responses"]
-    frames = responses.streamed_text("Hi", status="failed")
+    frames = responses.make_text_stream("Hi", status="failed")
     error = b'"status": "failed", "error": {"code": "server_error", "message": "CUDA out of memory"}'
     last = frames[-1].replace(b'"error": null', b'"x": null').replace(b'"status": "failed"', error)
     assert error in last
     lab = await start([*frames[:-1], last])
-    body, _ = await received(lab, spoken)
+    body, _ = await receive_stream(lab, spoken)
     assert body == b"".join([*frames[:-1], last])
-    await told(lab, caplog, "the server broke off with an error: CUDA out of memory")
+    await check_break_reported(lab, caplog, "the server broke off with an error: CUDA out of memory")
 
 
 async def test_error_beside_a_choice_is_told(start: Start) -> None:
@@ -327,8 +329,8 @@ async def test_error_beside_a_choice_is_told(start: Start) -> None:
     choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
     lab = await start([*_begun_chat("Go: ", *SAID["in a call"][1:]), last, chat.DONE])
-    body, _ = await received(lab, APIS["chat"])
-    assert said(APIS["chat"], body) == "Go: " + "".join(SAID["in a call"][1:])
+    body, _ = await receive_stream(lab, APIS["chat"])
+    assert join_frame_texts(APIS["chat"], body) == "Go: " + "".join(SAID["in a call"][1:])
     assert body.endswith(last + chat.DONE)
     assert "the server broke off with an error: upstream is gone" in (await lab.flow()).comment
 
@@ -338,7 +340,7 @@ async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(clie
     choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
     lab = await start([last, chat.DONE], vtc_upstream_api="openai-chat")
-    answer = await lab.post(asked(client, stream=True), path=SHAPES[client].at(stream=True))
+    answer = await lab.post(make_request_body(client, stream=True), path=SHAPES[client].at(stream=True))
     assert "upstream is gone" in str([*_values(answer.body)][-1])
 
 
@@ -347,7 +349,7 @@ async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(clie
 
 async def test_whole_reply_that_breaks_off_is_told(start: Start) -> None:
     """mitmproxy answers instead of the server."""
-    whole = chat.encoded(chat.completion("Hi"))
+    whole = chat.encode_json(chat.completion("Hi"))
     lab = await start(Reply([whole], JSON, framing="length", cut=True))
     assert (await lab.post(chat.request())).status == 502
     flow = await lab.flow()
@@ -366,6 +368,6 @@ async def test_answer_that_is_no_http_is_told(start: Start) -> None:
 async def test_observed_stream_that_breaks_off_is_as_it_came(start: Start) -> None:
     frames = _begun_chat(*SAID["in a call"])
     lab = await start(Reply(frames, cut=True), vtc_mode="observe")
-    body, broke = await received(lab, APIS["chat"])
+    body, broke = await receive_stream(lab, APIS["chat"])
     assert (body, broke) == (b"".join(frames), True)
     assert "the server broke off" in (await lab.flow()).comment

@@ -38,8 +38,8 @@ def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] 
         text = "It says hello." if not calls else IN_TEXT if in_text else "I look."
         calls = () if in_text else calls
         if streams or body.get("stream", server == "ollama-chat"):
-            return Reply([pairs.streamed(server, [text[:5], text[5:]], calls)], {"content-type": shape.media_type})
-        return Reply([pairs.whole(server, text, calls)], JSON, framing="length")
+            return Reply([pairs.make_stream(server, [text[:5], text[5:]], calls)], {"content-type": shape.media_type})
+        return Reply([pairs.make_whole_reply(server, text, calls)], JSON, framing="length")
 
     return script
 
@@ -59,7 +59,7 @@ async def test_an_sdk_calls_a_tool_and_gets_its_answer(
 async def test_without_the_bridge_the_same_server_answers_404(client: str, server: str, start: Start) -> None:
     """Control: without the bridge the requests of these tests fail."""
     lab = await start(serving(server))
-    answer = await lab.post(chat.encoded(SHAPES[client].request()), path=SHAPES[client].path)
+    answer = await lab.post(chat.encode_json(SHAPES[client].request()), path=SHAPES[client].path)
     assert answer.status == 404
 
 
@@ -76,7 +76,7 @@ async def test_an_error_of_the_server_is_one_of_the_clients_api(
     for status, body, headers in bodies:
         lab = await start(Reply([body], headers, status, framing="length"), vtc_upstream_api=server)
         answer = await lab.post(
-            chat.encoded(SHAPES[client].request(stream=stream)), path=SHAPES[client].at(stream=stream)
+            chat.encode_json(SHAPES[client].request(stream=stream)), path=SHAPES[client].at(stream=stream)
         )
         found = json.loads(answer.body)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
@@ -97,7 +97,7 @@ KEYS = {
 async def test_headers_are_those_of_the_servers_api(client: str, server: str, start: Start) -> None:
     lab = await start(serving(server), vtc_upstream_api=server)
     came, expected = KEYS[client]
-    body = chat.encoded(SHAPES[client].request())
+    body = chat.encode_json(SHAPES[client].request())
     await lab.post(body, path=SHAPES[client].path, headers=came)
     (seen,) = lab.upstream.seen
     assert expected.items() <= dict(seen.headers).items()
@@ -231,7 +231,9 @@ async def test_signs_of_life_are_answered(start: Start) -> None:
 
 async def test_a_server_of_several_apis_serves_each_client_in_its_own(start: Start) -> None:
     """A client of any other API is served by the first API of the list."""
-    lab = await start(lambda seen: serving(spoken(seen))(seen), vtc_upstream_api="openai-chat, anthropic-messages")
+    lab = await start(
+        lambda seen: serving(find_spoken_api(seen))(seen), vtc_upstream_api="openai-chat, anthropic-messages"
+    )
     for client, path in (
         ("openai-chat", "/v1/chat/completions"),
         ("anthropic-messages", messages.PATH),
@@ -242,7 +244,7 @@ async def test_a_server_of_several_apis_serves_each_client_in_its_own(start: Sta
         assert lab.upstream.seen[-1].path == path
 
 
-def spoken(seen: Seen) -> str:
+def find_spoken_api(seen: Seen) -> str:
     return "anthropic-messages" if seen.path == messages.PATH else "openai-chat"
 
 
@@ -261,7 +263,10 @@ async def test_where_it_is_only_observed_nothing_is_translated(start: Start) -> 
     ("named", "fields"),
     [
         ("previous_response_id", {"previous_response_id": "resp_1"}),
-        ("item_reference", {"input": [{"type": "item_reference", "id": "msg_1"}, responses.said("user", "x")]}),
+        (
+            "item_reference",
+            {"input": [{"type": "item_reference", "id": "msg_1"}, responses.make_input_message("user", "x")]},
+        ),
     ],
 )
 async def test_a_conversation_that_only_its_server_knows_is_an_error(
@@ -278,8 +283,10 @@ async def test_a_conversation_that_only_its_server_knows_is_an_error(
 async def test_a_profile_says_which_api_where_and_under_which_names(start: Start, tmp_path: Path) -> None:
     profile = {"kind": "server", "name": "mine", "match": {"host": ["127.0.0.1:*"]}}
     profile |= {"api": "anthropic-messages", "api_path": "/anthropic/v1/messages", "models": {"gpt-*": "qwen3-coder"}}
-    (tmp_path / "mine.yaml").write_bytes(chat.encoded(profile))
-    lab = await start(lambda _: Reply([pairs.whole("anthropic-messages", "Hello")], JSON), vtc_profiles=[str(tmp_path)])
+    (tmp_path / "mine.yaml").write_bytes(chat.encode_json(profile))
+    lab = await start(
+        lambda _: Reply([pairs.make_whole_reply("anthropic-messages", "Hello")], JSON), vtc_profiles=[str(tmp_path)]
+    )
     answer = await lab.post(chat.request(model="gpt-5"))
     assert answer.message.content == "Hello"
     (seen,) = lab.upstream.seen
@@ -288,7 +295,7 @@ async def test_a_profile_says_which_api_where_and_under_which_names(start: Start
 
 async def test_a_profile_says_in_which_field_what_was_thought_goes_back(start: Start, tmp_path: Path) -> None:
     profile = {"kind": "server", "name": "mine", "match": {"host": ["127.0.0.1:*"]}, "thoughts": "reasoning"}
-    (tmp_path / "mine.yaml").write_bytes(chat.encoded({**profile, "api": "openai-chat"}))
+    (tmp_path / "mine.yaml").write_bytes(chat.encode_json({**profile, "api": "openai-chat"}))
     lab = await start(serving("openai-chat"), vtc_profiles=[str(tmp_path)])
     thought = messages.assistant(messages.thinking("Hm.", "sig"), messages.text("So."))
     await lab.post(messages.request(messages=[messages.user("a"), thought, messages.user("b")]), path=messages.PATH)
@@ -296,7 +303,7 @@ async def test_a_profile_says_in_which_field_what_was_thought_goes_back(start: S
 
 
 async def test_a_reply_in_a_coding_that_cannot_be_undone_is_an_error_of_the_clients_api(start: Start) -> None:
-    body = pairs.whole("openai-chat", "Hello")
+    body = pairs.make_whole_reply("openai-chat", "Hello")
     reply = Reply([body], {**JSON, "content-encoding": "gzip"}, framing="length")
     lab = await start(by_turn(reply), vtc_upstream_api="openai-chat")
     answer = await lab.post(messages.request(), path="/v1/messages")
@@ -341,7 +348,7 @@ async def test_a_limit_beyond_the_servers_window_is_lowered_once(stream: bool, s
     lab = await start(script, vtc_upstream_api="openai-chat")
     answer = await lab.post(messages.request("Read it", stream=stream, max_tokens=64000), path=messages.PATH)
     assert answer.status == 200
-    assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.said("I look.", READ)
+    assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.make_content("I look.", READ)
     assert [seen.json["max_tokens"] for seen in lab.upstream.seen] == [64000, 30000]
     flows = [await lab.flow(), await lab.flow()]  # of the second question, and of both
     assert "max_tokens 30000" in flows[1].comment
@@ -377,7 +384,7 @@ async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, 
     for _ in range(2):
         body = responses.request("Read it", stream=stream, reasoning={"effort": "high"})
         answer = await lab.post(body, path=responses.PATH)
-        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.make_content("I look.", READ)
     assert [seen.json.get("think") for seen in lab.upstream.seen] == ["high", None, None]
     flows = [await lab.flow() for _ in range(3)]  # the first of the second question
     assert all("reasoning effort left out (high)" in flow.comment for flow in flows[1:])

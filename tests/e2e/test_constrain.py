@@ -33,8 +33,8 @@ def writing(text: str, refused: int = 0, words: str = "Unknown field") -> Script
             error = {"error": {"code": refused, "message": words}}
             return Reply([json.dumps(error).encode()], JSON, refused, framing="length")
         if seen.json.get("stream"):
-            return Reply([b"".join(chat.streamed(text))], SSE)
-        return Reply([pairs.whole("openai-chat", text)], JSON)
+            return Reply([b"".join(chat.make_stream(text))], SSE)
+        return Reply([pairs.make_whole_reply("openai-chat", text)], JSON)
 
     return script
 
@@ -77,7 +77,7 @@ async def test_an_error_in_a_reply_of_status_200_teaches_what_follows(stream: bo
         if "grammar" not in seen.json:
             return writing(CALL)(seen)
         error = {"error": {"code": 400, "message": words}}
-        return Reply([chat.frame(error)], SSE) if seen.json.get("stream") else Reply([chat.encoded(error)], JSON)
+        return Reply([chat.frame(error)], SSE) if seen.json.get("stream") else Reply([chat.encode_json(error)], JSON)
 
     lab = await start(script, **PROMPTED)
     body = chat.request(stream=stream, **ASKED)
@@ -108,12 +108,12 @@ async def test_strict_tools_are_told_where_they_are_not_kept(stream: bool, start
     def script(seen: Seen) -> Reply:
         assert seen.json["tools"][0]["function"]["strict"] is True
         if seen.json.get("stream"):
-            return Reply([pairs.streamed("openai-chat", ["I look."], READ)], SSE)
-        return Reply([pairs.whole("openai-chat", "I look.", READ)], JSON)
+            return Reply([pairs.make_stream("openai-chat", ["I look."], READ)], SSE)
+        return Reply([pairs.make_whole_reply("openai-chat", "I look.", READ)], JSON)
 
     lab = await start(script, vtc_server="vllm", vtc_constrain="auto")
     answer = await lab.post(chat.request(stream=stream, tools=ASKED["tools"]))
-    assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
+    assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.make_content("I look.", READ)
     told = json.dumps((await lab.flow()).metadata, default=str)
     assert "did not decode by a grammar" in told
 

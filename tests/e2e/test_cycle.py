@@ -50,10 +50,10 @@ def strict_model(dialect: str) -> Callable[[Seen], Reply]:
     def script(seen: Seen) -> Reply:
         status, text = answer(seen.json)
         if status != 200:
-            return Reply([chat.encoded({"error": {"message": text}})], JSON, status)
+            return Reply([chat.encode_json({"error": {"message": text}})], JSON, status)
         if seen.json["stream"]:
-            return Reply(chat.streamed(*text))
-        return Reply([chat.encoded(chat.completion(text))], JSON, framing="length")
+            return Reply(chat.make_stream(*text))
+        return Reply([chat.encode_json(chat.completion(text))], JSON, framing="length")
 
     return script
 
@@ -62,7 +62,7 @@ type Complete = Callable[[list[Any]], Awaitable[ChatCompletionMessage]]
 ASKED: dict[str, Any] = {"model": chat.MODEL, "tools": chat.TOOLS, "tool_choice": "auto", "parallel_tool_calls": True}
 
 
-def joined(chunks: Sequence[Any]) -> ChatCompletionMessage:
+def join_chunks(chunks: Sequence[Any]) -> ChatCompletionMessage:
     """Return a message from the chunks of the SDK's `create(stream=True)`."""
     body = b"".join(chat.frame(one.model_dump(mode="json")) for one in chunks)
     found = chat.read(body)
@@ -86,7 +86,7 @@ def ways(lab: Lab) -> dict[str, Complete]:
         return done.choices[0].message
 
     async def sync_chunks(messages: list[Any]) -> ChatCompletionMessage:
-        return joined(
+        return join_chunks(
             await lab.in_thread(
                 lambda client: list(client.chat.completions.create(messages=messages, stream=True, **ASKED))
             )
@@ -107,7 +107,7 @@ def ways(lab: Lab) -> dict[str, Complete]:
     async def async_chunks(messages: list[Any]) -> ChatCompletionMessage:
         async with lab.sdk() as client:
             stream = await client.chat.completions.create(messages=messages, stream=True, **ASKED)
-            return joined([one async for one in stream])
+            return join_chunks([one async for one in stream])
 
     async def async_stream(messages: list[Any]) -> ChatCompletionMessage:
         async with lab.sdk() as client, client.chat.completions.stream(messages=messages, **ASKED) as stream:
@@ -168,7 +168,7 @@ async def test_two_agents_at_once_do_not_mix(start: Start) -> None:
         text = PROSE + chat.DIALECTS["tag"]("read", {"filePath": path})
 
         async def pieces() -> Any:
-            for frame in chat.streamed(*text):
+            for frame in chat.make_stream(*text):
                 await gate.wait()  # the pieces of both streams alternate
                 yield frame
 

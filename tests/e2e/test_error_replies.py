@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, gemini, messages, ollama, responses
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import JSON, Reply
 
@@ -19,15 +19,15 @@ READ = [("read", {"filePath": "/a"})]
 
 def groq(text: Any) -> Reply:
     error = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": text}
-    return Reply([chat.encoded({"error": error})], JSON, status=400, framing="length")
+    return Reply([chat.encode_json({"error": error})], JSON, status=400, framing="length")
 
 
 def llama(text: str, at: int = 0) -> Reply:
     error = {"code": 500, "message": f"Failed to parse input at pos {at}: {text}", "type": "server_error"}
-    return Reply([chat.encoded({"error": error})], JSON, status=500, framing="length")
+    return Reply([chat.encode_json({"error": error})], JSON, status=500, framing="length")
 
 
-def said(api: str, body: bytes, *, stream: bool) -> tuple[str, list[tuple[str, Any]]]:
+def read_reply(api: str, body: bytes, *, stream: bool) -> tuple[str, list[tuple[str, Any]]]:
     read: dict[str, Any] = {
         "openai-chat": chat.read,
         "anthropic-messages": messages.read,
@@ -49,10 +49,10 @@ async def test_client_gets_the_reply_that_an_error_holds(
     """This holds for a server whose profile names the error format, and for a server without a profile."""
     reply = groq(f"I look.\n{CALL}") if server == "hosted" else llama(CALL, 31)
     lab = await start(reply, vtc_server=server if known else "")
-    answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].at(stream=stream))
+    answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].at(stream=stream))
     assert answer.status == 200
     assert answer.headers["content-type"] == (SHAPES[api].media_type if stream else "application/json")
-    assert said(api, answer.body, stream=stream) == ("I look." if server == "hosted" else "", READ)
+    assert read_reply(api, answer.body, stream=stream) == ("I look." if server == "hosted" else "", READ)
     flow = await lab.flow()
     assert f"errors read (the server answered {reply.status}" in flow.comment
     assert flow.comment.startswith("vtc: lab-model: read")

@@ -54,7 +54,7 @@ async def test_a_stream_goes_on(
 ) -> None:
     """In each state of the reader, everything that was not delivered as a call arrives as its original text."""
     fail_on(word)
-    lab = await start(chat.streamed(*[TEXT[i : i + size] for i in range(0, len(TEXT), size)]))
+    lab = await start(chat.make_stream(*[TEXT[i : i + size] for i in range(0, len(TEXT), size)]))
     body = (await lab.post(ASK)).body
     content = "".join(delta.get("content") or "" for delta in chat.deltas(body))
     expected = TEXT
@@ -74,7 +74,7 @@ async def test_a_stream_goes_on(
 
 async def test_frames_that_were_held_leave_as_they_came(fail_on: Callable[[str], None], start: Start) -> None:
     fail_on("three")
-    frames = [b": hi\n\n", *chat.streamed("a", *"<read><filePath>", "x", "three", "</read>")]
+    frames = [b": hi\n\n", *chat.make_stream("a", *"<read><filePath>", "x", "three", "</read>")]
     lab = await start([frames[0] + frames[1], *frames[2:-1], frames[-1]])
     assert (await lab.post(ASK)).body == b"".join(frames)
 
@@ -102,7 +102,13 @@ async def test_a_fault_at_the_end(end: str, start: Start, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Reader, end, broken)
     native = chat.chunk({"tool_calls": [chat.native(0, id="a", name="read", arguments="{}")]})
-    frames = [chat.ROLE, *chat.said("a", *" <read><filePath>b"), *[native] * (end == "release"), chat.STOP, chat.DONE]
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks("a", *" <read><filePath>b"),
+        *[native] * (end == "release"),
+        chat.STOP,
+        chat.DONE,
+    ]
     lab = await start(frames)
     assert (await lab.post(ASK)).body == b"".join(frames)
     assert (await lab.report())["failures"] == ["PlantedError: planted"]
@@ -115,8 +121,8 @@ async def test_a_whole_reply_goes_on(
     fail_on("]~")
     body = chat.completion(BEFORE)
     body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": TEXT}})
-    lab = await start(Reply([chat.encoded(body)], JSON, framing="length"))
-    assert (await lab.post(chat.request(n=2))).body == chat.encoded(body)
+    lab = await start(Reply([chat.encode_json(body)], JSON, framing="length"))
+    assert (await lab.post(chat.request(n=2))).body == chat.encode_json(body)
     assert len(faults(caplog)) == 1
     report = await lab.report()
     assert (report["failures"], report["calls"]) == (["PlantedError: planted"], [])
@@ -129,7 +135,7 @@ async def test_a_request_goes_on(
         raise PlantedError("planted")
 
     monkeypatch.setattr(Request, "apply_changes", broken)
-    frames = chat.streamed(*TEXT)
+    frames = chat.make_stream(*TEXT)
     lab = await start(frames, vtc_tools="prompt")
     assert (await lab.post(ASK)).body == b"".join(frames)
     assert lab.upstream.seen[0].json == ASK
@@ -140,7 +146,7 @@ async def test_a_request_goes_on(
 async def test_the_next_flow_is_read_again(fail_on: Callable[[str], None], start: Start) -> None:
     """A fault affects only its own flow."""
     fail_on("BOOM")
-    replies = iter([chat.streamed("BOOM"), chat.streamed(*BEFORE)])
+    replies = iter([chat.make_stream("BOOM"), chat.make_stream(*BEFORE)])
     lab = await start(lambda _: Reply(next(replies)))
     assert not (await lab.post(ASK)).message.calls
     assert (await lab.post(ASK)).message.calls == [("read", {"filePath": "/a"})]

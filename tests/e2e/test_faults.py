@@ -15,7 +15,7 @@ from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn
 from tests.e2e.test_transport import CODINGS
 from tests.e2e.upstream import JSON, SSE, Reply
-from tests.exchanges import opened
+from tests.exchanges import open_session
 from vtc.wire import make_decoder
 
 ASK = chat.request(stream=True)
@@ -28,13 +28,13 @@ SAID = [
     "\nDone",
     " it.",
 ]
-STREAM = chat.streamed(*SAID)
+STREAM = chat.make_stream(*SAID)
 CALL = ("read", {"filePath": "/a"})
 CALLED = chat.Read("Let me look.\nDone it.", "", [CALL], [], "tool_calls")
-PLAIN = chat.streamed("Let me", " look at <b>", " this `<read>", "<filePath>` and", " ```\n", "that\n```", " é😀")
+PLAIN = chat.make_stream("Let me", " look at <b>", " this `<read>", "<filePath>` and", " ```\n", "that\n```", " é😀")
 
 
-async def received(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
+async def receive_stream(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
     """Return the received bytes of a reply, and True if the client noticed that the reply was incomplete."""
     body_ = b""
     async with lab.client.stream("POST", PATH, json=body) as response:
@@ -46,9 +46,9 @@ async def received(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
     return body_, False
 
 
-def expected(pieces: Iterable[bytes], end: Literal["open", "clean", "broken"]) -> bytes:
+def expect_output(pieces: Iterable[bytes], end: Literal["open", "clean", "broken"]) -> bytes:
     """Return the bytes that VTC sends for these pieces; possible markup of a stream that is open stays buffered."""
-    stream = opened().stream()
+    stream = open_session().stream()
     ends = {"open": list, "clean": stream.finish, "broken": lambda: stream.break_off("it broke off")}
     out = [piece for chunk in pieces for piece in stream.feed(chunk)]
     return b"".join([*out, *ends[end]()])
@@ -59,7 +59,7 @@ def same(body: bytes) -> bytes:
     return re.sub(rb'"call_[0-9a-f]{24}"', b'"call_"', body)
 
 
-def dispatched(body: bytes) -> chat.Read:
+def read_dispatched(body: bytes) -> chat.Read:
     """Parse a reply as the standard requires, which drops an event without a blank line after it."""
     return chat.read(body[: body.rfind(b"\n\n") + 2])
 
@@ -81,10 +81,10 @@ async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "clo
     cuts = [pieces for frames in (STREAM, PLAIN) for pieces in places(frames)]
     lab = await start(by_turn(*(Reply(pieces, framing=framing, cut=not ends) for pieces in cuts)))
     for pieces in cuts:
-        body, told = await received(lab)
+        body, told = await receive_stream(lab)
         assert told == (not ends)
-        assert same(body) == same(expected(pieces, "clean" if ends else "broken"))
-        came, left = dispatched(b"".join(pieces)), dispatched(body)
+        assert same(body) == same(expect_output(pieces, "clean" if ends else "broken"))
+        came, left = read_dispatched(b"".join(pieces)), read_dispatched(body)
         assert left.calls == [CALL] or came.content == left.content
         assert left.finish_reason == (came.finish_reason and "tool_calls" if left.calls else came.finish_reason) or ends
         if ends:
@@ -101,10 +101,10 @@ async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
     lab = await start(by_turn(*(Reply(pieces, cut="reset") for pieces in cuts)))
     for pieces in cuts:
         with suppress(httpx.HTTPError):
-            body, told = await received(lab)
+            body, told = await receive_stream(lab)
             if body.startswith(b"data"):  # else mitmproxy answers, because the head is lost, too
                 assert told
-                came, left = dispatched(b"".join(pieces)), dispatched(body)
+                came, left = read_dispatched(b"".join(pieces)), read_dispatched(body)
                 assert left.calls == [CALL] or came.content.startswith(left.content)
     for _ in cuts:
         report = await lab.report()
@@ -114,11 +114,11 @@ async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
 
 async def test_it_resets_the_connection_after_much_at_once(start: Start) -> None:
     """All bytes that arrived before the reset are sent, even if there are more than one read returns."""
-    frames = chat.streamed(*(f"This is line {number}.\n" for number in range(250)))[:-1]
+    frames = chat.make_stream(*(f"This is line {number}.\n" for number in range(250)))[:-1]
     lab = await start(lambda _: Reply([b"".join(frames)], cut="reset"))
-    body, told = await received(lab)
+    body, told = await receive_stream(lab)
     assert told
-    assert body == expected(frames, "broken")
+    assert body == expect_output(frames, "broken")
 
 
 async def test_it_stalls_at_any_place(start: Start) -> None:
@@ -136,7 +136,7 @@ async def test_it_stalls_at_any_place(start: Start) -> None:
 
     lab = await start(by_turn(*(Reply(stalling(pieces)) for pieces in cuts)))
     for pieces in cuts:
-        wanted, body = same(expected(pieces, "open")), b""
+        wanted, body = same(expect_output(pieces, "open")), b""
         async with asyncio.timeout(PATIENCE), lab.client.stream("POST", PATH, json=ASK) as response:
             if wanted:
                 async for piece in response.aiter_raw():
@@ -154,15 +154,15 @@ async def test_it_resets_one_stream_of_http2(start_http2: Start) -> None:
     cuts = places(STREAM)[1:]
     lab = await start_http2(by_turn(*(Reply(pieces, cut=True) for pieces in cuts), Reply(STREAM)))
     for pieces in cuts:
-        body, told = await received(lab)
+        body, told = await receive_stream(lab)
         assert told
-        assert same(expected(pieces, "broken")).startswith(same(body))
+        assert same(expect_output(pieces, "broken")).startswith(same(body))
         assert (await lab.flow()).marked == ":x:"
-    body, told = await received(lab)
+    body, told = await receive_stream(lab)
     assert (chat.read(body), told) == (CALLED, False)
 
 
-HELLO = chat.said("Hello")[0]
+HELLO = chat.make_text_chunks("Hello")[0]
 SIZE = b"%x\r\n" % len(HELLO)
 CHUNKS: dict[str, tuple[bytes, bytes, bool]] = {
     "no last chunk": (SIZE + HELLO + b"\r\n", HELLO, True),
@@ -182,7 +182,7 @@ async def test_chunks_of_http(how: str, start: Start) -> None:
     raw, body, broken = CHUNKS[how]
     headers = {**SSE, "transfer-encoding": "chunked"}
     lab = await start(Reply([raw], headers, framing="close"))
-    arrived, told = await received(lab)
+    arrived, told = await receive_stream(lab)
     assert told == broken
     assert body.startswith(arrived)
     assert told or arrived == body
@@ -202,17 +202,17 @@ async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
     for cut in cuts:
         plain = make_decoder(coding).feed(cut)
         assert b"".join(STREAM).startswith(plain)
-        bodies = [await received(lab), await received(lab)]
+        bodies = [await receive_stream(lab), await receive_stream(lab)]
         assert [told for _, told in bodies] == [True, bool(cut)]
-        assert same(bodies[0][0]) == same(expected([plain], "broken"))
-        text = dispatched(bodies[1][0]).content
-        assert dispatched(plain).content == text or CALLED.content.startswith(text)
+        assert same(bodies[0][0]) == same(expect_output([plain], "broken"))
+        text = read_dispatched(bodies[1][0]).content
+        assert read_dispatched(plain).content == text or CALLED.content.startswith(text)
 
 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start) -> None:
     """The body cannot be parsed and is sent unchanged."""
-    encoded = b"".join(CODINGS[coding]([chat.encoded(chat.completion("".join(SAID)))]))
+    encoded = b"".join(CODINGS[coding]([chat.encode_json(chat.completion("".join(SAID)))]))
     bodies = [encoded[: len(encoded) // 2], encoded[:20] + b"\xff" * 99, b"\xff\xff\xff\xff"]
     headers = {**JSON, "content-encoding": coding}
     lab = await start(by_turn(*(Reply([body], headers, framing="length") for body in bodies)))
@@ -270,7 +270,7 @@ def comments(frames: list[bytes]) -> list[bytes]:
     return [piece for frame in frames for piece in (b": ping\n\n", b":\n" + frame)]
 
 
-def named(frames: list[bytes]) -> list[bytes]:
+def add_event_fields(frames: list[bytes]) -> list[bytes]:
     return [b"id: %d\nevent: message\nretry: 9\n%s" % (i, frame) for i, frame in enumerate(frames)]
 
 
@@ -287,7 +287,7 @@ def blank_lines(frames: list[bytes]) -> list[bytes]:
     return [b"\n\n" + frame + b"\n" for frame in frames]
 
 
-FORMS = [crlf, cr, bom, comments, named, several_lines, no_space, blank_lines]
+FORMS = [crlf, cr, bom, comments, add_event_fields, several_lines, no_space, blank_lines]
 CUTS = {"frame by frame": 0, "one byte a read": 1, "five bytes a read": 5, "at once": 1 << 20}
 
 
@@ -324,7 +324,7 @@ async def test_frames_of_a_megabyte(dialect: str, start: Start) -> None:
     """A text of that length, and a call with such a value, each in one frame and in two."""
     long = "0123456789abcde\n" * (1 << 16) + "end"
     call = chat.DIALECTS[dialect]("write", {"filePath": "/a", "content": long})
-    replies = [chat.streamed(long), chat.streamed(call), chat.streamed(call[: 1 << 19], call[1 << 19 :])]
+    replies = [chat.make_stream(long), chat.make_stream(call), chat.make_stream(call[: 1 << 19], call[1 << 19 :])]
     lab = await start(by_turn(*replies), vtc_max_call_bytes=4 << 20)
     assert (await lab.post(ASK)).body == b"".join(replies[0])
     for _ in replies[1:]:
@@ -336,7 +336,14 @@ async def test_frames_of_a_megabyte(dialect: str, start: Start) -> None:
 async def test_done_comes_early(where: str, start: Start) -> None:
     """Frames after `[DONE]` are passed through unchanged."""
     before = ["Hi", " there"] if where == "between" else ["Hi", "<read><filePath>/a"]
-    frames = [chat.ROLE, *chat.said(*before), chat.DONE, *chat.said("</filePath>", "</read>"), chat.STOP, chat.DONE]
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks(*before),
+        chat.DONE,
+        *chat.make_text_chunks("</filePath>", "</read>"),
+        chat.STOP,
+        chat.DONE,
+    ]
     lab = await start(frames)
     assert (await lab.post(ASK)).body == b"".join(frames)
 
@@ -353,7 +360,7 @@ async def test_an_error_object_in_the_stream(error: bytes, start: Start) -> None
     for at in range(1, len(STREAM)):
         body = (await lab.post(ASK)).body
         assert body.count(error) == 1
-        assert same(body) == same(expected(STREAM[:at], "broken") + error)
+        assert same(body) == same(expect_output(STREAM[:at], "broken") + error)
         flow = await lab.flow()
         assert flow.marked == ":x:"
         assert "the server broke off with an error: " + ("x" if b'"x"' in error else "overloaded") in flow.comment
@@ -364,7 +371,7 @@ async def test_an_error_object_in_the_stream(error: bytes, start: Start) -> None
 
 async def test_bytes_that_are_no_utf8(start: Start) -> None:
     """Text keeps invalid bytes; in a call they become replacement characters, as in a client."""
-    text = [frame.replace(b"look", b"l\xffk") for frame in chat.streamed("I look", " < and look", " up.")]
+    text = [frame.replace(b"look", b"l\xffk") for frame in chat.make_stream("I look", " < and look", " up.")]
     call = [frame.replace(b"/a", b"/\xe9") for frame in STREAM]
     lab = await start(by_turn(text, call))
     assert (await lab.post(ASK)).body == b"".join(text)
@@ -380,7 +387,7 @@ STATUSES = [
     Reply([], {}, 204, framing="close"),
     *(Reply([b"<a>there</a>"], REDIRECT, code, framing="length") for code in (301, 302, 307, 308)),
     *(Reply(REFUSED, REFUSAL, code, framing="length") for code in (400, 401, 403, 404, 413, 422, 429, 500, 503, 529)),
-    *(Reply([*chat.said(*SAID), chat.DONE], SSE, code) for code in (401, 429, 500)),
+    *(Reply([*chat.make_text_chunks(*SAID), chat.DONE], SSE, code) for code in (401, 429, 500)),
 ]
 
 
@@ -423,7 +430,7 @@ async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
 
 @pytest.mark.parametrize("type_", ["application/json; charset=utf-8", "APPLICATION/JSON", "text/plain", ""])
 async def test_a_whole_reply_by_whatever_name(type_: str, start: Start) -> None:
-    reply = chat.encoded(chat.completion("".join(SAID)))
+    reply = chat.encode_json(chat.completion("".join(SAID)))
     lab = await start(Reply([reply], {"content-type": type_} if type_ else {}, framing="length"))
     assert (await lab.post(chat.request())).message == CALLED
 

@@ -27,7 +27,7 @@ EXCHANGES = 12
 async def test_log_of_exchanges_on_a_full_disk(confdir: Path, tmp_path: Path) -> None:
     """Each written line is complete; when there is space again, new lines are written."""
     log = tmp_path / "vtc.jsonl"
-    async with serving(lambda _: Reply(chat.streamed(*CALL))) as model:
+    async with serving(lambda _: Reply(chat.make_stream(*CALL))) as model:
         options = [f"confdir={confdir}", f"vtc_log={log}", "flow_detail=0"]
         arguments = ["-m", f"reverse:{model.url}", *(part for option in options for part in ("--set", option))]
         async with mitmdump(tmp_path, *arguments) as process:
@@ -56,7 +56,7 @@ async def test_log_of_exchanges_on_a_full_disk(confdir: Path, tmp_path: Path) ->
 
 
 async def test_cases_that_cannot_be_saved(start: Start) -> None:
-    lab = await start(chat.streamed(*CALL), vtc_keep_bodies="on")
+    lab = await start(chat.make_stream(*CALL), vtc_keep_bodies="on")
     await lab.post(ASK)
     flow = await lab.flow()
     with pytest.raises(exceptions.CommandError) as failed:

@@ -17,7 +17,7 @@ from mitmproxy import http
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Lab, NewerTls, Start
-from tests.e2e.policies import BROKEN, policy
+from tests.e2e.policies import BROKEN, write_policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
 from vtc.proxy.connections import MAX_READ_BYTES
 from vtc.proxy.whole_reply import LONG_BODY_BYTES
@@ -34,18 +34,18 @@ class Sizes:
         assert flow.response
         rewrite: Callable[[bytes], Any] = flow.response.stream  # type: ignore[assignment]
 
-        def noted(chunk: bytes) -> Any:
+        def note_size(chunk: bytes) -> Any:
             self.seen.append(len(chunk))
             return rewrite(chunk)
 
-        flow.response.stream = noted
+        flow.response.stream = note_size
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("framing", ["length", "close"])
 async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) -> None:
     """Between two chunks the event loop serves all other connections."""
-    frames = chat.streamed(
+    frames = chat.make_stream(
         "Go.\n", *["It is a long way. "] * 20_000, chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
     )
     lab = await start(Reply([b"".join(frames)], SSE, framing=framing))
@@ -80,10 +80,10 @@ class Gate(ThreadPoolExecutor):
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 LONG_TEXT = "It is a long way.\n" * (LONG_BODY_BYTES // 18 + 1)
-AS_EVENTS = Reply([b"".join(chat.streamed(LONG_TEXT, CALL))], SSE)
-AS_JSON = Reply([chat.encoded(chat.completion(LONG_TEXT + CALL))], JSON, framing="length")
-OF_BROKEN = Reply([chat.encoded(chat.completion(LONG_TEXT + BROKEN))], JSON, framing="length")
-SHORT = Reply([chat.encoded(chat.completion(BROKEN))], JSON, framing="length")
+AS_EVENTS = Reply([b"".join(chat.make_stream(LONG_TEXT, CALL))], SSE)
+AS_JSON = Reply([chat.encode_json(chat.completion(LONG_TEXT + CALL))], JSON, framing="length")
+OF_BROKEN = Reply([chat.encode_json(chat.completion(LONG_TEXT + BROKEN))], JSON, framing="length")
+SHORT = Reply([chat.encode_json(chat.completion(BROKEN))], JSON, framing="length")
 REFUSAL = Reply([b'{"error": {"message": "image input is not supported by this model"}}'], JSON, 400, framing="length")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
@@ -113,13 +113,13 @@ async def test_another_exchange_ends_while_a_long_reply_is_dealt_with(
 
     def script(seen: Seen) -> Reply:
         if b"another" in seen.body:
-            return Reply(chat.streamed("Well.\n", CALL))
+            return Reply(chat.make_stream("Well.\n", CALL))
         reply = left.pop(0)
         gate.holds_next = reply not in (REFUSAL, SHORT) and not gate.holds.is_set()
         return reply
 
     asyncio.get_running_loop().set_default_executor(gate)
-    lab = await start(script, vtc_profiles=policy(tmp_path, retry={"max": 1}))
+    lab = await start(script, vtc_profiles=write_policy(tmp_path, retry={"max": 1}))
     try:
         first = asyncio.create_task(lab.post(asking(IMAGE, stream=stream)))
         held = asyncio.create_task(gate.holds.wait())
@@ -148,12 +148,12 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
         feed, size = decoder.feed, len(grown)
         grown.append(0)
 
-        def counted(data: bytes) -> bytes:
+        def count_output(data: bytes) -> bytes:
             plain = feed(data)
             grown[size] += len(plain)
             return plain
 
-        decoder.feed = counted  # type: ignore[method-assign]
+        decoder.feed = count_output  # type: ignore[method-assign]
         return decoder
 
     monkeypatch.setattr("vtc.wire.compression.make_decoder", counting)
@@ -210,11 +210,11 @@ async def test_a_second_request_ends_when_its_client_has_gone(
     version: str, first: Reply, start: Start, newer_tls: NewerTls, tmp_path: Path
 ) -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
-    lab = await start(working(first, asked, gone), vtc_profiles=policy(tmp_path, retry={"max": 1}))
+    lab = await start(working(first, asked, gone), vtc_profiles=write_policy(tmp_path, retry={"max": 1}))
     async with asyncio.timeout(PATIENCE):
         if version == "HTTP/2":
             asyncio.get_running_loop().call_soon(gone.set)
-            await reset(lab, newer_tls, chat.encoded(asking(IMAGE)), asked)
+            await reset(lab, newer_tls, chat.encode_json(asking(IMAGE)), asked)
         else:
             client = asyncio.create_task(lab.post(asking(IMAGE)))
             await asked.wait()

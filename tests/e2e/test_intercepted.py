@@ -17,7 +17,7 @@ from mitmproxy.addons.intercept import Intercept
 
 from tests.apis import chat, messages
 from tests.e2e.conftest import PATIENCE, Answer, Lab, Start
-from tests.e2e.policies import BASH, STREAM, calling, guarded, policies
+from tests.e2e.policies import BASH, STREAM, make_calls_reply, policies, write_guards
 from tests.e2e.upstream import JSON, Reply
 
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])
@@ -49,14 +49,14 @@ async def stopping(start: Start, reply: Any, where: str, edit: Edit, **settings:
     return lab
 
 
-async def edited(lab: Lab, ask: Any) -> Answer:
+async def post_edited(lab: Lab, ask: Any) -> Answer:
     async with asyncio.timeout(PATIENCE):
         return await lab.post(ask)
 
 
 def content(made: Any) -> Edit:
     def edit(flow: http.HTTPFlow) -> None:
-        flow.request.content = made if isinstance(made, bytes) else chat.encoded(made)
+        flow.request.content = made if isinstance(made, bytes) else chat.encode_json(made)
 
     return edit
 
@@ -86,9 +86,9 @@ async def test_policy_holds_for_an_edited_request(
     edit: str, form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """The server gets the edited request; the policy of the client's request applies to the reply."""
-    denying = guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
-    lab = await stopping(start, calling(form, stream, *BOTH), "~q", EDITS[edit], vtc_profiles=denying)
-    answer = await edited(lab, {**ASK, "stream": stream})
+    denying = write_guards(tmp_path, denied_tools=["bash"], on_denied="drop")
+    lab = await stopping(start, make_calls_reply(form, stream, *BOTH), "~q", EDITS[edit], vtc_profiles=denying)
+    answer = await post_edited(lab, {**ASK, "stream": stream})
     assert (answer.message.calls, b"rm -rf" in answer.body) == (BOTH[1:], False)
     assert await policies(lab) == [("denied_tools", "refused", "bash")]
 
@@ -97,11 +97,15 @@ async def test_request_is_edited_as_it_was_rewritten(start: Start) -> None:
     """The person sees the request as rewritten by VTC, and the edited request is sent unchanged."""
     seen: list[bytes | None] = []
     lab = await stopping(
-        start, calling("text", True, *BOTH), "~q", lambda flow: seen.append(flow.request.content), vtc_tools="prompt"
+        start,
+        make_calls_reply("text", True, *BOTH),
+        "~q",
+        lambda flow: seen.append(flow.request.content),
+        vtc_tools="prompt",
     )
-    assert (await edited(lab, ASK)).message.calls == BOTH
+    assert (await post_edited(lab, ASK)).message.calls == BOTH
     assert seen == [lab.upstream.seen[0].body]
-    assert seen != [chat.encoded(ASK)]
+    assert seen != [chat.encode_json(ASK)]
 
 
 @STREAM
@@ -109,21 +113,21 @@ async def test_request_that_is_answered_by_a_person(stream: bool, start: Start, 
     """A reply that a person writes instead of the server is processed like any other."""
 
     def answer(flow: http.HTTPFlow) -> None:
-        (reply,) = [calling("native", stream, *BOTH)]
+        (reply,) = [make_calls_reply("native", stream, *BOTH)]
         flow.response = http.Response.make(200, b"".join(reply.pieces), dict(reply.headers))  # type: ignore[arg-type]
 
-    denying = guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
+    denying = write_guards(tmp_path, denied_tools=["bash"], on_denied="drop")
     lab = await stopping(start, [], "~q", answer, vtc_profiles=denying)
-    assert (await edited(lab, {**ASK, "stream": stream})).message.calls == BOTH[1:]
+    assert (await post_edited(lab, {**ASK, "stream": stream})).message.calls == BOTH[1:]
     assert lab.upstream.seen == []
 
 
 async def test_request_that_is_sent_to_another_api_gets_no_call_past_a_policy(start: Start, tmp_path: Path) -> None:
     """The reply belongs to another API than the plan, so it cannot be read and is withheld."""
     called = messages.message(messages.call("bash", command="rm"), stop_reason="tool_use")
-    reply = Reply([chat.encoded(called)], JSON, framing="length")
-    lab = await stopping(start, reply, "~q", path, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
-    answer = await edited(lab, {**ASK, "stream": False})
+    reply = Reply([chat.encode_json(called)], JSON, framing="length")
+    lab = await stopping(start, reply, "~q", path, vtc_profiles=write_guards(tmp_path, denied_tools=["bash"]))
+    answer = await post_edited(lab, {**ASK, "stream": False})
     assert b'"rm"' not in answer.body
     assert await policies(lab) == [("unread_calls", "refused", "")]
 
@@ -136,8 +140,8 @@ async def test_whole_reply_is_edited_after_everything_of_ours(stream: bool, star
         assert flow.response is not None
         flow.response.content = b"Mine"
 
-    lab = await stopping(start, calling("text", stream, *BOTH), "~s", edit)
-    answer = await edited(lab, {**ASK, "stream": stream})
+    lab = await stopping(start, make_calls_reply("text", stream, *BOTH), "~s", edit)
+    answer = await post_edited(lab, {**ASK, "stream": stream})
     if stream:
         assert answer.message.calls == BOTH
     else:
@@ -152,9 +156,9 @@ def kill(flow: http.HTTPFlow) -> None:
 
 @pytest.mark.parametrize("where", ["~q", "~s"])
 async def test_flow_that_is_killed_while_it_is_stopped(where: str, start: Start) -> None:
-    lab = await stopping(start, calling("text", False, *BOTH), where, kill)
+    lab = await stopping(start, make_calls_reply("text", False, *BOTH), where, kill)
     with pytest.raises(httpx.RemoteProtocolError):
-        await edited(lab, {**ASK, "stream": False})
+        await post_edited(lab, {**ASK, "stream": False})
     assert (await lab.flow()).metadata["vtc"]["failures"] == []
     assert not lab.proxy.addon._live
 
@@ -165,8 +169,8 @@ async def test_request_that_becomes_one_of_an_api_says_that_it_was_not_read(star
     def edit(flow: http.HTTPFlow) -> None:
         flow.request.path = "/v1/chat/completions"
 
-    reply = calling("native", False, *BOTH)
-    lab = await stopping(start, reply, "~q", edit, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    reply = make_calls_reply("native", False, *BOTH)
+    lab = await stopping(start, reply, "~q", edit, vtc_profiles=write_guards(tmp_path, denied_tools=["bash"]))
     async with asyncio.timeout(PATIENCE):
         answer = await lab.post({**ASK, "stream": False}, path="/other")
     assert answer.message.calls == BOTH

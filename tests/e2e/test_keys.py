@@ -1,6 +1,4 @@
-"""A server's key from the environment (`key_env`): which clients may use it, where it is sent, that it is not
-stored.
-"""
+"""A server's key from the environment (`key_env`): permitted clients, its destination, and that it is not stored."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from mitmproxy.addons.view import View
 from mitmproxy.io import FlowWriter
 
 from tests.apis import chat, pairs
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import PATH, Lab, Replies, Start, by_turn
-from tests.e2e.policies import policy
+from tests.e2e.policies import write_policy
 from tests.e2e.upstream import JSON, Reply, Seen
 
 KEY = "canary-lent-4f5a6b7c"
@@ -54,9 +52,9 @@ def keys(seen: Seen) -> dict[str, str]:
     return {name: seen.headers[name] for name in names if name in seen.headers}
 
 
-async def sent(lab: Lab, client: str = "openai-chat", **headers: str) -> dict[str, str]:
+async def list_sent_keys(lab: Lab, client: str = "openai-chat", **headers: str) -> dict[str, str]:
     """Send a request as a client, and return the keys that reach the server."""
-    await lab.post(asked(client, stream=False), path=SHAPES[client].path, headers=headers)
+    await lab.post(make_request_body(client, stream=False), path=SHAPES[client].path, headers=headers)
     return keys(lab.upstream.seen[-1])
 
 
@@ -66,21 +64,21 @@ async def test_a_client_without_a_key_is_lent_that_of_its_server(
     client: str, server: str, start: Start, tmp_path: Path
 ) -> None:
     """The key is sent in the header of the server's API, and in no other."""
-    reply = Reply([pairs.whole(server, "Hi")], JSON, framing="length")
+    reply = Reply([pairs.make_whole_reply(server, "Hi")], JSON, framing="length")
     lab = await start(reply, vtc_profiles=profile(tmp_path), vtc_upstream_api=server)
-    assert await sent(lab, client) == dict([HEADERS[server]])
+    assert await list_sent_keys(lab, client) == dict([HEADERS[server]])
 
 
 async def test_the_key_of_the_upstream_may_be_named_by_an_option(start: Start) -> None:
     """This holds for any profile of the server; a client's key is kept."""
-    lab = await start(chat.streamed("Hi"), vtc_key_env=VARIABLE, vtc_server="groq")
-    assert await sent(lab) == {"authorization": f"Bearer {KEY}"}
-    assert await sent(lab, authorization="Bearer own") == {"authorization": "Bearer own"}
+    lab = await start(chat.make_stream("Hi"), vtc_key_env=VARIABLE, vtc_server="groq")
+    assert await list_sent_keys(lab) == {"authorization": f"Bearer {KEY}"}
+    assert await list_sent_keys(lab, authorization="Bearer own") == {"authorization": "Bearer own"}
 
 
 async def test_a_server_may_look_for_it_in_a_header_of_its_own(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path, key_header="api-key"))
-    assert await sent(lab) == {"api-key": KEY}
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path, key_header="api-key"))
+    assert await list_sent_keys(lab) == {"api-key": KEY}
 
 
 @pytest.mark.parametrize(
@@ -89,20 +87,20 @@ async def test_a_server_may_look_for_it_in_a_header_of_its_own(start: Start, tmp
     ids=str,
 )
 async def test_a_clients_own_key_stays(own: dict[str, str], start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
-    assert await sent(lab, **own) == own
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
+    assert await list_sent_keys(lab, **own) == own
 
 
 async def test_a_key_in_the_query_is_the_clients_own(start: Start, tmp_path: Path) -> None:
-    lab = await start(Reply([pairs.whole("gemini-generate", "Hi")], JSON), vtc_profiles=profile(tmp_path))
-    await lab.post(asked("gemini-generate"), path=f"{SHAPES['gemini-generate'].path}?key=of-the-client")
+    lab = await start(Reply([pairs.make_whole_reply("gemini-generate", "Hi")], JSON), vtc_profiles=profile(tmp_path))
+    await lab.post(make_request_body("gemini-generate"), path=f"{SHAPES['gemini-generate'].path}?key=of-the-client")
     assert keys(lab.upstream.seen[-1]) == {}
 
 
 async def test_a_header_without_a_key_is_none(start: Start, tmp_path: Path) -> None:
     """SDKs that were given an empty key send such a header."""
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
-    assert await sent(lab, authorization="Bearer") == dict([HEADERS["openai-chat"]])
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
+    assert await list_sent_keys(lab, authorization="Bearer") == dict([HEADERS["openai-chat"]])
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings"])
@@ -125,9 +123,9 @@ async def test_no_other_host_is_sent_it_even_if_it_is_named_for_all(
 ) -> None:
     """A different name for the host makes no difference."""
     lab = await start(
-        chat.streamed("Hi"), vtc_profiles=profile(tmp_path, **settings), vtc_server="keyed", keep_host_header=True
+        chat.make_stream("Hi"), vtc_profiles=profile(tmp_path, **settings), vtc_server="keyed", keep_host_header=True
     )
-    assert await sent(lab, host="api.example.com") == {}
+    assert await list_sent_keys(lab, host="api.example.com") == {}
     assert "127.0.0.1 does not match server profile keyed" in json.dumps(await lab.report())
 
 
@@ -143,14 +141,14 @@ async def test_no_other_host_is_sent_it_even_if_it_is_named_for_all(
     ids=str,
 )
 async def test_a_page_of_the_web_is_lent_none(of_page: dict[str, str], start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
-    assert await sent(lab, **of_page) == {}
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
+    assert await list_sent_keys(lab, **of_page) == {}
 
 
 @pytest.mark.parametrize("own", [{"origin": "http://localhost:3000"}, {"origin": "vscode-webview://1"}], ids=str)
 async def test_a_program_of_this_machine_is(own: dict[str, str], start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
-    assert await sent(lab, **own) == dict([HEADERS["openai-chat"]])
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
+    assert await list_sent_keys(lab, **own) == dict([HEADERS["openai-chat"]])
 
 
 class FromAfar:
@@ -164,14 +162,14 @@ class FromAfar:
 async def test_clients_on_other_machines_are_lent_it_only_if_that_is_said(
     shared: str, start: Start, tmp_path: Path
 ) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path), vtc_share_keys=shared)
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path), vtc_share_keys=shared)
     lab.proxy.master.addons.add(FromAfar())
-    assert await sent(lab) == (dict([HEADERS["openai-chat"]]) if shared == "on" else {})
+    assert await list_sent_keys(lab) == (dict([HEADERS["openai-chat"]]) if shared == "on" else {})
 
 
 async def test_nothing_is_added_where_nothing_is_to_be_changed(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path), vtc_mode="observe")
-    assert await sent(lab) == {}
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path), vtc_mode="observe")
+    assert await list_sent_keys(lab) == {}
 
 
 async def test_nothing_keeps_a_key_and_the_report_says_whose_was_sent(
@@ -180,9 +178,9 @@ async def test_nothing_keeps_a_key_and_the_report_says_whose_was_sent(
     """A server can repeat the key in its error, and the flow can be saved."""
     caplog.set_level(logging.DEBUG)
     told = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
-    reply = Reply([chat.encoded(told)], JSON, 401, framing="length")
+    reply = Reply([chat.encode_json(told)], JSON, 401, framing="length")
     lab = await start(reply, vtc_profiles=profile(tmp_path), vtc_upstream_api="anthropic-messages")
-    assert await sent(lab) == dict([HEADERS["anthropic-messages"]])
+    assert await list_sent_keys(lab) == dict([HEADERS["anthropic-messages"]])
     flow = await lab.flow()
     report = json.dumps(flow.metadata["vtc"])
     assert f"that of {VARIABLE} is sent" in report
@@ -196,8 +194,8 @@ async def test_nothing_keeps_a_key_and_the_report_says_whose_was_sent(
 
 
 async def test_a_flow_that_is_sent_again_has_it_again(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
-    await sent(lab)
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
+    await list_sent_keys(lab)
     lab.proxy.master.commands.call("replay.client", [await lab.flow()])
     await lab.flow()
     assert [keys(one) for one in lab.upstream.seen] == 2 * [dict([HEADERS["openai-chat"]])]
@@ -210,8 +208,8 @@ BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
 def silent(seen: Seen) -> Reply:
     """Return a reply without text, streamed or whole as the request asks."""
     if seen.json.get("stream"):
-        return Reply([pairs.streamed("openai-chat", [])])
-    return Reply([pairs.whole("openai-chat", "")], JSON, framing="length")
+        return Reply([pairs.make_stream("openai-chat", [])])
+    return Reply([pairs.make_whole_reply("openai-chat", "")], JSON, framing="length")
 
 
 async def never() -> AsyncIterator[bytes]:
@@ -220,10 +218,10 @@ async def never() -> AsyncIterator[bytes]:
     yield b""
 
 
-BROKEN_CALL = Reply([pairs.whole("openai-chat", BROKEN)], JSON)
+BROKEN_CALL = Reply([pairs.make_whole_reply("openai-chat", BROKEN)], JSON)
 FOLLOW_UPS: dict[str, tuple[dict[str, Any], dict[str, Any], list[Replies]]] = {
-    "after a refusal": ({"temperature": 1}, {}, [REFUSED, Reply([pairs.whole("openai-chat", "Hi")], JSON)]),
-    "after a refused stream": ({"temperature": 1, "stream": True}, {}, [REFUSED, chat.streamed("Hi")]),
+    "after a refusal": ({"temperature": 1}, {}, [REFUSED, Reply([pairs.make_whole_reply("openai-chat", "Hi")], JSON)]),
+    "after a refused stream": ({"temperature": 1, "stream": True}, {}, [REFUSED, chat.make_stream("Hi")]),
     "about a broken call": ({}, {"on": ["malformed"]}, 2 * [BROKEN_CALL]),
     "in a turn without a word": ({}, {"on": ["empty"]}, 2 * [silent]),
     "in a stream without a word": ({"stream": True}, {"on": ["empty"]}, 2 * [silent]),
@@ -245,7 +243,7 @@ def saving(lab: Lab, file: Path) -> None:
 async def test_no_flow_of_a_further_question_keeps_a_key(question: str, start: Start, tmp_path: Path) -> None:
     """Neither the file of `-w` nor the list of flows contains a key."""
     fields, retry, replies = FOLLOW_UPS[question]
-    files = [*profile(tmp_path), *(policy(tmp_path, retry=retry) if retry else [])]
+    files = [*profile(tmp_path), *(write_policy(tmp_path, retry=retry) if retry else [])]
     lab = await start(by_turn(*replies), vtc_profiles=files)
     view = View()
     lab.proxy.master.addons.add(view)
@@ -276,9 +274,9 @@ class Edited:
 
 
 async def test_the_copy_before_an_edit_keeps_none(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
     lab.proxy.master.addons.add(Edited())
-    assert await sent(lab) == dict([HEADERS["openai-chat"]])
+    assert await list_sent_keys(lab) == dict([HEADERS["openai-chat"]])
     flow = await lab.flow()
     assert KEY not in str(flow.get_state())
     flow.revert()
@@ -306,15 +304,15 @@ async def test_it_goes_over_no_network_unencrypted_where_a_client_names_the_serv
     elsewhere = Elsewhere()
     lab.proxy.master.addons.add(elsewhere)
     async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False, verify=False) as client:
-        await client.post(f"http://192.0.2.7{PATH}", content=asked("openai-chat"))
+        await client.post(f"http://192.0.2.7{PATH}", content=make_request_body("openai-chat"))
     assert "authorization" not in elsewhere.seen[0]
     assert "is not encrypted" in json.dumps(await lab.report())
 
 
 async def test_a_variable_that_has_gone_is_told(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
-    assert await sent(lab)
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
+    assert await list_sent_keys(lab)
     await lab.report()
     monkeypatch.delenv(VARIABLE)
-    assert await sent(lab) == {}
+    assert await list_sent_keys(lab) == {}
     assert f"the environment has no variable {VARIABLE}" in json.dumps(await lab.report())

@@ -22,11 +22,11 @@ STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streame
 
 def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
     if stream:
-        return Reply(chat.streamed(*text, finish=finish))
-    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+        return Reply(chat.make_stream(*text, finish=finish))
+    return Reply([chat.encode_json(chat.completion(text, finish))], JSON, framing="length")
 
 
-async def asked(lab: Lab, stream: bool = True, model: str = "deepseek-ai/deepseek-v3.2-maas") -> chat.Read:
+async def ask_model(lab: Lab, stream: bool = True, model: str = "deepseek-ai/deepseek-v3.2-maas") -> chat.Read:
     return (await lab.post(chat.request(stream=stream, model=model, tools=[TODO]))).message
 
 
@@ -34,7 +34,7 @@ async def asked(lab: Lab, stream: bool = True, model: str = "deepseek-ai/deepsee
 async def test_the_seed_case(stream: bool, start: Start) -> None:
     """The client gets one call with all its text and the surrounding text, and the comment reports the repair."""
     lab = await start(replying("I plan.\n\n" + SEED, stream))
-    assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
+    assert await ask_model(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
     flow = await lab.flow()
     assert (
         flow.comment
@@ -48,7 +48,7 @@ async def test_the_seed_case(stream: bool, start: Start) -> None:
 async def test_escaped_attributes_and_newlines(stream: bool, start: Start) -> None:
     text = r"<function_calls>\n<invoke name=\"todo\">\n<parameter name=\"todos\">a</parameter>\n</invoke>\n"
     lab = await start(replying(text + "</function_calls>", stream))
-    assert (await asked(lab, stream)).calls == [("todo", {"todos": "a"})]
+    assert (await ask_model(lab, stream)).calls == [("todo", {"todos": "a"})]
 
 
 @STREAM
@@ -63,7 +63,7 @@ async def test_escaped_attributes_and_newlines(stream: bool, start: Start) -> No
 )
 async def test_what_cannot_be_recovered_is_the_text_it_was(text: str, stream: bool, start: Start) -> None:
     lab = await start(replying(text, stream))
-    assert await asked(lab, stream) == chat.Read(text, finish_reason="stop")
+    assert await ask_model(lab, stream) == chat.Read(text, finish_reason="stop")
     refusals = (await lab.report())["refusals"]
     assert [bool(one["reason"]) for one in refusals] == [True] * ("invoke" in text)
 
@@ -72,7 +72,7 @@ async def test_what_cannot_be_recovered_is_the_text_it_was(text: str, stream: bo
 async def test_a_reply_that_was_cut_off_is_not_completed(stream: bool, start: Start) -> None:
     """With `finish_reason: length` the rest of the string is missing."""
     lab = await start(replying(SEED, stream, finish="length"))
-    assert await asked(lab, stream) == chat.Read(SEED, finish_reason="length")
+    assert await ask_model(lab, stream) == chat.Read(SEED, finish_reason="length")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ async def test_a_reply_that_was_cut_off_is_not_completed(stream: bool, start: St
 )
 async def test_models_that_are_known_to_need_it(model: str, start: Start) -> None:
     """The DeepSeek V3 family has these names at Vertex AI, Azure and OpenRouter."""
-    lab = await start(chat.streamed(SEED))
-    assert (await asked(lab, model=model)).calls == WRITTEN
+    lab = await start(chat.make_stream(SEED))
+    assert (await ask_model(lab, model=model)).calls == WRITTEN
     assert (await lab.report())["model"] == "deepseek-v3"
 
 
@@ -108,17 +108,17 @@ async def test_the_option_then_the_profile(
 ) -> None:
     lines = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, "accept": ["invoke"], "lenient": profile}
     (tmp_path / "mine.yaml").write_text(json.dumps(lines))
-    lab = await start(chat.streamed(SEED), vtc_profiles=[str(tmp_path)], vtc_lenient=option)
-    assert bool((await asked(lab, model=chat.MODEL)).calls) is repaired
+    lab = await start(chat.make_stream(SEED), vtc_profiles=[str(tmp_path)], vtc_lenient=option)
+    assert bool((await ask_model(lab, model=chat.MODEL)).calls) is repaired
 
 
 async def test_the_switch_works_while_running(start: Start) -> None:
     """The option can be changed in mitmweb's editor."""
-    lab = await start(chat.streamed(SEED))
+    lab = await start(chat.make_stream(SEED))
     found = []
     for value in ("on", "off", "auto"):
         lab.set(vtc_lenient=value)
-        found.append(bool((await asked(lab)).calls))
+        found.append(bool((await ask_model(lab)).calls))
     assert found == [True, False, True]
 
 
@@ -127,14 +127,14 @@ async def test_the_switch_works_while_running(start: Start) -> None:
 async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: Start) -> None:
     text = '<function_calls>\n<invoke name="todo">\n<parameter name="todos">a</parameter>\n</invoke>\n</function_calls>'
     lab = await start(replying(text, stream), vtc_lenient=lenient)
-    assert await asked(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")
+    assert await ask_model(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")
     assert (await lab.flow()).comment == "vtc: deepseek-ai/deepseek-v3.2-maas: todo, invoke -> tool_calls"
 
 
 async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
     """The limit is an option."""
-    lab = await start(chat.streamed(*SEED), vtc_max_call_bytes=40)
-    assert await asked(lab) == chat.Read(SEED, finish_reason="stop")
+    lab = await start(chat.make_stream(*SEED), vtc_max_call_bytes=40)
+    assert await ask_model(lab) == chat.Read(SEED, finish_reason="stop")
     assert "longer than 40 bytes" in (await lab.report())["refusals"][0]["reason"]
 
 
@@ -145,9 +145,9 @@ async def test_slow_work_is_a_warning(
     """More than 100 ms of work on one reply are logged as a warning."""
     ticks = itertools.count()
     monkeypatch.setattr("vtc.proxy.addon.time.perf_counter", lambda: next(ticks) * tick)
-    lab = await start(chat.streamed(SEED))
+    lab = await start(chat.make_stream(SEED))
     for _ in range(2):  # the first exchange compiles the dialects, which is no fault
-        await asked(lab)
+        await ask_model(lab)
         await lab.flow()
     found = [record for record in caplog.records if "ms of work" in record.getMessage()]
     assert len(found) == warned
@@ -156,9 +156,9 @@ async def test_slow_work_is_a_warning(
 
 async def test_counts_while_running_and_at_the_end(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "vtc")
-    lab = await start(chat.streamed(SEED))
+    lab = await start(chat.make_stream(SEED))
     for _ in range(2):
-        await asked(lab)
+        await ask_model(lab)
         await lab.flow()
     figures = json.loads(lab.proxy.master.commands.execute("vtc.stats"))["models"]["deepseek-v3"]
     assert {key: figures[key] for key in ("exchanges", "calls", "repaired", "refused", "success_rate")} == {

@@ -80,7 +80,7 @@ def content_of(number: int) -> str:
 def pieces_of(number: int) -> list[bytes]:
     call = WRITTEN[number % 4]("write", {"filePath": f"/{number}", "content": content_of(number)})
     text = f"This is {number}.\n\n{call}"
-    return chat.streamed(*(text[at : at + 9] for at in range(0, len(text), 9)))
+    return chat.make_stream(*(text[at : at + 9] for at in range(0, len(text), 9)))
 
 
 def replying(seen: Seen) -> Reply:
@@ -88,11 +88,11 @@ def replying(seen: Seen) -> Reply:
     if seen.json["stream"]:
         return Reply(pieces_of(number))
     said = "".join(delta.get("content") or "" for delta in chat.deltas(b"".join(pieces_of(number))))
-    return Reply([chat.encoded(chat.completion(said))], JSON, framing="length")
+    return Reply([chat.encode_json(chat.completion(said))], JSON, framing="length")
 
 
 @asynccontextmanager
-async def loaded(script: Any, confdir: Path, directory: Path) -> AsyncIterator[Load]:
+async def run_load(script: Any, confdir: Path, directory: Path) -> AsyncIterator[Load]:
     async with asyncio.timeout(PATIENCE), serving(script) as upstream:
         options = ["-m", f"reverse:{upstream.url}", "--set", f"confdir={confdir}", "--set", "flow_detail=0"]
         command = [MITMDUMP, "-s", ADDON, "--listen-host", "127.0.0.1", "--listen-port", "0", *options]
@@ -122,7 +122,7 @@ async def loaded(script: Any, confdir: Path, directory: Path) -> AsyncIterator[L
             await reading
 
 
-def told(capsys: pytest.CaptureFixture[str], line: str) -> None:
+def print_line(capsys: pytest.CaptureFixture[str], line: str) -> None:
     with capsys.disabled():
         sys.stdout.write(f"\n{line}\n")
 
@@ -139,22 +139,22 @@ async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys
         number = int(seen.json["messages"][0]["content"])
         pieces = pieces_of(number)
 
-        async def interleaved() -> AsyncIterator[bytes]:
+        async def interleave_pieces() -> AsyncIterator[bytes]:
             for at, piece in enumerate(pieces):
                 if at % (len(pieces) // 4) == 3:
                     await begun.wait()
                 yield piece
 
-        return Reply(interleaved())
+        return Reply(interleave_pieces())
 
-    async with loaded(script, confdir, tmp_path) as load:
+    async with run_load(script, confdir, tmp_path) as load:
         before, started = load.megabytes, time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for number in range(count):
                 group.create_task(load.ask(number * 5 + 1))
         seconds, after = time.perf_counter() - started, load.megabytes
         summary = await load.summary()
-    told(capsys, f"{count} streams at once: {seconds:.1f} s, mitmdump {before:.0f} -> {after:.0f} MB")
+    print_line(capsys, f"{count} streams at once: {seconds:.1f} s, mitmdump {before:.0f} -> {after:.0f} MB")
     assert (load.done, len(load.ids)) == (count, count)
     assert (
         f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 unread, 0 errors in VTC".encode() in summary
@@ -170,7 +170,7 @@ async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys
 )
 async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Streamed and whole replies alternate."""
-    async with loaded(replying, confdir, tmp_path) as load:
+    async with run_load(replying, confdir, tmp_path) as load:
         for number in range(WARM_UP):
             await load.ask(number)
         before, started = load.megabytes, time.perf_counter()
@@ -179,7 +179,7 @@ async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsy
         seconds, after = time.perf_counter() - started, load.megabytes
         summary = await load.summary()
     rate = (count - WARM_UP) / seconds
-    told(capsys, f"{count} in a row: {rate:.0f} a second, mitmdump {before:.0f} -> {after:.0f} MB")
+    print_line(capsys, f"{count} in a row: {rate:.0f} a second, mitmdump {before:.0f} -> {after:.0f} MB")
     assert (load.done, len(load.ids)) == (count, count)
     assert (
         f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 unread, 0 errors in VTC".encode() in summary
@@ -198,7 +198,7 @@ async def test_memory_when_no_two_exchanges_are_alike(
     count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each has a different model and prompt, and every hundred a different tool, so no cached value is used again."""
-    async with loaded(replying, confdir, tmp_path) as load:
+    async with run_load(replying, confdir, tmp_path) as load:
         megabytes = list[float]()
         for number in range(count):
             tools = [chat.tool(f"tool_{number // 100}", **{f"of_{number // 100}": "string"}), *chat.TOOLS]
@@ -206,7 +206,7 @@ async def test_memory_when_no_two_exchanges_are_alike(
             await load.ask(number, model=f"model-{number}", tools=tools, messages=said)
             if number % (count // 20) == count // 20 - 1:
                 megabytes.append(load.megabytes)
-                told(capsys, f"{number + 1} that differ: mitmdump {load.megabytes:.1f} MB")
+                print_line(capsys, f"{number + 1} that differ: mitmdump {load.megabytes:.1f} MB")
         summary = await load.summary()
     assert (load.done, len(load.ids)) == (count, count)
     assert (

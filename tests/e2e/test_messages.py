@@ -28,8 +28,8 @@ def replying(said: str, stream: bool, stop_reason: str = "end_turn") -> Reply:
     """Return a text reply; a stream has pieces of three characters."""
     if stream:
         pieces = [said[at : at + 3] for at in range(0, len(said), 3)]
-        return Reply(messages.streamed_text(*pieces, stop_reason=stop_reason))
-    return Reply([chat.encoded(messages.message(text(said), stop_reason=stop_reason))], JSON, framing="length")
+        return Reply(messages.make_text_stream(*pieces, stop_reason=stop_reason))
+    return Reply([chat.encode_json(messages.message(text(said), stop_reason=stop_reason))], JSON, framing="length")
 
 
 async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str = "", **fields: Any) -> messages.Read:
@@ -50,7 +50,7 @@ async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str
 def profile(directory: Path, kind: str = "model", **settings: Any) -> list[str]:
     """Write a user's profile, and return its directory as the option `vtc_profiles` takes it."""
     match = {"match": {"model": messages.MODEL}} if kind == "model" else {}
-    (directory / "mine.yaml").write_bytes(chat.encoded({"kind": kind, "name": "mine", **match, **settings}))
+    (directory / "mine.yaml").write_bytes(chat.encode_json({"kind": kind, "name": "mine", **match, **settings}))
     return [str(directory)]
 
 
@@ -106,7 +106,7 @@ async def test_error_within_a_stream_reaches_the_client(start: Start) -> None:
 async def test_client_that_waits_is_sent_a_ping(start: Start) -> None:
     """Pings are sent only while a call is buffered."""
     written = chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 50})
-    lab = await start(messages.streamed_text("Look:", *written), vtc_keep_alive=15)
+    lab = await start(messages.make_text_stream("Look:", *written), vtc_keep_alive=15)
     clock = iter(range(0, 100000, 10))
     lab.proxy.addon.clock = lambda: next(clock)
     answer = await lab.post(messages.request(stream=True), path=messages.PATH)
@@ -127,9 +127,9 @@ def strict_model(dialect: str, *, stream: bool) -> Any:
             one["type"] for said in body["messages"] if isinstance(said["content"], list) for one in said["content"]
         }
         if {"tools", "tool_choice"} & set(body) or {"tool_use", "tool_result"} & kinds:
-            return Reply([chat.encoded(messages.error("this server knows no tools"))], JSON, 400)
+            return Reply([chat.encode_json(messages.error("this server knows no tools"))], JSON, 400)
         if "read" not in str(body.get("system")):
-            return Reply([chat.encoded(messages.error("the model was not told of its tools"))], JSON, 400)
+            return Reply([chat.encode_json(messages.error("the model was not told of its tools"))], JSON, 400)
         if len(body["messages"]) == 1:
             return replying(f"I will look.\n\n{chat.DIALECTS[dialect]('read', {'filePath': '/etc/motd'})}", stream)
         return replying("It says moose." if "moose" in str(body["messages"][-1]) else "No idea.", stream)
@@ -158,7 +158,7 @@ async def test_model_that_knows_no_tools_takes_part_in_the_whole_cycle(
 # Text clients
 
 
-def told(reply: messages.Read) -> str:
+def get_only_text(reply: messages.Read) -> str:
     """Return the content of the single block of text that a text client gets."""
     assert reply.kinds == ["text"]
     assert reply.stop_reason == "end_turn"
@@ -177,7 +177,7 @@ READ = "<read_file>\n<path>a.py</path>\n</read_file>"
 async def test_client_of_text_is_given_calls_in_its_own_dialect(stream: bool, start: Start) -> None:
     written = chat.DIALECTS["hermes"]("read_file", {"path": "a.py"})
     lab = await start(replying(f"Look:\n{written}", stream), vtc_dialect="hermes", vtc_tools="prompt")
-    assert told(await ask(lab, stream, **CLINES)) == f"Look:\n\n{READ}"
+    assert get_only_text(await ask(lab, stream, **CLINES)) == f"Look:\n\n{READ}"
     (system,) = lab.upstream.seen[0].json["system"]
     assert system["cache_control"] == {"type": "ephemeral"}
     assert "<tool_call>" in system["text"]
@@ -188,10 +188,10 @@ async def test_client_of_text_is_promoted(stream: bool, start: Start) -> None:
     """The model gets `tools`, and its calls are returned in the same block of text."""
     reply = messages.message(text("Look:"), call("read_file", path="a.py"), stop_reason="tool_use")
     blocks = [messages.text_block(0, "Look:"), messages.call_block(1, "read_file", '{"path":', '"a.py"}')]
-    streamed = Reply(messages.streamed(*blocks, stop_reason="tool_use"))
-    lab = await start(streamed if stream else Reply([chat.encoded(reply)], JSON), vtc_tools="native")
+    streamed = Reply(messages.make_stream(*blocks, stop_reason="tool_use"))
+    lab = await start(streamed if stream else Reply([chat.encode_json(reply)], JSON), vtc_tools="native")
     said = [*QUESTION, assistant(text(READ)), user([text("[read_file for 'a.py'] Result:"), text("1 + 1")])]
-    assert told(await ask(lab, stream, said, **CLINES)) == f"Look:\n\n{READ}"
+    assert get_only_text(await ask(lab, stream, said, **CLINES)) == f"Look:\n\n{READ}"
     body = lab.upstream.seen[0].json
     check_request(body)
     assert "read_file" in [tool["name"] for tool in body["tools"]]
@@ -229,7 +229,11 @@ async def test_only_one_call_is_let_through_where_the_client_takes_one(stream: b
 async def test_refused_call_becomes_a_message(native: bool, stream: bool, start: Start, tmp_path: Path) -> None:
     blocks = [messages.text_block(0, "Look:"), messages.call_block(1, "read", '{"filePath":', '"/a"}')]
     whole = messages.message(*CALLED.blocks, stop_reason="tool_use")
-    made = Reply(messages.streamed(*blocks, stop_reason="tool_use")) if stream else Reply([chat.encoded(whole)], JSON)
+    made = (
+        Reply(messages.make_stream(*blocks, stop_reason="tool_use"))
+        if stream
+        else Reply([chat.encode_json(whole)], JSON)
+    )
     written = replying(f"Look: {chat.DIALECTS['hermes']('read', {'filePath': '/a'})}", stream)
     denying = profile(tmp_path, guards={"denied_tools": ["read"], "on_denied": "steer"})
     lab = await start(made if native else written, vtc_profiles=denying)
@@ -277,7 +281,7 @@ async def test_both_apis_are_read_at_once(start: Start) -> None:
     written = f"Look:\n{chat.DIALECTS['hermes']('read', {'filePath': '/a'})}"
 
     def script(seen: Seen) -> Reply:
-        return replying(written, True) if seen.path == messages.PATH else Reply(chat.streamed(*written))
+        return replying(written, True) if seen.path == messages.PATH else Reply(chat.make_stream(*written))
 
     lab = await start(script)
     other, found = await asyncio.gather(lab.post(chat.request(stream=True)), ask(lab, True))

@@ -28,7 +28,7 @@ from playwright.async_api import Browser, Locator, Page, async_playwright, expec
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from tests.proxy.captures import saved
+from tests.proxy.captures import save_flows
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -40,11 +40,16 @@ pytestmark = [
 
 CALL = chat.DIALECTS["qwen3-coder"]("read", {"filePath": "note.txt"})
 REPLIES = {
-    "rewritten": [chat.chunk({"reasoning_content": "The file must be read first."}), *chat.said("I look.\n\n", CALL)],
-    "repaired": chat.said(chat.DIALECTS["hermes"]("read", {"filePath": "note.txt"}).removesuffix("</tool_call>")),
-    "refused": chat.said(CALL.replace("read", "sh.rm")),
-    "again": chat.said(CALL),
-    "unread": chat.said('I look.\n@@read\n{"filePath": "note.txt"}\n@@end'),
+    "rewritten": [
+        chat.chunk({"reasoning_content": "The file must be read first."}),
+        *chat.make_text_chunks("I look.\n\n", CALL),
+    ],
+    "repaired": chat.make_text_chunks(
+        chat.DIALECTS["hermes"]("read", {"filePath": "note.txt"}).removesuffix("</tool_call>")
+    ),
+    "refused": chat.make_text_chunks(CALL.replace("read", "sh.rm")),
+    "again": chat.make_text_chunks(CALL),
+    "unread": chat.make_text_chunks('I look.\n@@read\n{"filePath": "note.txt"}\n@@end'),
 }
 COMMENTS = {
     "rewritten": "read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
@@ -108,9 +113,9 @@ RELEASED = asyncio.Event()
 
 
 async def slow() -> AsyncIterator[bytes]:
-    yield chat.ROLE + chat.said("I look.\n")[0]
+    yield chat.ROLE + chat.make_text_chunks("I look.\n")[0]
     await RELEASED.wait()
-    yield b"".join([*chat.said(CALL), chat.STOP, chat.DONE])
+    yield b"".join([*chat.make_text_chunks(CALL), chat.STOP, chat.DONE])
 
 
 def answer(seen: Seen) -> Reply:
@@ -179,7 +184,7 @@ class Started:
     """The user's profile directory."""
 
     @asynccontextmanager
-    async def opened(self, path: str, width: int = 1500) -> AsyncIterator[Page]:
+    async def open_page(self, path: str, width: int = 1500) -> AsyncIterator[Page]:
         """Open a page of mitmweb."""
         context = await self.browser.new_context(viewport={"width": width, "height": 950})
         context.set_default_timeout(PATIENCE * 1000)
@@ -211,14 +216,14 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
 @pytest_asyncio.fixture(loop_scope="module")
 async def mitmweb(started: Started) -> AsyncIterator[Mitmweb]:
     """Open a separate page for each test."""
-    async with started.opened("/") as page:
+    async with started.open_page("/") as page:
         yield Mitmweb(page, started.client)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def exchanges(started: Started) -> AsyncIterator[Exchanges]:
     """Open the page `/vtc` and wait until it receives updates."""
-    async with started.opened("/vtc", 1300) as page:
+    async with started.open_page("/vtc", 1300) as page:
         yield Exchanges(page, started.client)
 
 
@@ -464,7 +469,7 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pre
 
 async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path) -> None:
     """VTC never saw the flow. Late in the file, because mitmweb forgets its own flows when it opens a file."""
-    path = await asyncio.to_thread(saved, tmp_path, "Read from a file.", seen=False)
+    path = await asyncio.to_thread(save_flows, tmp_path, "Read from a file.", seen=False)
     await mitmweb.page.get_by_role("link", name="File").click()
     async with mitmweb.page.expect_file_chooser() as chooser:
         await mitmweb.page.get_by_text("Open...").click()

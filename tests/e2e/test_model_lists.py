@@ -99,11 +99,11 @@ def serving(server: str) -> Any:
     return script
 
 
-async def listed(lab: Lab, client: str) -> httpx.Response:
+async def list_models(lab: Lab, client: str) -> httpx.Response:
     return await lab.client.get(LISTS.get(client, "/v1/models"), headers=HEADERS.get(client))
 
 
-async def shown(lab: Lab, client: str, name: str) -> httpx.Response:
+async def show_model(lab: Lab, client: str, name: str) -> httpx.Response:
     if client == "ollama-chat":
         return await lab.client.post("/api/show", json={"model": name})
     return await lab.client.get(f"{LISTS.get(client, '/v1/models')}/{name}", headers=HEADERS.get(client))
@@ -124,7 +124,7 @@ PAIRS = [(client, server) for client in SERVERS for server in SERVERS if client 
 async def test_a_client_of_any_api_is_told_the_models_of_any_server(client: str, server: str, start: Start) -> None:
     """Names are the same as in requests; the response for one model includes its window, if the server states it."""
     lab = await start(serving(server), vtc_upstream_api=server)
-    body = (await listed(lab, client)).json()
+    body = (await list_models(lab, client)).json()
     entries = body["data"] if "data" in body else body["models"]
     key = "name" if client in LISTS else "id"
     of_gemini = client == "gemini-generate"
@@ -135,7 +135,7 @@ async def test_a_client_of_any_api_is_told_the_models_of_any_server(client: str,
     ]
     assert not any(time in ("0", "") or time.startswith("1970-01-01T00:00:00") for time in times)
     assert bool(times) == (not of_gemini)
-    one = (await shown(lab, client, NAME)).json()
+    one = (await show_model(lab, client, NAME)).json()
     assert window_of(client, one) == 32768
     if client == "ollama-chat":
         able = {"tools", "thinking", "vision"} - ({"vision"} if server == "gemini-generate" else set())
@@ -149,7 +149,7 @@ async def test_a_model_that_the_server_has_not_is_an_error_of_the_clients_api(
     client: str, server: str, start: Start
 ) -> None:
     lab = await start(serving(server), vtc_upstream_api=server)
-    answer = await shown(lab, client, "Nobodys/Model")
+    answer = await show_model(lab, client, "Nobodys/Model")
     assert answer.status_code == 404
     error = answer.json()["error"]
     assert "has no model Nobodys/Model" in (error if client == "ollama-chat" else error["message"])
@@ -163,7 +163,7 @@ async def test_a_server_without_a_list_is_told_in_the_form_of_the_clients_api(
     status: int, body: bytes, start: Start
 ) -> None:
     lab = await start(Reply([body], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
-    answer = await listed(lab, "anthropic-messages")
+    answer = await list_models(lab, "anthropic-messages")
     assert answer.status_code == (502 if status == 200 else status)
     assert answer.json()["type"] == "error"
     assert f"answers {status} to GET /v1/models" in answer.json()["error"]["message"]
@@ -171,9 +171,9 @@ async def test_a_server_without_a_list_is_told_in_the_form_of_the_clients_api(
 
 async def test_a_name_that_stands_for_another_is_told_with_what_that_can(start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat", vtc_models=[f"claude-lab={NAME}"])
-    names = [(model["id"], model.get("max_input_tokens")) for model in (await listed(lab, HEADED)).json()["data"]]
+    names = [(model["id"], model.get("max_input_tokens")) for model in (await list_models(lab, HEADED)).json()["data"]]
     assert names == [("claude-lab", 32768), ("other", None), (NAME, 32768)]
-    assert (await shown(lab, HEADED, "claude-lab")).json()["max_input_tokens"] == 32768
+    assert (await show_model(lab, HEADED, "claude-lab")).json()["max_input_tokens"] == 32768
 
 
 HEADED = "anthropic-messages"
@@ -182,7 +182,7 @@ HEADED = "anthropic-messages"
 @pytest.mark.parametrize("client", ["anthropic-messages", "gemini-generate"])
 async def test_the_key_stands_where_the_server_looks_for_it(client: str, start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
-    await listed(lab, client)
+    await list_models(lab, client)
     headers = lab.upstream.seen[0].headers
     assert headers["authorization"] == "Bearer of-the-client"
     assert not headers.keys() & {"x-api-key", "x-goog-api-key", "anthropic-version"}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.apis import chat, pairs
 from tests.apis.pairs import PAIRS, READ
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import Lab, Start
 from tests.e2e.upstream import JSON, Reply, Seen
 
@@ -51,16 +51,16 @@ def serving(server: str, models: Sequence[str], text: str = "I look.", *, lists:
             return Reply([refusal.encode()], JSON, 404, framing="length")
         calls = READ if text == "I look." else ()
         if "streamG" in seen.path or (not match and seen.json.get("stream", server == "ollama-chat")):
-            return Reply([pairs.streamed(server, [text[:4], text[4:]], calls)], {"content-type": shape.media_type})
-        return Reply([pairs.whole(server, text, calls)], JSON, framing="length")
+            return Reply([pairs.make_stream(server, [text[:4], text[4:]], calls)], {"content-type": shape.media_type})
+        return Reply([pairs.make_whole_reply(server, text, calls)], JSON, framing="length")
 
     return script
 
 
-async def ask(lab: Lab, client: str, model: str, *, stream: bool) -> tuple[pairs.Said, set[str]]:
+async def ask(lab: Lab, client: str, model: str, *, stream: bool) -> tuple[pairs.ReplyContent, set[str]]:
     """Request a model as a client; return the parsed reply, and the models that the reply names."""
     shape = SHAPES[client]
-    body = asked(client, stream=stream, **({} if client == "gemini-generate" else {"model": model}))
+    body = make_request_body(client, stream=stream, **({} if client == "gemini-generate" else {"model": model}))
     answer = await lab.post(body, path=shape.at(stream=stream, model=model))
     assert answer.status == 200, answer.body
     names = re.findall(rb'"(?:model|modelVersion)":\s*"([^"]*)"', answer.body)
@@ -152,6 +152,6 @@ async def test_other_fields_of_a_reply_under_another_name_stay(start: Start) -> 
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": json.dumps({"model": OWN})}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     body = chat.completion(None, "tool_calls", message=message) | {"model": OWN, "odd": {"model": OWN, "n": 1}}
-    lab = await start(Reply([chat.encoded(body)], JSON, framing="length"), vtc_models=[f"{FOREIGN}={OWN}"])
+    lab = await start(Reply([chat.encode_json(body)], JSON, framing="length"), vtc_models=[f"{FOREIGN}={OWN}"])
     answer = await lab.post(chat.request(model=FOREIGN))
     assert json.loads(answer.body) == body | {"model": FOREIGN}

@@ -18,8 +18,8 @@ from tests.e2e.upstream import JSON, Reply, Seen
 
 ASK = chat.request(stream=True)
 TEXT = "Go <read><filePath>/a</filePath></read>"
-STREAM = chat.streamed(*TEXT)
-WHOLE = chat.encoded(chat.completion(TEXT))
+STREAM = chat.make_stream(*TEXT)
+WHOLE = chat.encode_json(chat.completion(TEXT))
 
 
 def script(seen: Seen) -> Reply:
@@ -32,7 +32,7 @@ async def test_observe_changes_nothing_and_reports_what_would_be(stream: bool, s
     ask = chat.request(stream=stream)
     answer = await lab.post(ask)
     assert answer.body == (b"".join(STREAM) if stream else WHOLE)
-    assert lab.upstream.seen[0].body == chat.encoded(ask)
+    assert lab.upstream.seen[0].body == chat.encode_json(ask)
     flow = await lab.flow()
     assert flow.comment == "vtc (observing): lab-model: read, tag -> tool_calls, 3 tools -> tag prompt"
     assert [call["name"] for call in flow.metadata["vtc"]["calls"]] == ["read"]
@@ -81,7 +81,7 @@ async def test_off_does_nothing(stream: bool, start: Start) -> None:
     ask = chat.request(stream=stream)
     assert (await lab.post(ask)).body == (b"".join(STREAM) if stream else WHOLE)
     flow = await lab.flow()
-    assert (lab.upstream.seen[0].body, flow.comment, flow.marked) == (chat.encoded(ask), "", "")
+    assert (lab.upstream.seen[0].body, flow.comment, flow.marked) == (chat.encode_json(ask), "", "")
     assert "vtc" not in flow.metadata
 
 
@@ -95,7 +95,7 @@ async def test_options_take_effect_while_running(start: Start, tmp_path: Path) -
     assert (await lab.post(ASK)).message.calls
     assert "tools" not in lab.upstream.seen[-1].json
     profile = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, "tools": "native", "markers": ["Go "]}
-    (tmp_path / "mine.yaml").write_bytes(chat.encoded(profile))
+    (tmp_path / "mine.yaml").write_bytes(chat.encode_json(profile))
     lab.set(vtc_tools="auto", vtc_profiles=[str(tmp_path)])
     message = (await lab.post(ASK)).message
     assert (message.content, bool(message.calls)) == ("", True)
@@ -130,7 +130,7 @@ async def test_a_change_does_not_reach_into_a_running_exchange(start: Start) -> 
     assert (await running).message.calls == [("read", {"filePath": "/a"})]
 
 
-def reloaded(flow: http.HTTPFlow) -> http.HTTPFlow:
+def reload_flow(flow: http.HTTPFlow) -> http.HTTPFlow:
     """Save a flow to a file and return it as loaded from there."""
     file = io.BytesIO()
     FlowWriter(file).add(flow)
@@ -149,7 +149,7 @@ async def test_the_report_is_saved_with_the_flow(ask: dict[str, Any], mark: str,
     lab = await start(script, vtc_tools="prompt")
     await lab.post(ask)
     flow = await lab.flow()
-    found = reloaded(flow)
+    found = reload_flow(flow)
     assert found.metadata["vtc"] == flow.metadata["vtc"]
     assert found.metadata["vtc"]["notes" if mark == ":zzz:" else "request"]
     assert (found.comment, found.marked) == (flow.comment, mark)
@@ -180,7 +180,7 @@ async def test_a_flow_that_is_replayed_is_rewritten_again(start: Start) -> None:
     await lab.post(ASK)
     first = await lab.flow()
     copy = first.copy()
-    copy.request.content = chat.encoded(ASK)
+    copy.request.content = chat.encode_json(ASK)
     copy.metadata.clear()
     lab.proxy.master.commands.call("replay.client", [copy])
     again = await lab.flow()

@@ -14,7 +14,7 @@ ASK = chat.request(stream=True)
 CALL = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
-def made(*calls: Any, **others: Any) -> bytes:
+def make_calls_chunk(*calls: Any, **others: Any) -> bytes:
     """Return a chunk with entries of `tool_calls`."""
     return chat.chunk({**others, "tool_calls": list(calls)})
 
@@ -22,43 +22,45 @@ def made(*calls: Any, **others: Any) -> bytes:
 STREAMS = {
     "in pieces": [
         chat.ROLE,
-        made(chat.native(0, id="a", name="read", arguments="")),
-        *(made(chat.native(0, arguments=piece)) for piece in '{"filePath": "/a"}'),
+        make_calls_chunk(chat.native(0, id="a", name="read", arguments="")),
+        *(make_calls_chunk(chat.native(0, arguments=piece)) for piece in '{"filePath": "/a"}'),
         chat.chunk({}, "tool_calls"),
         chat.USED,
         chat.DONE,
     ],
     "interleaved": [
-        made(chat.native(0, id="a", name="read", arguments="{"), role="assistant", content=None),
-        made(chat.native(1, id="b", name="list_files", arguments="{")),
-        made(chat.native(1, arguments='"path": "."}'), chat.native(0, arguments='"filePath": "\\n\\u00e9"}')),
+        make_calls_chunk(chat.native(0, id="a", name="read", arguments="{"), role="assistant", content=None),
+        make_calls_chunk(chat.native(1, id="b", name="list_files", arguments="{")),
+        make_calls_chunk(
+            chat.native(1, arguments='"path": "."}'), chat.native(0, arguments='"filePath": "\\n\\u00e9"}')
+        ),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ],
     "with text": [
         chat.ROLE,
-        *chat.said("I look", "."),
-        made(chat.native(0, id="a", name="read", arguments="{}"), content=" Now."),
+        *chat.make_text_chunks("I look", "."),
+        make_calls_chunk(chat.native(0, id="a", name="read", arguments="{}"), content=" Now."),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ],
     "then a call as text": [
-        made(chat.native(0, id="a", name="read", arguments="{}")),
-        *chat.said(*CALL),
+        make_calls_chunk(chat.native(0, id="a", name="read", arguments="{}")),
+        *chat.make_text_chunks(*CALL),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ],
     "after half a call as text": [
         chat.ROLE,
-        *chat.said("Go", *CALL[:20]),
-        made(chat.native(0, id="a", name="read", arguments="{}")),
-        *chat.said(*CALL[20:]),
+        *chat.make_text_chunks("Go", *CALL[:20]),
+        make_calls_chunk(chat.native(0, id="a", name="read", arguments="{}")),
+        *chat.make_text_chunks(*CALL[20:]),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ],
     "as text and structured in one chunk": [
         chat.ROLE,
-        made(chat.native(0, id="a", name="read", arguments="{}"), content=CALL),
+        make_calls_chunk(chat.native(0, id="a", name="read", arguments="{}"), content=CALL),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ],
@@ -68,7 +70,7 @@ STREAMS = {
         chat.chunk({}, "function_call"),
         chat.DONE,
     ],
-    "no end": [made(chat.native(0, id="a", name="read", arguments='{"filePath')), chat.DONE],
+    "no end": [make_calls_chunk(chat.native(0, id="a", name="read", arguments='{"filePath')), chat.DONE],
 }
 
 
@@ -104,7 +106,7 @@ TROUBLED = {
     "an empty id": ([[entry(id="")]], ONE),
     "ids are equal": ([[entry()], [entry(index=1, arguments=B)]], TWO),
     "no type": ([[entry(type=None)]], ONE),
-    "arguments encoded twice": ([[entry(arguments=chat.encoded(A).decode())]], ONE),
+    "arguments encoded twice": ([[entry(arguments=chat.encode_json(A).decode())]], ONE),
     "arguments written twice": ([[entry(arguments=A + A)]], ONE),
     "arguments of two calls in one": ([[entry(arguments=A + B)]], TWO),
     "arguments are an object": ([[entry(arguments={"filePath": "/a"})]], ONE),
@@ -130,7 +132,7 @@ async def test_troubled_calls_are_put_in_order(name: str, stream: bool, start: S
         return  # a whole reply has no pieces
     else:
         entries = [{key: value for key, value in one.items() if key != "index"} for some in pieces for one in some]
-        body = chat.encoded(chat.completion(None, "stop", message={"tool_calls": entries}))
+        body = chat.encode_json(chat.completion(None, "stop", message={"tool_calls": entries}))
         lab = await start(Reply([body], JSON, framing="length"))
     found = (await lab.post(chat.request(stream=stream))).message
     assert (found.calls, found.finish_reason) == (expected, "tool_calls")
@@ -140,10 +142,10 @@ async def test_troubled_calls_are_put_in_order(name: str, stream: bool, start: S
 async def test_list_as_text_is_a_list_only_where_no_text_is_wanted(stream: bool, start: Start) -> None:
     tools = [chat.tool("edit", paths={"type": "array"}, text="string")]
     arguments = '{"paths": "[\\"a\\"]", "text": "[1]"}'
-    body = chat.encoded(
+    body = chat.encode_json(
         chat.completion(None, "tool_calls", message={"tool_calls": [entry("edit", arguments, index=None)]})
     )
-    frames = [chat.ROLE, made(entry("edit", arguments)), chat.chunk({}, "tool_calls"), chat.DONE]
+    frames = [chat.ROLE, make_calls_chunk(entry("edit", arguments)), chat.chunk({}, "tool_calls"), chat.DONE]
     lab = await start(frames if stream else Reply([body], JSON, framing="length"))
     found = (await lab.post(chat.request(stream=stream, tools=tools))).message
     assert found.calls == [("edit", {"paths": ["a"], "text": "[1]"})]
@@ -151,7 +153,7 @@ async def test_list_as_text_is_a_list_only_where_no_text_is_wanted(stream: bool,
 
 async def test_call_that_cannot_be_put_in_order_passes_as_it_came_and_is_told(start: Start) -> None:
     """Only the finish reason changes, because the call is incomplete."""
-    frames = [chat.ROLE, made(entry(arguments='{"filePath": "/a')), chat.chunk({}, "tool_calls"), chat.DONE]
+    frames = [chat.ROLE, make_calls_chunk(entry(arguments='{"filePath": "/a')), chat.chunk({}, "tool_calls"), chat.DONE]
     lab = await start(frames)
     body = (await lab.post(ASK)).body
     assert body.startswith(b"".join(frames[:2]))
@@ -160,7 +162,9 @@ async def test_call_that_cannot_be_put_in_order_passes_as_it_came_and_is_told(st
 
 
 async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
-    lab = await start(by_turn([chat.ROLE, made(entry()), chat.STOP], [chat.ROLE, chat.chunk({}, "tool_calls")]))
+    lab = await start(
+        by_turn([chat.ROLE, make_calls_chunk(entry()), chat.STOP], [chat.ROLE, chat.chunk({}, "tool_calls")])
+    )
     assert (await lab.post(ASK)).message.finish_reason == "tool_calls"
     assert (await lab.post(ASK)).message.finish_reason == "stop"
 
@@ -169,7 +173,7 @@ async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
 async def test_a_whole_reply_with_calls_passes_as_it_came(content: str | None, start: Start) -> None:
     """This holds also if the text contains a call."""
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    body = chat.encoded(chat.completion(content, "tool_calls", message={"tool_calls": [call]}))
+    body = chat.encode_json(chat.completion(content, "tool_calls", message={"tool_calls": [call]}))
     lab = await start(Reply([body], JSON, framing="length"))
     assert (await lab.post(chat.request())).body == body
 
@@ -188,10 +192,10 @@ async def test_calls_of_both_kinds_in_one_reply(start: Start) -> None:
     """Delivered calls keep their index; the indexes of later native calls follow."""
     frames = [
         chat.ROLE,
-        *chat.said(chat.DIALECTS["invoke"]("read", {"filePath": "/a"})),
-        made(chat.native(0, id="a", name="list_files", arguments="")),
-        made(chat.native(0, arguments='{"path": "."}')),
-        made(chat.native(1, id="b", name="read", arguments='{"filePath": "/b"}')),
+        *chat.make_text_chunks(chat.DIALECTS["invoke"]("read", {"filePath": "/a"})),
+        make_calls_chunk(chat.native(0, id="a", name="list_files", arguments="")),
+        make_calls_chunk(chat.native(0, arguments='{"path": "."}')),
+        make_calls_chunk(chat.native(1, id="b", name="read", arguments='{"filePath": "/b"}')),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ]
@@ -216,6 +220,6 @@ async def test_reply_without_the_closer_of_prefilled_reasoning_is_said(
     text: str, content: str, finish: str, stream: bool, start: Start
 ) -> None:
     """The reply did not begin inside of reasoning as guessed, unless it was cut off while the model was thinking."""
-    whole = Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
-    lab = await start(chat.streamed(*text, finish=finish) if stream else whole, vtc_model="deepseek-r1")
+    whole = Reply([chat.encode_json(chat.completion(text, finish))], JSON, framing="length")
+    lab = await start(chat.make_stream(*text, finish=finish) if stream else whole, vtc_model="deepseek-r1")
     assert (await lab.post(chat.request(stream=stream))).message.content == content

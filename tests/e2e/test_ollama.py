@@ -10,7 +10,7 @@ import ollama as sdk
 import pytest
 
 from tests.apis import chat, ollama, pairs
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import Answer, Lab, Start, by_turn
 from tests.e2e.text_clients import AGENT, CLINE, LIST, profiles
 from tests.e2e.upstream import JSON, Reply, Seen
@@ -23,10 +23,12 @@ CALLED = [("read", {"filePath": "/a"})]
 def replying(text: str, *, stream: bool, **fields: Any) -> Reply:
     """Return a text reply, streamed character by character."""
     if stream:
-        thinking = [ollama.thought(fields.pop("thinking"))[0]] if "thinking" in fields else []
-        lines = ollama.streamed(*thinking, *ollama.said(*text), done_reason=fields.get("done_reason", "stop"))
+        thinking = [ollama.make_thinking_lines(fields.pop("thinking"))[0]] if "thinking" in fields else []
+        lines = ollama.make_stream(
+            *thinking, *ollama.make_text_lines(*text), done_reason=fields.get("done_reason", "stop")
+        )
         return Reply(lines, ollama.NDJSON)
-    return Reply([chat.encoded(ollama.message(text, **fields))], JSON, framing="length")
+    return Reply([chat.encode_json(ollama.message(text, **fields))], JSON, framing="length")
 
 
 async def ask(lab: Lab, *, stream: bool, headers: Any = None, **fields: Any) -> tuple[Answer, ollama.Read]:
@@ -92,8 +94,8 @@ async def test_text_client_gets_calls_as_its_text(stream: bool, start: Start) ->
 @STREAM
 async def test_promoted_text_client_gets_native_calls_as_its_text(stream: bool, start: Start) -> None:
     made = ollama.call("list_files", path=".")
-    lines = ollama.streamed(ollama.piece("", made))
-    whole = Reply([chat.encoded(ollama.message("", made))], JSON, framing="length")
+    lines = ollama.make_stream(ollama.piece("", made))
+    whole = Reply([chat.encode_json(ollama.message("", made))], JSON, framing="length")
     lab = await start(Reply(lines, ollama.NDJSON) if stream else whole, vtc_tools="native")
     turns = [{"role": "system", "content": CLINE}, ollama.user("<task>\nLook.\n</task>")]
     _, found = await ask(lab, stream=stream, headers=AGENT, messages=turns, tools=None)
@@ -117,8 +119,8 @@ async def test_refused_call_is_told_to_the_model(stream: bool, start: Start, tmp
 async def test_own_call_that_a_policy_refuses_does_not_leave(stream: bool, start: Start, tmp_path: Path) -> None:
     mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["read"]}}
     made = ollama.call("read", filePath="/a")
-    whole = Reply([chat.encoded(ollama.message("", made))], JSON, framing="length")
-    streamed = Reply(ollama.streamed(ollama.piece("", made)), ollama.NDJSON)
+    whole = Reply([chat.encode_json(ollama.message("", made))], JSON, framing="length")
+    streamed = Reply(ollama.make_stream(ollama.piece("", made)), ollama.NDJSON)
     lab = await start(streamed if stream else whole, vtc_profiles=profiles(tmp_path, model=mine))
     _, found = await ask(lab, stream=stream)
     assert found.calls == []
@@ -169,9 +171,9 @@ async def test_model_is_asked_again_about_a_call_that_cannot_be_read(
 
 
 async def test_error_in_a_stream_passes(start: Start) -> None:
-    lab = await start(Reply([*ollama.said("a"), ollama.error()], ollama.NDJSON))
+    lab = await start(Reply([*ollama.make_text_lines("a"), ollama.error()], ollama.NDJSON))
     answer = await lab.post(ollama.request(), path=PATH)
-    assert answer.body == b"".join([*ollama.said("a"), ollama.error()])
+    assert answer.body == b"".join([*ollama.make_text_lines("a"), ollama.error()])
 
 
 async def test_request_to_a_path_close_by_passes_untouched(start: Start) -> None:
@@ -183,7 +185,7 @@ async def test_request_to_a_path_close_by_passes_untouched(start: Start) -> None
 async def test_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
     """The client gets a copy of the last line, because clients parse every line as JSON."""
     text = "Hi.\n" + chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 40})
-    lab = await start(Reply(ollama.streamed(*ollama.said(*text)), ollama.NDJSON), vtc_keep_alive=15)
+    lab = await start(Reply(ollama.make_stream(*ollama.make_text_lines(*text)), ollama.NDJSON), vtc_keep_alive=15)
     lab.proxy.addon.clock = iter(range(0, 10_000, 5)).__next__
     answer, found = await ask(lab, stream=True)
     empty = [
@@ -197,7 +199,7 @@ async def test_separators_of_lines_in_text_and_in_calls_reach_the_sdk(start: Sta
     """ollama-python splits a stream at these characters. The server escapes them, and so does VTC."""
     odd = "a\u2028b\u2029c\x85d"
     call = chat.DIALECTS["hermes"]("read", {"filePath": odd})
-    lines = ollama.streamed(*ollama.said(f"{odd}: ", call[:30], call[30:]))
+    lines = ollama.make_stream(*ollama.make_text_lines(f"{odd}: ", call[:30], call[30:]))
     names = {ord(one): f"\\u{ord(one):04x}" for one in "\u2028\u2029\x85"}
     escaped = [line.decode().translate(names).encode() for line in lines]
     lab = await start(Reply(escaped, ollama.NDJSON))
@@ -214,15 +216,15 @@ def of_two_apis(seen: Seen) -> Reply:
     """Act as Ollama, which lists its models, and speaks its own API and chat completions."""
     if seen.method == "GET":
         models = {"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "library"}]}
-        return Reply([chat.encoded(models)], JSON, framing="length")
+        return Reply([chat.encode_json(models)], JSON, framing="length")
     spoken = {SHAPES[name].path: name for name in ("openai-chat", "ollama-chat")}
     if not (server := spoken.get(seen.path)):
         return Reply([b"404 page not found"], status=404, framing="length")
     if seen.body == b"{}":  # VTC's probe for the API
         return Reply([b'{"error": "model is required"}'], JSON, status=400, framing="length")
     if seen.json.get("stream", server == "ollama-chat"):
-        return Reply([pairs.streamed(server, ["I look."], pairs.READ)], {"content-type": SHAPES[server].media_type})
-    return Reply([pairs.whole(server, "I look.", pairs.READ)], JSON, framing="length")
+        return Reply([pairs.make_stream(server, ["I look."], pairs.READ)], {"content-type": SHAPES[server].media_type})
+    return Reply([pairs.make_whole_reply(server, "I look.", pairs.READ)], JSON, framing="length")
 
 
 @STREAM
@@ -236,9 +238,9 @@ async def test_where_its_context_is_known_each_client_has_it_told_to_the_server(
     mine = profiles(tmp_path, server={"match": {"host": "127.0.0.1"}, **ready})
     lab = await start(of_two_apis, vtc_profiles=mine, vtc_discover="on", connection_strategy="lazy")
     for _ in range(2):
-        answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
         assert answer.status == 200
-        assert pairs.read(client, answer.body, stream=stream) == pairs.said("I look.", pairs.READ)
+        assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", pairs.READ)
     *_, first, last = lab.upstream.seen
     for seen in (first, last):
         told = (seen.json.get("options", {}).get("num_ctx"), seen.json.get("truncate"))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.e2e.conftest import PATIENCE, Start
-from tests.e2e.policies import guarded
+from tests.e2e.policies import write_guards
 from tests.e2e.upstream import JSON, SSE, Reply
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -48,12 +48,12 @@ STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events
 @pytest.mark.parametrize("path", CLOSE)
 async def test_request_to_a_path_close_by_passes_untouched_and_says_so(path: str, start: Start) -> None:
     asked, why = CLOSE[path]
-    reply = chat.encoded({"text": CALL, "input_tokens": 7})
+    reply = chat.encode_json({"text": CALL, "input_tokens": 7})
     lab = await start(Reply([reply], JSON, framing="length"), vtc_tools="prompt")
     answer = await lab.post(asked, path=path)
     assert answer.body == reply
     (seen,) = lab.upstream.seen
-    assert (seen.path, seen.body) == (path, chat.encoded(asked))
+    assert (seen.path, seen.body) == (path, chat.encode_json(asked))
     flow = await lab.flow()
     assert flow.marked == ":zzz:"
     assert flow.comment.startswith("vtc: left alone: ")
@@ -73,7 +73,8 @@ async def test_get_of_a_kept_response_is_marked(start: Start) -> None:
 async def test_kept_reply_does_not_leave_where_a_policy_refuses_calls(path: str, start: Start, tmp_path: Path) -> None:
     kept = responses.response(responses.call("bash"))
     lab = await start(
-        Reply([chat.encoded(kept)], JSON, framing="length"), vtc_profiles=guarded(tmp_path, denied_tools=["bash"])
+        Reply([chat.encode_json(kept)], JSON, framing="length"),
+        vtc_profiles=write_guards(tmp_path, denied_tools=["bash"]),
     )
     answer = await lab.client.get(path)
     assert b"bash" not in answer.content
@@ -82,7 +83,9 @@ async def test_kept_reply_does_not_leave_where_a_policy_refuses_calls(path: str,
 
 
 async def test_nothing_is_asked_at_a_path_close_by_where_a_policy_refuses_calls(start: Start, tmp_path: Path) -> None:
-    lab = await start(Reply([b"{}"], JSON, framing="length"), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    lab = await start(
+        Reply([b"{}"], JSON, framing="length"), vtc_profiles=write_guards(tmp_path, denied_tools=["bash"])
+    )
     for path in MAY_CALL:
         asked, why = CLOSE[path]
         answer = await lab.post(asked, path=path)
@@ -94,7 +97,8 @@ async def test_nothing_is_asked_at_a_path_close_by_where_a_policy_refuses_calls(
 async def test_a_policy_holds_at_every_address_of_a_model(path: str, start: Start, tmp_path: Path) -> None:
     called = gemini.reply(gemini.text("Hi"), gemini.call("bash"))
     lab = await start(
-        Reply([chat.encoded(called)], JSON, framing="length"), vtc_profiles=guarded(tmp_path, denied_tools=["bash"])
+        Reply([chat.encode_json(called)], JSON, framing="length"),
+        vtc_profiles=write_guards(tmp_path, denied_tools=["bash"]),
     )
     answer = await lab.post(gemini.request(), path=f"/v1beta{path}:generateContent")
     assert b"functionCall" not in answer.body

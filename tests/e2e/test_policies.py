@@ -14,7 +14,7 @@ import pytest
 
 from tests.apis import chat
 from tests.e2e.conftest import Start, by_turn
-from tests.e2e.policies import BASH, BROKEN, STREAM, calling, guarded, policies, policy, whole
+from tests.e2e.policies import BASH, BROKEN, STREAM, make_calls_reply, policies, whole, write_guards, write_policy
 from tests.e2e.text_clients import AGENT, CLINE
 from tests.e2e.text_clients import request as cline_request
 from tests.e2e.upstream import JSON, Reply, Seen
@@ -42,8 +42,8 @@ async def test_a_denied_tool_is_not_called(
     manner: str, content: str | None, form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """A setting selects the text that replaces the call; the other call is delivered."""
-    reply = calling(form, stream, ("bash", {"command": "ls"}), ("read", {"filePath": "a"}))
-    denying = guarded(tmp_path, denied_tools=["ba*"], on_denied=manner, denied_message="Not here.")
+    reply = make_calls_reply(form, stream, ("bash", {"command": "ls"}), ("read", {"filePath": "a"}))
+    denying = write_guards(tmp_path, denied_tools=["ba*"], on_denied=manner, denied_message="Not here.")
     lab = await start(reply, vtc_profiles=denying)
     message = (await lab.post(chat.request(stream=stream, tools=[BASH, chat.READ]))).message
     assert message.calls == [("read", {"filePath": "a"})]
@@ -62,8 +62,8 @@ async def test_a_denied_tool_is_not_called(
 async def test_a_reply_of_nothing_but_a_refused_call_stops(
     form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    reply = calling(form, stream, ("bash", {"command": "ls"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, denied_tools="/^BASH$/", on_denied="steer"))
+    reply = make_calls_reply(form, stream, ("bash", {"command": "ls"}))
+    lab = await start(reply, vtc_profiles=write_guards(tmp_path, denied_tools="/^BASH$/", on_denied="steer"))
     message = (await lab.post(chat.request(stream=stream, tools=[BASH, chat.READ]))).message
     assert (message.calls, message.finish_reason) == ([], "stop")
     assert "The tool `bash` may not be used here" in (message.content or "")
@@ -83,8 +83,8 @@ async def test_a_reply_of_nothing_but_a_refused_call_stops(
 async def test_a_tool_that_is_not_declared_is_judged_like_any_other(
     guards: dict[str, Any], form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    reply = calling(form, stream, ("Grep", {"pattern": "x"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, on_denied="steer", **guards))
+    reply = make_calls_reply(form, stream, ("Grep", {"pattern": "x"}))
+    lab = await start(reply, vtc_profiles=write_guards(tmp_path, on_denied="steer", **guards))
     assert (await lab.post(chat.request(stream=stream))).message.calls == []
 
 
@@ -95,7 +95,9 @@ async def test_a_call_of_a_tool_that_is_not_declared_reaches_the_client(
     guards: dict[str, Any], form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """The agent answers that there is no such tool, and continues."""
-    lab = await start(calling(form, stream, ("Grep", {"pattern": "x"})), vtc_profiles=guarded(tmp_path, **guards))
+    lab = await start(
+        make_calls_reply(form, stream, ("Grep", {"pattern": "x"})), vtc_profiles=write_guards(tmp_path, **guards)
+    )
     message = (await lab.post(chat.request(stream=stream))).message
     assert (message.calls, message.finish_reason) == ([("Grep", {"pattern": "x"})], "tool_calls")
 
@@ -103,7 +105,9 @@ async def test_a_call_of_a_tool_that_is_not_declared_reaches_the_client(
 @pytest.mark.parametrize("tools", ["native", "prompt"])
 async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: Path) -> None:
     """A `tool_choice` that requires it is removed, too."""
-    lab = await start(chat.streamed("Hi"), vtc_tools=tools, vtc_profiles=guarded(tmp_path, allowed_tools=["read"]))
+    lab = await start(
+        chat.make_stream("Hi"), vtc_tools=tools, vtc_profiles=write_guards(tmp_path, allowed_tools=["read"])
+    )
     choice = {"type": "function", "function": {"name": "bash"}}
     await lab.post(chat.request(stream=True, tools=[BASH, chat.READ], tool_choice=choice))
     sent = lab.upstream.seen[0].json
@@ -112,7 +116,7 @@ async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: 
 
 
 async def test_with_no_tool_left_none_is_declared(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, denied_tools=["*"]))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, denied_tools=["*"]))
     await lab.post(chat.request(stream=True, tool_choice="auto", parallel_tool_calls=True))
     assert set(lab.upstream.seen[0].json) == {"model", "messages", "stream"}
 
@@ -125,8 +129,8 @@ async def test_a_client_that_reads_calls_out_of_the_text_gets_no_denied_one(
     """Such clients also execute calls in code blocks."""
     call = chat.DIALECTS["tag"]("execute_command", {"command": "rm -rf .", "requires_approval": "false"})
     said = f"So:\n```\n{call}\n```\n" if fence else f"So:\n\n{call}"
-    denying = guarded(tmp_path, denied_tools=["execute_command"], on_denied=manner)
-    lab = await start(chat.streamed(*said), vtc_profiles=denying)
+    denying = write_guards(tmp_path, denied_tools=["execute_command"], on_denied=manner)
+    lab = await start(chat.make_stream(*said), vtc_profiles=denying)
     answer = await lab.post(cline_request(stream=True), headers=AGENT)
     assert "<execute_command>" not in (answer.message.content or "")
     assert "`execute_command` may not be used here" in (answer.message.content or "")
@@ -136,8 +140,8 @@ async def test_a_client_that_reads_calls_out_of_the_text_gets_no_denied_one(
 async def test_policies_hold_beside_the_profile_of_the_model_and_only_where_they_match(
     start: Start, tmp_path: Path
 ) -> None:
-    mine = policy(tmp_path, match={"user_agent": "other*"}, guards={"denied_tools": ["read"]})
-    lab = await start(lambda _: calling("text", True, ("read", {"filePath": "a"})), vtc_profiles=mine)
+    mine = write_policy(tmp_path, match={"user_agent": "other*"}, guards={"denied_tools": ["read"]})
+    lab = await start(lambda _: make_calls_reply("text", True, ("read", {"filePath": "a"})), vtc_profiles=mine)
     body = chat.request(stream=True, model="Qwen/Qwen2.5-7B-Instruct")
     assert (await lab.post(body)).message.calls == [("read", {"filePath": "a"})]
     assert (await lab.post(body, headers={"user-agent": "Other/1"})).message.calls == []
@@ -158,7 +162,7 @@ async def test_native_calls_that_nothing_is_done_to_keep_what_they_say(
         chat.USED,
         chat.DONE,
     ]
-    lab = await start(frames, vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_failure=on_failure))
+    lab = await start(frames, vtc_profiles=write_guards(tmp_path, denied_tools=["bash"], on_failure=on_failure))
     answer = await lab.post(chat.request(stream=True))
     assert (answer.message.calls, answer.message.ids) == ([("read", {})], ["c0"])
     assert b"extra_content" in answer.body
@@ -173,7 +177,7 @@ async def test_a_changed_native_call_keeps_the_fields_that_nobody_knows(start: S
         chat.DONE,
     ]
     renaming = [{"name": "cat", "when": {"tools": "cat"}, "then": {"rename_tool": "read"}}]
-    lab = await start(frames, vtc_profiles=guarded(tmp_path, reactors=renaming))
+    lab = await start(frames, vtc_profiles=write_guards(tmp_path, reactors=renaming))
     answer = await lab.post(chat.request(stream=True))
     assert answer.message.calls == [("read", {"filePath": "a"})]
     assert answer.message.ids == ["c0"]
@@ -200,8 +204,8 @@ async def test_reactors_change_a_call(form: str, stream: bool, start: Start, tmp
             "then": {"replace": [{"argument": "path", "pattern": "^/srv", "replacement": "."}], "steer": "Careful."},
         },
     ]
-    reply = calling(form, stream, ("execute", {"file": "/srv/a"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, reactors=reactors))
+    reply = make_calls_reply(form, stream, ("execute", {"file": "/srv/a"}))
+    lab = await start(reply, vtc_profiles=write_guards(tmp_path, reactors=reactors))
     message = (await lab.post(chat.request(stream=stream, tools=[RUN]))).message
     assert message.calls == [("run", {"path": "./a", "force": False})]
     assert "Careful." in (message.content or "")
@@ -217,8 +221,8 @@ async def test_reactors_change_a_call(form: str, stream: bool, start: Start, tmp
 @STREAM
 @FORM
 async def test_arguments_that_fit_once_they_are_typed(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
-    reply = calling(form, stream, ("run", {"path": "a", "times": "3", "force": "True"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, arguments={}))
+    reply = make_calls_reply(form, stream, ("run", {"path": "a", "times": "3", "force": "True"}))
+    lab = await start(reply, vtc_profiles=write_guards(tmp_path, arguments={}))
     message = (await lab.post(chat.request(stream=stream, tools=[RUN]))).message
     assert message.calls == [("run", {"path": "a", "times": 3, "force": True})]
     if form == "text":
@@ -231,8 +235,8 @@ async def test_arguments_that_fit_once_they_are_typed(form: str, stream: bool, s
 async def test_arguments_that_do_not_fit(
     form: str, misfit: str | None, delivered: bool, start: Start, tmp_path: Path
 ) -> None:
-    reply = calling(form, True, ("run", {"times": "many"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, arguments={"misfit": misfit}))
+    reply = make_calls_reply(form, True, ("run", {"times": "many"}))
+    lab = await start(reply, vtc_profiles=write_guards(tmp_path, arguments={"misfit": misfit}))
     message = (await lab.post(chat.request(stream=True, tools=[RUN]))).message
     assert bool(message.calls) == delivered
     assert delivered or "arguments do not fit" in (message.content or "")
@@ -243,7 +247,7 @@ async def test_a_text_client_gets_the_changed_call(start: Start, tmp_path: Path)
     said = "<read_file>\n<path>/srv/a</path>\n</read_file>"
     root = {"argument": "path", "pattern": "^/srv/"}
     reactors = [{"name": "root", "then": {"replace": [root]}}]
-    lab = await start(chat.streamed(*said), vtc_profiles=guarded(tmp_path, reactors=reactors))
+    lab = await start(chat.make_stream(*said), vtc_profiles=write_guards(tmp_path, reactors=reactors))
     answer = await lab.post(cline_request(stream=True), headers=AGENT)
     assert answer.message.content == "<read_file>\n<path>a</path>\n</read_file>"
 
@@ -277,7 +281,7 @@ async def test_an_agent_in_a_loop_is_stopped(
     loop: chat.Json, times: int, told: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """No request is forwarded; the client gets a complete reply, streamed or whole as requested."""
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop=loop))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop=loop))
 
     def ask(client: openai.OpenAI) -> Any:
         messages: Any = looping(times=times)
@@ -295,7 +299,7 @@ async def test_an_agent_in_a_loop_is_stopped(
 
 
 async def test_calls_whose_results_change_are_no_loop(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"repeated_calls": 3}))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop={"repeated_calls": 3}))
     messages = looping(times=3)
     messages[4] = {**messages[4], "content": "not yet"}
     assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
@@ -307,22 +311,22 @@ async def test_equal_calls_with_equal_results_are_told_where_no_policy_is_there(
     times: int, told: list[tuple[str, str, str]], start: Start
 ) -> None:
     """The request is forwarded unchanged."""
-    lab = await start(chat.streamed("Hi"))
-    body = chat.encoded(chat.request(stream=True, messages=looping(times=times)))
+    lab = await start(chat.make_stream("Hi"))
+    body = chat.encode_json(chat.request(stream=True, messages=looping(times=times)))
     assert (await lab.post(body)).message.content == "Hi"
     assert lab.upstream.seen[0].body == body
     assert await policies(lab) == told
 
 
 async def test_a_user_who_speaks_ends_the_loop(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"max_tool_messages": 3}))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop={"max_tool_messages": 3}))
     messages = [*looping(times=2), {"role": "user", "content": "More."}, *looping(times=2)[1:]]
     assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
 
 
 async def test_a_model_in_a_loop_may_be_told_instead(start: Start, tmp_path: Path) -> None:
     loop = {"max_tool_messages": 3, "action": "steer"}
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop=loop))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop=loop))
     messages = looping(times=3)
     assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
     *before, last = lab.upstream.seen[0].json["messages"]
@@ -331,7 +335,7 @@ async def test_a_model_in_a_loop_may_be_told_instead(start: Start, tmp_path: Pat
 
 
 async def test_replies_that_cannot_be_read_are_counted(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"malformed_calls": 2}))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop={"malformed_calls": 2}))
     broken = {"role": "assistant", "content": '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'}
     again = {"role": "user", "content": "?"}
     body = chat.request(stream=True, messages=[again, broken, again, broken, again])
@@ -344,7 +348,7 @@ async def test_replies_that_cannot_be_read_are_counted(start: Start, tmp_path: P
 
 async def test_a_text_client_is_stopped_in_its_own_form(start: Start, tmp_path: Path) -> None:
     """Text that a client appends to a result is no message of the user."""
-    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"max_tool_messages": 2}))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop={"max_tool_messages": 2}))
     turns = [{"role": "user", "content": "<task>\nLook.\n</task>"}]
     for name in ("a", "b"):
         result = f"[read_file for '{name}'] Result:\nx"
@@ -367,7 +371,9 @@ async def test_a_text_client_is_stopped_in_its_own_form(start: Start, tmp_path: 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "read"}}])
 async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bool, start: Start) -> None:
     """A reply without the call is reported and passes."""
-    text = chat.streamed("No.") if stream else Reply([chat.encoded(chat.completion("No."))], JSON, framing="length")
+    text = (
+        chat.make_stream("No.") if stream else Reply([chat.encode_json(chat.completion("No."))], JSON, framing="length")
+    )
     lab = await start(text)
     assert (await lab.post(chat.request(stream=stream, tool_choice=choice))).message.content == "No."
     assert [entry[:2] for entry in await policies(lab)] == [("tool_choice", "missed")]
@@ -377,7 +383,7 @@ async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bo
 @FORM
 async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, start: Start) -> None:
     """This holds for text tool calls and native tool calls."""
-    lab = await start(calling(form, stream, ("read", {"filePath": "a"}), ("read", {"filePath": "b"})))
+    lab = await start(make_calls_reply(form, stream, ("read", {"filePath": "a"}), ("read", {"filePath": "b"})))
     message = (await lab.post(chat.request(stream=stream, parallel_tool_calls=False))).message
     assert message.calls == [("read", {"filePath": "a"})]
     assert message.finish_reason == "tool_calls"
@@ -404,8 +410,8 @@ async def test_fields_that_a_client_does_not_want(stream: bool, start: Start, tm
     else:
         body = chat.completion("Hi", message=inner, **extra)
         body["choices"][0]["stop_reason"] = None
-        reply = Reply([chat.encoded(body)], JSON, framing="length")
-    lab = await start(reply, vtc_profiles=policy(tmp_path, response={"drop": names}))
+        reply = Reply([chat.encode_json(body)], JSON, framing="length")
+    lab = await start(reply, vtc_profiles=write_policy(tmp_path, response={"drop": names}))
     answer = await lab.post(chat.request(stream=stream, tools=None))
     assert answer.message.content == "Hi"
     assert not any(f'"{name}"'.encode() in answer.body for name in [*names, "tool_calls"])
@@ -413,14 +419,14 @@ async def test_fields_that_a_client_does_not_want(stream: bool, start: Start, tm
 
 
 async def test_calls_are_never_dropped_as_a_field(start: Start, tmp_path: Path) -> None:
-    reply = calling("native", True, ("read", {"filePath": "a"}))
-    lab = await start(reply, vtc_profiles=policy(tmp_path, response={"drop": ["tool_calls"]}))
+    reply = make_calls_reply("native", True, ("read", {"filePath": "a"}))
+    lab = await start(reply, vtc_profiles=write_policy(tmp_path, response={"drop": ["tool_calls"]}))
     assert (await lab.post(chat.request(stream=True))).message.calls == [("read", {"filePath": "a"})]
 
 
 async def test_fields_that_a_server_refuses(start: Start, tmp_path: Path) -> None:
     drop = ["stream_options", "messages.*.reasoning_content", "tools.*.function.strict", "messages.*.content.*.cache"]
-    lab = await start(chat.streamed("Hi"), vtc_profiles=policy(tmp_path, request={"drop": drop}))
+    lab = await start(chat.make_stream("Hi"), vtc_profiles=write_policy(tmp_path, request={"drop": drop}))
     part = {"type": "text", "text": "Hi"}
     messages = [
         {"role": "user", "content": [{**part, "cache": 1}]},
@@ -446,7 +452,7 @@ TWO = "Look.\n" + HERMES("read", {"filePath": "a"}) + "\n" + HERMES("read", {"fi
 
 async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:
     """The client gets chunks for the role, the text, each call, the finish reason, the usage, and `[DONE]`."""
-    lab = await start(whole(TWO), vtc_profiles=policy(tmp_path, upstream_stream="never"))
+    lab = await start(whole(TWO), vtc_profiles=write_policy(tmp_path, upstream_stream="never"))
     answer = await lab.post(chat.request(stream=True, stream_options={"include_usage": True}))
     sent = lab.upstream.seen[0].json
     assert (sent["stream"], "stream_options" in sent) == (False, False)
@@ -464,18 +470,18 @@ async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path)
 async def test_a_client_that_does_not_stream_gets_json_and_without_tools_nothing_changes(
     start: Start, tmp_path: Path
 ) -> None:
-    lab = await start(lambda seen: whole("Hi") if not seen.json["stream"] else Reply(chat.streamed("Hi")),
-                      vtc_profiles=policy(tmp_path, upstream_stream="never"))  # fmt: skip
+    lab = await start(lambda seen: whole("Hi") if not seen.json["stream"] else Reply(chat.make_stream("Hi")),
+                      vtc_profiles=write_policy(tmp_path, upstream_stream="never"))  # fmt: skip
     answer = await lab.post(chat.request(stream=False))
     assert answer.headers["content-type"] == "application/json"
-    body = chat.encoded(chat.request(stream=True, tools=None))
-    assert (await lab.post(body)).body == b"".join(chat.streamed("Hi"))
+    body = chat.encode_json(chat.request(stream=True, tools=None))
+    assert (await lab.post(body)).body == b"".join(chat.make_stream("Hi"))
     assert lab.upstream.seen[1].body == body
 
 
 async def test_errors_of_upstream_pass(start: Start, tmp_path: Path) -> None:
     error = Reply([b'{"error": {"message": "no"}}'], JSON, status=400, framing="length")
-    lab = await start(error, vtc_profiles=policy(tmp_path, upstream_stream="never", retry={}))
+    lab = await start(error, vtc_profiles=write_policy(tmp_path, upstream_stream="never", retry={}))
     answer = await lab.post(chat.request(stream=True))
     assert (answer.status, answer.body) == (400, b'{"error": {"message": "no"}}')
     assert len(lab.upstream.seen) == 1
@@ -486,7 +492,7 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """The retry goes to the same server with the same credentials; the client gets only the readable reply."""
-    lab = await start(by_turn(whole(BROKEN), whole(TWO)), vtc_profiles=policy(tmp_path, retry={}))
+    lab = await start(by_turn(whole(BROKEN), whole(TWO)), vtc_profiles=write_policy(tmp_path, retry={}))
     key = {"authorization": "Bearer sk-1"}
     message = (await lab.post(chat.request(stream=stream), headers=key)).message
     assert [name for name, _ in message.calls] == ["read", "read"]
@@ -518,7 +524,7 @@ async def test_a_model_that_is_prompted_is_shown_how_the_call_that_failed_is_wri
     stream: bool, dialect: str, broken: str, usage: str, start: Start, tmp_path: Path
 ) -> None:
     answers = by_turn(whole(broken), whole("No."))
-    lab = await start(answers, vtc_profiles=policy(tmp_path, retry={}), vtc_tools="prompt", vtc_dialect=dialect)
+    lab = await start(answers, vtc_profiles=write_policy(tmp_path, retry={}), vtc_tools="prompt", vtc_dialect=dialect)
     await lab.post(chat.request(stream=stream))
     question = lab.upstream.seen[1].json["messages"][-1]["content"]
     assert usage in question
@@ -529,9 +535,9 @@ async def test_a_model_that_is_prompted_is_shown_how_the_call_that_failed_is_wri
 async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
     stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    wrong = calling("text", False, ("run", {"path": ["PRIVATE"]}))
+    wrong = make_calls_reply("text", False, ("run", {"path": ["PRIVATE"]}))
     broken = whole('<tool_call>{"name": "run", "arguments": {"x": PRIVATE PRIVATE ]</tool_call>')
-    checked = policy(tmp_path, retry={"max": 1}, guards={"arguments": {"misfit": "steer", "coerce": False}})
+    checked = write_policy(tmp_path, retry={"max": 1}, guards={"arguments": {"misfit": "steer", "coerce": False}})
     for reply in (wrong, broken):
         lab = await start(by_turn(reply, reply), vtc_profiles=checked)
         await lab.post(chat.request(stream=stream, tools=[RUN]))
@@ -555,7 +561,7 @@ async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
 async def test_where_asking_again_does_not_help_the_first_reply_is_given(
     second: Reply, told: list[str], start: Start, tmp_path: Path
 ) -> None:
-    lab = await start(by_turn(whole(BROKEN), second), vtc_profiles=policy(tmp_path, retry={"max": 1}))
+    lab = await start(by_turn(whole(BROKEN), second), vtc_profiles=write_policy(tmp_path, retry={"max": 1}))
     message = (await lab.post(chat.request(stream=True))).message
     assert message.content == BROKEN
     flow = await lab.asked_for()
@@ -581,7 +587,7 @@ async def test_asking_again_is_bounded_in_time_and_holds_up_nobody_else(start: S
             else whole("Hi")
         )
 
-    lab = await start(script, vtc_profiles=policy(tmp_path, retry={"seconds": 0.5}))
+    lab = await start(script, vtc_profiles=write_policy(tmp_path, retry={"seconds": 0.5}))
     waiting = asyncio.create_task(lab.post(chat.request("first", stream=True)))
     await asked.wait()
     assert (await lab.post(chat.request("second"))).message.content == "Hi"
@@ -590,7 +596,7 @@ async def test_asking_again_is_bounded_in_time_and_holds_up_nobody_else(start: S
 
 
 async def test_a_reply_that_was_cut_off_is_not_asked_about(start: Start, tmp_path: Path) -> None:
-    lab = await start(whole(BROKEN, "length"), vtc_profiles=policy(tmp_path, retry={}))
+    lab = await start(whole(BROKEN, "length"), vtc_profiles=write_policy(tmp_path, retry={}))
     assert (await lab.post(chat.request())).message.content == BROKEN
     assert len(lab.upstream.seen) == 1
 
@@ -603,16 +609,18 @@ async def test_stray_tokens_are_taken_out_of_the_text(stream: bool, start: Start
     """This holds for any cut of the stream; the call between the tokens is delivered."""
     rules = [{"pattern": r"<\|im_end\|>"}, {"pattern": "colour", "replacement": "color"}]
     said = "The colour<|im_end|>.\n" + HERMES("read", {"filePath": "colour"}) + "<|im_end|>"
-    reply = Reply(chat.streamed(*said)) if stream else whole(said)
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, content=rules))
+    reply = Reply(chat.make_stream(*said)) if stream else whole(said)
+    lab = await start(reply, vtc_profiles=write_guards(tmp_path, content=rules))
     message = (await lab.post(chat.request(stream=stream))).message
     assert message == chat.Read("The color.", "", [("read", {"filePath": "colour"})], [], "tool_calls")
     assert {entry[:2] for entry in await policies(lab)} == {("content", "dropped"), ("content", "replaced")}
 
 
 async def test_text_that_no_rule_finds_keeps_its_frames_without_tools_too(start: Start, tmp_path: Path) -> None:
-    frames = chat.streamed("The ", "co", "lumn ", "is ", "<", "b>")
-    lab = await start(frames, vtc_profiles=guarded(tmp_path, content=[{"pattern": "colour"}, {"pattern": r"<\|x\|>"}]))
+    frames = chat.make_stream("The ", "co", "lumn ", "is ", "<", "b>")
+    lab = await start(
+        frames, vtc_profiles=write_guards(tmp_path, content=[{"pattern": "colour"}, {"pattern": r"<\|x\|>"}])
+    )
     assert (await lab.post(chat.request(stream=True, tools=None))).body == b"".join(frames)
 
 
@@ -622,7 +630,7 @@ async def test_text_that_no_rule_finds_keeps_its_frames_without_tools_too(start:
 async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
     """The clock advances by ten seconds with each reading."""
     call = HERMES("read", {"filePath": "a" * 40})
-    lab = await start(chat.streamed(*call), vtc_keep_alive=15)
+    lab = await start(chat.make_stream(*call), vtc_keep_alive=15)
     lab.proxy.addon.clock = itertools.count(0, 10).__next__
     answer = await lab.post(chat.request(stream=True))
     assert answer.message.calls == [("read", {"filePath": "a" * 40})]
@@ -642,7 +650,7 @@ async def test_the_examples_hold(start: Start) -> None:
     examples = [str(EXAMPLES / name) for name in ("no-deleting.yaml", "read-only.yaml", "argument-names.yaml")]
     calls = [("bash", {"command": "cd x && rm -rf y"}), ("read", {"file_path": "a"})]
     read = chat.tool("read_file", path="string")
-    lab = await start(lambda seen: calling("text", True, *calls), vtc_profiles=examples[:1])
+    lab = await start(lambda seen: make_calls_reply("text", True, *calls), vtc_profiles=examples[:1])
     message = (await lab.post(chat.request(stream=True, tools=[BASH, chat.READ]))).message
     assert [name for name, _ in message.calls] == ["read"]
     assert "Deleting files is forbidden here" in (message.content or "")

@@ -15,7 +15,7 @@ from mitmproxy.io import FlowWriter
 
 from tests.apis import chat, messages, pairs
 from tests.apis.pairs import READ
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import Answer, Start
 from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen
 from tests.exchange.ready.servers import RULES, Server
@@ -40,8 +40,8 @@ def keeping(*rules: str, status: int = 500) -> Script:
             error = {"error": {"code": status, "message": words, "type": "server_error"}}
             return Reply([json.dumps(error).encode()], JSON, status, framing="length")
         if seen.json.get("stream"):
-            return Reply([pairs.streamed("openai-chat", ["I look."], READ)], SSE)
-        return Reply([pairs.whole("openai-chat", "I look.", READ)], JSON)
+            return Reply([pairs.make_stream("openai-chat", ["I look."], READ)], SSE)
+        return Reply([pairs.make_whole_reply("openai-chat", "I look.", READ)], JSON)
 
     return script
 
@@ -53,7 +53,7 @@ async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(strea
         before = len(lab.upstream.seen)
         answer = await lab.post(chat.request(stream=stream, **ASKED))
         assert answer.status == 200
-        assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.make_content("I look.", READ)
         assert len(lab.upstream.seen) - before == expected
     flows = [await lab.flow() for _ in range(4)]  # two of them retried
     assert any("applied at once from now on: schemas: grammar, system: folded" in flow.comment for flow in flows)
@@ -96,8 +96,8 @@ async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_s
             return Reply([json.dumps({"error": {"code": 400, "message": words}}).encode()], JSON, 400, framing="length")
         said = [] if "tools" in seen.json else ["I look.\n\n", text]
         if seen.json.get("stream"):
-            return Reply([pairs.streamed("openai-chat", said, [])], SSE)
-        return Reply([pairs.whole("openai-chat", "".join(said), [])], JSON)
+            return Reply([pairs.make_stream("openai-chat", said, [])], SSE)
+        return Reply([pairs.make_whole_reply("openai-chat", "".join(said), [])], JSON)
 
     lab = await start(script)
     call = {"id": "call_0", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/b"}'}}
@@ -125,8 +125,8 @@ def without_tools(server: str, words: str, status: int) -> Script:
         call = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
         text = "It says hello." if "Read it" in asked_for else f"I look.\n\n{call}"
         if body.get("stream", server == "ollama-chat"):
-            return Reply([pairs.streamed(server, [text])], {"content-type": SHAPES[server].media_type})
-        return Reply([pairs.whole(server, text)], JSON)
+            return Reply([pairs.make_stream(server, [text])], {"content-type": SHAPES[server].media_type})
+        return Reply([pairs.make_whole_reply(server, text)], JSON)
 
     return script
 
@@ -147,10 +147,10 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
     caplog.set_level(logging.INFO, "vtc")
     lab, shape = await start(without_tools(server, *NO_TOOLS[server]), vtc_upstream_api=server), SHAPES[client]
     for fields, expected, told in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
-        answer = await lab.post(asked(client, stream=stream, **fields), path=shape.at(stream=stream))
+        answer = await lab.post(make_request_body(client, stream=stream, **fields), path=shape.at(stream=stream))
         assert (answer.status, len(lab.upstream.seen)) == (200, expected)
         said = pairs.read(client, answer.body, stream=stream)
-        assert said == (pairs.said("It says hello.") if fields else pairs.said("I look.", READ))
+        assert said == (pairs.make_content("It says hello.") if fields else pairs.make_content("I look.", READ))
         report = (await lab.asked_for()).metadata["vtc"]
         assert not report.get("errors")
         assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == told
@@ -180,8 +180,8 @@ def in_responses(words: str, status: int, *, has_it: bool = True) -> Script:
             return Reply([b'{"detail": "Not Found"}'], JSON, 404, framing="length")
         api = "openai-responses" if path.endswith("/responses") else "openai-chat"
         if seen.json.get("stream"):
-            return Reply([pairs.streamed(api, ["I look."], READ)], SSE)
-        return Reply([pairs.whole(api, "I look.", READ)], JSON)
+            return Reply([pairs.make_stream(api, ["I look."], READ)], SSE)
+        return Reply([pairs.make_whole_reply(api, "I look.", READ)], JSON)
 
     return script
 
@@ -199,7 +199,7 @@ async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
     lab, flows = await start(script, vtc_upstream_api="openai-chat", vtc_keep_bodies="on"), list[HTTPFlow]()
     file = tmp_path / "flows"
     for _ in range(2):
-        await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
         flows.append(await lab.flow())
         while "vtc" not in flows[-1].metadata:  # VTC's retries
             flows.append(await lab.flow())
@@ -224,7 +224,7 @@ async def test_a_model_that_a_server_has_in_another_api_is_asked_in_that(
         before = len(lab.upstream.seen)
         answer = await lab.post(body, path=f"{base}/chat/completions", headers=headers)
         assert answer.status == 200
-        assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.make_content("I look.", READ)
         asked_for = lab.upstream.seen[before:]
         assert len(asked_for) == expected
         assert asked_for[-1].path == f"{base}/responses"
@@ -245,9 +245,9 @@ async def test_so_is_a_model_whose_clients_speak_any_api(
     asked_for = {key: value for key, value in shape.request(stream=stream, **fields).items() if value is not None}
     for expected in (2, 1):
         before = len(lab.upstream.seen)
-        answer = await lab.post(chat.encoded(asked_for), path=shape.at(stream=stream))
+        answer = await lab.post(chat.encode_json(asked_for), path=shape.at(stream=stream))
         assert answer.status == 200
-        assert pairs.read(client, answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", READ)
         assert lab.upstream.seen[-1].path == "/v1/responses"
         assert len(lab.upstream.seen) - before == expected
 
@@ -263,9 +263,9 @@ async def test_so_is_one_that_the_server_has_by_chat_completions_alone(stream: b
     lab, shape = await start(script), SHAPES["openai-responses"]
     for expected in (2, 1):
         before = len(lab.upstream.seen)
-        answer = await lab.post(chat.encoded(shape.request(stream=stream)), path="/responses")
+        answer = await lab.post(chat.encode_json(shape.request(stream=stream)), path="/responses")
         assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
-        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.make_content("I look.", READ)
         assert lab.upstream.seen[-1].path == "/chat/completions"
 
 
@@ -338,7 +338,7 @@ def in_streams(api: str, calls: pairs.Calls) -> Script:
     def script(seen: Seen) -> Reply:
         if not seen.json.get("stream"):
             return Reply([json.dumps({"error": STREAMS_ALONE[api]}).encode()], JSON, 400, framing="length")
-        return Reply([pairs.streamed(api, ["I ", "look."], calls)], SSE)
+        return Reply([pairs.make_stream(api, ["I ", "look."], calls)], SSE)
 
     return script
 
@@ -353,11 +353,11 @@ async def test_who_wants_a_whole_reply_of_a_server_of_streams_gets_it(
     lab, shape = await start(in_streams(server, calls), vtc_upstream_api=server), SHAPES[client]
     for stream, fields, expected in ((False, {}, 2), (False, {} if calls else {"tools": None}, 1), (True, {}, 1)):
         before = len(lab.upstream.seen)
-        answer = await lab.post(asked(client, stream=stream, **fields), path=shape.at(stream=stream))
+        answer = await lab.post(make_request_body(client, stream=stream, **fields), path=shape.at(stream=stream))
         assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
         media_type = answer.headers["content-type"].partition(";")[0]
         assert media_type == (shape.media_type if stream else "application/json")
-        assert pairs.read(client, answer.body, stream=stream) == pairs.said("I look.", calls)
+        assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", calls)
 
 
 async def test_who_says_that_tools_are_native_gets_the_servers_own_refusal(start: Start) -> None:
@@ -411,8 +411,8 @@ async def test_what_refusals_name_is_corrected_in_the_same_exchange_and_from_the
             error = {"error": {"message": words, "type": "invalid_request_error"}}
             return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
         if seen.json.get("stream"):
-            return Reply([pairs.streamed("openai-chat", ["I look."], READ)], SSE)
-        return Reply([pairs.whole("openai-chat", "I look.", READ)], JSON)
+            return Reply([pairs.make_stream("openai-chat", ["I look."], READ)], SSE)
+        return Reply([pairs.make_whole_reply("openai-chat", "I look.", READ)], JSON)
 
     lab = await start(script, vtc_upstream_api="openai-chat")
     fields: dict[str, Any] = {"max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "stream": stream}
@@ -453,15 +453,15 @@ def like_vertex(seen: Seen) -> Reply:
     unknown = [flag for flag in flags if flag.startswith(("prompt-", "effort-"))]
     words = "Unexpected value(s) {} for the `anthropic-beta` header. Please try again without the header."
     if unknown:
-        return refused(words.format(", ".join(f"`{flag}`" for flag in unknown)))
+        return make_refusal(words.format(", ".join(f"`{flag}`" for flag in unknown)))
     if "claude-code-20250219" in flags and seen.json["max_tokens"] == 7:
-        return refused("invalid beta flag")
+        return make_refusal("invalid beta flag")
     if seen.json.get("stream"):
-        return Reply([pairs.streamed("anthropic-messages", ["I look."], READ)], SSE)
-    return Reply([pairs.whole("anthropic-messages", "I look.", READ)], JSON)
+        return Reply([pairs.make_stream("anthropic-messages", ["I look."], READ)], SSE)
+    return Reply([pairs.make_whole_reply("anthropic-messages", "I look.", READ)], JSON)
 
 
-def refused(words: str) -> Reply:
+def make_refusal(words: str) -> Reply:
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
     return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
 
@@ -477,7 +477,7 @@ async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_
     for expected, told in ((2 if left else 3, True), (1, False)):
         before = len(lab.upstream.seen)
         answer = await lab.post(body, path=messages.PATH, headers=SENT)
-        assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.make_content("I look.", READ)
         assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
         first, last = lab.upstream.seen[0], lab.upstream.seen[-1]
         assert last.headers.get("anthropic-beta") == left
@@ -554,7 +554,7 @@ async def test_a_full_window_is_told_in_the_clients_words(status: int, client: s
     """This holds also for an error with status 200, as LM Studio and OpenRouter send it."""
     error = json.dumps(FULL).encode()
     lab = await start(lambda _: Reply([error], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
-    answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+    answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
     assert len(lab.upstream.seen) == 1
     told_as_full(client, answer, stream=stream)
     assert "longer than the model's window: 5000 tokens of 4096" in (await lab.flow()).comment
@@ -570,7 +570,7 @@ async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: 
     data, media_type = json.dumps(own).encode(), SHAPES[speaks].media_type
     frame = data + b"\n" if speaks == "ollama-chat" else b"event: error\ndata: " + data + b"\n\n"
     lab = await start(lambda _: Reply([frame], {"content-type": media_type}), vtc_upstream_api=server)
-    answer = await lab.post(asked(client, stream=True), path=SHAPES[client].at(stream=True))
+    answer = await lab.post(make_request_body(client, stream=True), path=SHAPES[client].at(stream=True))
     assert answer.status == 200
     errors = errors_in(answer.body)
     assert errors
@@ -589,7 +589,7 @@ async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, strea
     )
     error = json.dumps({"error": {"message": words, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
     lab = await start(lambda _: Reply([error], JSON, 413, framing="length"), vtc_upstream_api="openai-chat")
-    answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+    answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
     assert (answer.status, len(lab.upstream.seen)) == (413, 1)
     told = json.loads(answer.body)["error"]
     assert words in (told if client == "ollama-chat" else told["message"])
@@ -609,5 +609,5 @@ async def test_tools_that_a_server_refuses_amid_its_stream_stand_in_the_prompt_f
     assert words.encode() in (await lab.post(chat.request(stream=True))).body.replace(b'\\"', b'"')
     assert "inside its reply" in (await lab.flow()).comment
     answer = await lab.post(chat.request(stream=True))
-    assert pairs.read("openai-chat", answer.body, stream=True) == pairs.said("I look.", READ)
+    assert pairs.read("openai-chat", answer.body, stream=True) == pairs.make_content("I look.", READ)
     assert len(lab.upstream.seen) == 2

@@ -29,7 +29,7 @@ async def test_a_flow_in_flight_keeps_its_plan_and_the_next_one_has_the_new(
     async def pieces() -> AsyncIterator[bytes]:
         asked.set()
         await go_on.wait()
-        for piece in chat.streamed(CALL):
+        for piece in chat.make_stream(CALL):
             yield piece
 
     lab = await start(lambda _: Reply(pieces()), vtc_profiles=[str(tmp_path)])
@@ -64,7 +64,7 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
     version = 0
     steps = asyncio.Condition()
 
-    async def edited() -> None:
+    async def edit_profile() -> None:
         nonlocal version
         async with steps:
             version += 1
@@ -78,7 +78,7 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
             await steps.wait_for(lambda: version >= until)
 
     async def pieces() -> AsyncIterator[bytes]:
-        frames = chat.said(*CALL, "\n")
+        frames = chat.make_text_chunks(*CALL, "\n")
         for frame in (chat.ROLE, *frames):
             yield frame
         await edits(4)
@@ -87,7 +87,7 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
 
     file.write_text(VERSIONED % 0)
     lab = await start(
-        by_turn(chat.streamed("Hi"), *[lambda _: Reply(pieces())] * STREAMS), vtc_profiles=[str(tmp_path)]
+        by_turn(chat.make_stream("Hi"), *[lambda _: Reply(pieces())] * STREAMS), vtc_profiles=[str(tmp_path)]
     )
     look = lab.proxy.addon.addons[1].check_files
     await lab.post(ASK)  # mitmproxy ends with the first logged error unless it has begun to serve
@@ -100,7 +100,7 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as clients:
         running = {clients.create_task(client()) for _ in range(STREAMS)}
         while not all(task.done() for task in running):
-            await edited()
+            await edit_profile()
             await asyncio.sleep(0)
     said = [re.findall(r"This is version (\d+)\.", text) for text in texts]
     assert [len(versions) for versions in said] == [2] * STREAMS

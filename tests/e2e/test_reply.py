@@ -17,14 +17,14 @@ STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streame
 
 def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
     if stream:
-        return Reply(chat.streamed(*text, finish=finish))
-    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+        return Reply(chat.make_stream(*text, finish=finish))
+    return Reply([chat.encode_json(chat.completion(text, finish))], JSON, framing="length")
 
 
 def model_profile(directory: Path, **settings: Any) -> list[str]:
     """Write a model profile, and return its directory as the option `vtc_profiles` takes it."""
     profile = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **settings}
-    (directory / "mine.yaml").write_bytes(chat.encoded(profile))  # JSON is YAML
+    (directory / "mine.yaml").write_bytes(chat.encode_json(profile))  # JSON is YAML
     return [str(directory)]
 
 
@@ -192,7 +192,7 @@ async def test_a_forbidden_call_is_text(stream: bool, start: Start) -> None:
 
 async def test_ids_are_unique_in_the_conversation(start: Start) -> None:
     """This holds also if a model's calls have ids that it used before."""
-    lab = await start(by_turn(*[chat.streamed(THREE)] * 3))
+    lab = await start(by_turn(*[chat.make_stream(THREE)] * 3))
     messages: list[Any] = [{"role": "user", "content": "x"}]
     ids: list[str] = []
     for _ in range(3):
@@ -211,8 +211,13 @@ async def test_the_older_form_of_tools_passes_unread(stream: bool, start: Start)
     """These are `functions` in the request, `function_call` in the reply, and calls in the text."""
     functions = [tool["function"] for tool in chat.TOOLS]
     call = {"name": "read", "arguments": '{"filePath":"a"}'}
-    pieces = [*chat.said(THREE), chat.chunk({"function_call": call}), chat.chunk({}, "function_call"), chat.DONE]
-    whole = chat.encoded(chat.completion(THREE, "function_call", message={"function_call": call}))
+    pieces = [
+        *chat.make_text_chunks(THREE),
+        chat.chunk({"function_call": call}),
+        chat.chunk({}, "function_call"),
+        chat.DONE,
+    ]
+    whole = chat.encode_json(chat.completion(THREE, "function_call", message={"function_call": call}))
     lab = await start(Reply(pieces) if stream else Reply([whole], JSON, framing="length"))
     answer = await lab.post(chat.request(stream=stream, tools=None, functions=functions))
     assert answer.body == (b"".join(pieces) if stream else whole)
@@ -298,7 +303,7 @@ async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
 async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
     """The limit is an option, and the report states that it was reached."""
     text = chat.DIALECTS["tag"]("write", {"filePath": "a", "content": "x" * 5000})
-    frames = chat.streamed(*[text[i : i + 100] for i in range(0, len(text), 100)])
+    frames = chat.make_stream(*[text[i : i + 100] for i in range(0, len(text), 100)])
     lab = await start(frames, vtc_max_call_bytes=1000)
     assert (await lab.post(chat.request(stream=True))).message == chat.Read(text, finish_reason="stop")
     assert "longer than 1000 bytes" in (await lab.report())["refusals"][0]["reason"]
@@ -307,7 +312,7 @@ async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
 # Log lines
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def list_log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return VTC's log lines on exchanges at level INFO; warnings about a slow machine are excluded."""
     ours = [record for record in caplog.records if record.name.startswith("vtc.") and "startup" not in record.name]
     return [record.getMessage() for record in ours if record.levelno == logging.INFO]
@@ -315,7 +320,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "vtc")
-    lab = await start(chat.streamed(*THREE), vtc_tools="prompt")
+    lab = await start(chat.make_stream(*THREE), vtc_tools="prompt")
     await lab.post(chat.request(stream=True))
     flow = await lab.flow()
     summary = "vtc: read x3, tag -> tool_calls, 3 tools -> tag prompt"
@@ -326,7 +331,7 @@ async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest
         "dialect": "tag",
         "repairs": [],
     }
-    (line,) = told(caplog)
+    (line,) = list_log_lines(caplog)
     assert line.startswith(summary)
     assert "chat/completions" in line
 
@@ -335,8 +340,8 @@ async def test_only_the_list_of_flows_tells_that_nothing_was_done(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "vtc")
-    lab = await start(chat.streamed("Hello"))
+    lab = await start(chat.make_stream("Hello"))
     await lab.post(chat.request(stream=True))
     flow = await lab.flow()
     assert (flow.comment, flow.marked) == ("vtc: lab-model: nothing was changed", "")
-    assert told(caplog) == []
+    assert list_log_lines(caplog) == []

@@ -17,11 +17,11 @@ from tests.apis.responses import (
     check_request,
     custom,
     custom_call,
+    make_input_message,
     message,
     namespace,
     output,
     reasoning,
-    said,
     text_events,
     tool,
 )
@@ -40,8 +40,8 @@ def replying(*items: Json | str, stream: bool) -> Reply:
     """Return a reply of these items; a string is a message, streamed character by character."""
     whole = [message(item, f"msg_{place}") if isinstance(item, str) else item for place, item in enumerate(items)]
     if not stream:
-        return Reply([chat.encoded(responses.response(*whole))], JSON, framing="length")
-    return Reply(responses.streamed(*map(item_events, whole)))
+        return Reply([chat.encode_json(responses.response(*whole))], JSON, framing="length")
+    return Reply(responses.make_stream(*map(item_events, whole)))
 
 
 def item_events(item: Json) -> list[Json]:
@@ -56,7 +56,7 @@ def item_events(item: Json) -> list[Json]:
     return responses.reasoning_events(item["summary"][0]["text"], id=item["id"])
 
 
-async def asked(lab: Lab, *, headers: dict[str, str] | None = None, **fields: Any) -> responses.Read:
+async def ask_responses(lab: Lab, *, headers: dict[str, str] | None = None, **fields: Any) -> responses.Read:
     """Send a request, and parse the reply as the strictest client does."""
     answer = await lab.post(responses.request(**fields), path=responses.PATH, headers=headers)
     assert answer.status == 200, answer
@@ -65,7 +65,7 @@ async def asked(lab: Lab, *, headers: dict[str, str] | None = None, **fields: An
 
 def profile(directory: Path, kind: str = "policy", **settings: Any) -> list[str]:
     found = {"kind": kind, "name": "mine", "match": {"model": chat.MODEL}, **settings}
-    (directory / "mine.yaml").write_bytes(chat.encoded(found))  # JSON is YAML
+    (directory / "mine.yaml").write_bytes(chat.encode_json(found))  # JSON is YAML
     return [str(directory)]
 
 
@@ -87,7 +87,7 @@ async def test_a_call_in_every_dialect_reaches_the_sdk(dialect: str, stream: boo
 @STREAM
 async def test_what_follows_a_call_is_a_message_of_its_own(stream: bool, start: Start) -> None:
     lab = await start(replying(reasoning("Hm", "rs_9"), f"Look:\n{READ}\nDone.", call("read", x="y"), stream=stream))
-    found = await asked(lab, stream=stream)
+    found = await ask_responses(lab, stream=stream)
     assert found.kinds == ["reasoning", "message", "function_call", "message", "function_call"]
     assert (found.content, len({*found.ids})) == ("Look:\nDone.", 2)
 
@@ -102,10 +102,16 @@ async def test_a_reply_without_calls_is_byte_identical(stream: bool, start: Star
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_a_model_that_knows_no_tools_is_told_of_them_in_the_instructions(dialect: str, start: Start) -> None:
-    history = [said("user", "Go"), reasoning("Hm"), message("Yes."), call("read", filePath="a"), output("A")]
+    history = [
+        make_input_message("user", "Go"),
+        reasoning("Hm"),
+        message("Yes."),
+        call("read", filePath="a"),
+        output("A"),
+    ]
     dialect = "cline" if dialect == "tag" else dialect
     lab = await start(replying("Fine.", stream=True), vtc_tools="prompt", vtc_dialect=dialect)
-    found = await asked(lab, input=history, instructions="Be brief.", stream=True)
+    found = await ask_responses(lab, input=history, instructions="Be brief.", stream=True)
     assert found.content == "Fine."
     (seen,) = lab.upstream.seen
     assert "tools" not in seen.json
@@ -120,14 +126,14 @@ async def test_a_model_that_knows_no_tools_is_told_of_them_in_the_instructions(d
 @STREAM
 async def test_a_text_client_reads_a_native_call_in_the_same_message(stream: bool, start: Start) -> None:
     lab = await start(replying("Look.", call("read_file", path="a.py"), stream=stream))
-    found = await asked(lab, input="Look", instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
+    found = await ask_responses(lab, input="Look", instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
     assert (found.kinds, found.content) == (["message"], f"Look.\n\n{CLINE_READ}")
 
 
 @STREAM
 async def test_a_text_client_reads_a_call_of_another_dialect_as_its_own(stream: bool, start: Start) -> None:
     lab = await start(replying("Look.\n" + HERMES("read_file", {"path": "a.py"}), stream=stream))
-    found = await asked(lab, input="Look", instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
+    found = await ask_responses(lab, input="Look", instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
     assert (found.kinds, found.content) == (["message"], f"Look.\n\n{CLINE_READ}")
 
 
@@ -135,8 +141,12 @@ async def test_a_text_client_reads_a_call_of_another_dialect_as_its_own(stream: 
 async def test_a_text_client_is_promoted(stream: bool, start: Start, tmp_path: Path) -> None:
     """The model gets tools, calls and results in native form; its calls are returned as the client's text."""
     lab = await start(replying(call("read_file", path="a.py"), stream=stream), vtc_tools="native")
-    turns = [said("user", "Look"), message(f"Yes.\n\n{CLINE_READ}"), said("user", "[read_file for 'a.py'] Result:\nA")]
-    found = await asked(lab, input=turns, instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
+    turns = [
+        make_input_message("user", "Look"),
+        message(f"Yes.\n\n{CLINE_READ}"),
+        make_input_message("user", "[read_file for 'a.py'] Result:\nA"),
+    ]
+    found = await ask_responses(lab, input=turns, instructions=PROMPT, tools=None, stream=stream, headers=AGENT)
     assert found.content == CLINE_READ
     (seen,) = lab.upstream.seen
     check_request(seen.json)
@@ -158,7 +168,7 @@ async def test_forbidden_calls_are_text(stream: bool, start: Start) -> None:
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "read"}])
 async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bool, start: Start) -> None:
     lab = await start(replying("No.", stream=stream))
-    await asked(lab, stream=stream, tool_choice=choice)
+    await ask_responses(lab, stream=stream, tool_choice=choice)
     assert [entry["action"] for entry in (await lab.report())["policies"]] == ["missed"]
 
 
@@ -168,7 +178,7 @@ async def test_a_refused_call_is_told_in_its_place(form: str, stream: bool, star
     items = [f"Look:\n{READ}"] if form == "text" else ["Look:", call("read", filePath="/a")]
     guards = {"denied_tools": ["read"], "on_denied": "steer"}
     lab = await start(replying(*items, stream=stream), vtc_profiles=profile(tmp_path, guards=guards))
-    found = await asked(lab, stream=stream)
+    found = await ask_responses(lab, stream=stream)
     assert (found.kinds, found.calls) == (["message"], [])
     assert found.content.startswith("Look:\n\n")
     assert "read" in found.content
@@ -181,7 +191,7 @@ async def test_a_native_call_is_changed(stream: bool, start: Start, tmp_path: Pa
     lab = await start(
         replying(call("read", path="/a"), stream=stream), vtc_profiles=profile(tmp_path, guards={"reactors": reactors})
     )
-    assert (await asked(lab, stream=stream)).calls == [("list_files", {"path": "/a"})]
+    assert (await ask_responses(lab, stream=stream)).calls == [("list_files", {"path": "/a"})]
 
 
 BROKEN = 'Look.\n<tool_call>\n{"name": "read", "arguments": {"filePath": \n</tool_call> and so on'
@@ -192,7 +202,7 @@ async def test_the_model_is_asked_again(stream: bool, start: Start, tmp_path: Pa
     """The server is asked for whole replies about an unreadable call; the client gets the form that it asked for."""
     turns = by_turn(replying(BROKEN, stream=False), replying(f"Look.\n{READ}", stream=False))
     lab = await start(turns, vtc_profiles=profile(tmp_path, retry={}))
-    found = await asked(lab, stream=stream)
+    found = await ask_responses(lab, stream=stream)
     assert (found.content, found.calls) == ("Look.", [("read", {"filePath": "/a"})])
     first, again = lab.upstream.seen
     assert (first.json["stream"], again.json["stream"]) == (False, False)
@@ -204,7 +214,7 @@ async def test_the_model_is_asked_again(stream: bool, start: Start, tmp_path: Pa
 async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:
     items = [reasoning("Hm", "rs_9"), f"Look.\n{READ}", custom_call("patch", "x\n", call_id="call_2")]
     lab = await start(replying(*items, stream=False), vtc_profiles=profile(tmp_path, upstream_stream="never"))
-    found = await asked(lab, stream=True, tools=[responses.READ, custom("patch")])
+    found = await ask_responses(lab, stream=True, tools=[responses.READ, custom("patch")])
     assert found.kinds == ["reasoning", "message", "function_call", "custom_tool_call"]
     assert lab.upstream.seen[0].json["stream"] is False
 
@@ -214,7 +224,7 @@ async def test_an_agent_in_a_loop_is_answered_by_us(stream: bool, start: Start, 
     turns = [
         [call("read", f"fc_{place}", f"call_{place}", filePath="a"), output("A", f"call_{place}")] for place in range(4)
     ]
-    history = [said("user", "Go"), *(item for turn in turns for item in turn)]
+    history = [make_input_message("user", "Go"), *(item for turn in turns for item in turn)]
     loop = {"repeated_calls": 2, "action": "stop"}
     lab = await start(replying("Never.", stream=stream), vtc_profiles=profile(tmp_path, guards={"loop": loop}))
     body = {key: value for key, value in responses.request(input=history).items() if key != "stream"}
@@ -231,7 +241,7 @@ async def test_reasoning_in_the_text_is_parted_from_it(stream: bool, start: Star
         replying(f"<think>Hm.</think>\n\nLook.\n{READ}", stream=stream),
         vtc_profiles=profile(tmp_path, "model", **settings),
     )
-    found = await asked(lab, stream=stream)
+    found = await ask_responses(lab, stream=stream)
     assert (found.kinds, found.reasoning, found.content) == (["reasoning", "message", "function_call"], "Hm.", "Look.")
 
 
@@ -244,7 +254,7 @@ NESTED = namespace("mcp__fs", tool("read_note", path="string"))
 async def test_a_flat_name_is_parted_into_namespace_and_name(form: str, flat: str, stream: bool, start: Start) -> None:
     item = HERMES(flat, {"path": "a"}) if form == "text" else call(flat, path="a")
     lab = await start(replying(item, stream=stream))
-    found = await asked(lab, stream=stream, tools=[responses.READ, NESTED])
+    found = await ask_responses(lab, stream=stream, tools=[responses.READ, NESTED])
     assert (found.calls, found.namespaces) == ([("read_note", {"path": "a"})], ["mcp__fs"])
 
 
@@ -255,7 +265,7 @@ PATCH = "*** Begin Patch\n*** Add File: a\n+<tool_call>\n*** End Patch"
 @pytest.mark.parametrize("dialect", ["hermes", "qwen3-coder", "invoke"])
 async def test_a_call_of_a_custom_tool_has_raw_input(dialect: str, stream: bool, start: Start) -> None:
     lab = await start(replying(chat.DIALECTS[dialect]("apply_patch", {"input": PATCH}), stream=stream))
-    found = await asked(lab, stream=stream, tools=[custom("apply_patch")])
+    found = await ask_responses(lab, stream=stream, tools=[custom("apply_patch")])
     assert found.custom_calls == [("apply_patch", PATCH)]
 
 
@@ -263,7 +273,7 @@ async def test_a_call_of_a_custom_tool_has_raw_input(dialect: str, stream: bool,
 async def test_a_native_call_of_a_custom_tool_passes_a_policy(stream: bool, start: Start, tmp_path: Path) -> None:
     reply = replying(custom_call("apply_patch", PATCH), stream=stream)
     lab = await start(reply, vtc_profiles=profile(tmp_path, guards={"denied_tools": ["read"]}))
-    found = await asked(lab, stream=stream, tools=[custom("apply_patch")])
+    found = await ask_responses(lab, stream=stream, tools=[custom("apply_patch")])
     assert found.custom_calls == [("apply_patch", PATCH)]
 
 
@@ -280,7 +290,9 @@ async def test_nothing_is_lifted_where_the_server_keeps_the_conversation(key: st
 
 async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
     """Codex ignores comments, so its timeout needs events."""
-    pieces: Sequence[bytes] = responses.streamed_text("Hi ", *HERMES("write", {"filePath": "a", "content": "x" * 200}))
+    pieces: Sequence[bytes] = responses.make_text_stream(
+        "Hi ", *HERMES("write", {"filePath": "a", "content": "x" * 200})
+    )
 
     async def slow() -> AsyncIterator[bytes]:
         for place, piece in enumerate(pieces):

@@ -43,32 +43,32 @@ IN_BODY = {
     "metadata": {"token": DEEP},
     "extra_headers": {"Authorization": f"Bearer {DEEP}"},
 }
-SAYING = chat.streamed(*"Look.\n<read><filePath>/a</filePath></read>")
+SAYING = chat.make_stream(*"Look.\n<read><filePath>/a</filePath></read>")
 REFUSED = '<tool_call>{"name": "rm", "arguments": {}}'
 QUOTED = f"curl -H 'Authorization: Bearer {TOKEN}' -b session={COOKIE} ?api_key={QUERY} sk-{SET} {KEY}"
 COOKIES = {"set-cookie": f"session={SET}"}
 
 
 def asking(**fields: Any) -> bytes:
-    return chat.encoded(chat.request(stream=True, **IN_BODY, **fields))
+    return chat.encode_json(chat.request(stream=True, **IN_BODY, **fields))
 
 
 CASES: dict[str, tuple[bytes, Replies]] = {
     "a call": (asking(), Reply(SAYING, {**SSE, **COOKIES})),
     "a whole reply": (
         asking(),
-        Reply([chat.encoded(chat.completion("<read><filePath>/a</filePath></read>"))], {**JSON, **COOKIES}),
+        Reply([chat.encode_json(chat.completion("<read><filePath>/a</filePath></read>"))], {**JSON, **COOKIES}),
     ),
-    "a refusal": (asking(), chat.streamed(REFUSED + "</tool_call>")),
-    "a refusal that quotes them": (asking(), chat.streamed(f'{REFUSED[:-2]}"x": "{QUOTED}"}}}}</tool_call>')),
-    "a call that quotes them": (asking(), chat.streamed(chat.DIALECTS["tag"]("read", {"filePath": QUOTED}))),
-    "bad JSON that quotes them": (asking(), chat.streamed(f'<tool_call>{{"name": {TOKEN} }}</tool_call>')),
+    "a refusal": (asking(), chat.make_stream(REFUSED + "</tool_call>")),
+    "a refusal that quotes them": (asking(), chat.make_stream(f'{REFUSED[:-2]}"x": "{QUOTED}"}}}}</tool_call>')),
+    "a call that quotes them": (asking(), chat.make_stream(chat.DIALECTS["tag"]("read", {"filePath": QUOTED}))),
+    "bad JSON that quotes them": (asking(), chat.make_stream(f'<tool_call>{{"name": {TOKEN} }}</tool_call>')),
     "no tools": (asking(tools=None), SAYING),
-    "a text client": (chat.encoded({**request(stream=True), **IN_BODY}), SAYING),
+    "a text client": (chat.encode_json({**request(stream=True), **IN_BODY}), SAYING),
     "no JSON": (asking()[:-9], SAYING),
-    "no request": (chat.encoded({**IN_BODY, "messages": BODY}), SAYING),
-    "no object": (chat.encoded([BODY]), SAYING),
-    "odd messages": (chat.encoded({**IN_BODY, "messages": [BODY, {"role": BODY, "tool_calls": BODY}]}), SAYING),
+    "no request": (chat.encode_json({**IN_BODY, "messages": BODY}), SAYING),
+    "no object": (chat.encode_json([BODY]), SAYING),
+    "odd messages": (chat.encode_json({**IN_BODY, "messages": [BODY, {"role": BODY, "tool_calls": BODY}]}), SAYING),
     "odd tools": (asking(tools=[BODY, {"type": "function", "function": {"name": 5, "parameters": BODY}}]), SAYING),
     "a refused key": (asking(), Reply([b'{"error": "bad key"}'], {**JSON, **COOKIES}, 401, framing="length")),
     "a broken stream": (asking(), Reply(SAYING[:4], {**SSE, **COOKIES}, cut=True)),
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[bytes, Replies]] = {
 }  # fmt: skip
 
 
-def written(directory: Path) -> list[str]:
+def read_files(directory: Path) -> list[str]:
     files = [path.read_text() for path in sorted(directory.glob("*.*"))]
     assert files
     return files
@@ -96,7 +96,7 @@ async def everything_said(lab: Lab, caplog: pytest.LogCaptureFixture, directory:
         json.dumps(flow.metadata, default=str),
         commands.call("vtc.stats"),
         commands.call("vtc.explain", [flow]),
-        *written(directory),
+        *read_files(directory),
     ]
     return "\n".join([*logged, *kept])
 
@@ -142,7 +142,7 @@ async def test_no_part_of_a_secret_is_in_an_excerpt(
     padding = REFUSED[:-1] + '"x": "' + "." * (behind - len(REFUSED) - 5)
     bad = f'<tool_call>{{"name": {token}}}</tool_call>'
     lab = await start(
-        chat.streamed(f'{padding}{token}"}}}}</tool_call> {bad}'),
+        chat.make_stream(f'{padding}{token}"}}}}</tool_call> {bad}'),
         vtc_lenient="off",
         vtc_log=str(tmp_path / "log.jsonl"),
     )
@@ -171,17 +171,19 @@ PLACES: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
 """Places of a request that can contain a key: headers, query, fields of the body."""
 REPEATED = f"API key not valid: {OWN} ({QUOTED_OWN}, {re.sub('%..', lambda one: one[0].lower(), QUOTED_OWN)})"
 ANSWERS: dict[str, Reply] = {
-    "an error": Reply([chat.encoded({"error": {"message": REPEATED, "code": 401}})], JSON, 401, framing="length"),
-    "an error with status 200": Reply([chat.encoded({"error": {"message": REPEATED}})], JSON, framing="length"),
+    "an error": Reply([chat.encode_json({"error": {"message": REPEATED, "code": 401}})], JSON, 401, framing="length"),
+    "an error with status 200": Reply([chat.encode_json({"error": {"message": REPEATED}})], JSON, framing="length"),
     "a page of a gateway": Reply(
         [f"<html><h1>Bad Gateway</h1><p>{REPEATED}</p></html>".encode()],
         {"content-type": "text/html"},
         *(502, "length"),
     ),
     "no JSON": Reply([REPEATED.encode()], {"content-type": "text/plain"}, 400, framing="length"),
-    "no reply": Reply([chat.encoded({"detail": REPEATED})], JSON, framing="length"),
-    "an error amid a stream": Reply([chat.ROLE, *chat.said("Look"), chat.frame({"error": {"message": REPEATED}})]),
-    "a refused call": Reply(chat.streamed(f"<tool_call>{{'name': {OWN}, {QUOTED_OWN}")),
+    "no reply": Reply([chat.encode_json({"detail": REPEATED})], JSON, framing="length"),
+    "an error amid a stream": Reply(
+        [chat.ROLE, *chat.make_text_chunks("Look"), chat.frame({"error": {"message": REPEATED}})]
+    ),
+    "a refused call": Reply(chat.make_stream(f"<tool_call>{{'name': {OWN}, {QUOTED_OWN}")),
 }
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, pairs
-from tests.apis.conversations import answered, asks, key, told, used
+from tests.apis.conversations import decode_reply, decode_usage, key, make_answer_entries, make_question
 from tests.apis.pairs import NAMES, PAIRS, READ
 from tests.apis.shapes import SHAPES, THINKING
 from tests.e2e.conftest import PATIENCE, Lab, Start, by_turn
-from tests.e2e.policies import policy
+from tests.e2e.policies import write_policy
 from tests.e2e.sdk_talks import talk
 from tests.e2e.upstream import JSON, Reply, Script, Seen
 
@@ -35,9 +35,9 @@ def replying(server: str, seen: Seen, text: str, calls: pairs.Calls = (), reason
     shape = SHAPES[server]
     if seen.path == shape.at(stream=True) != shape.path or seen.json.get("stream", server == "ollama-chat"):
         pieces = [text[:5], text[5:]] if text else []
-        body = pairs.streamed(server, pieces, calls, reasoning=reasoning)
+        body = pairs.make_stream(server, pieces, calls, reasoning=reasoning)
         return Reply([body], {"content-type": shape.media_type})
-    return Reply([pairs.whole(server, text, calls)], JSON, framing="length")
+    return Reply([pairs.make_whole_reply(server, text, calls)], JSON, framing="length")
 
 
 def serving(server: str, silence: str) -> Script:
@@ -64,7 +64,7 @@ async def test_an_sdk_gets_the_call_that_was_not_made_at_first(
     client: str, server: str, silence: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     lab = await start(
-        serving(server, silence), vtc_upstream_api=server, vtc_profiles=policy(tmp_path, retry={"on": ON})
+        serving(server, silence), vtc_upstream_api=server, vtc_profiles=write_policy(tmp_path, retry={"on": ON})
     )
     assert await talk(client, lab, stream=stream) == ([("read", {"filePath": "/a"})], "It says hello.")
     assert len(lab.upstream.seen) == 3
@@ -75,10 +75,10 @@ async def test_an_sdk_gets_the_call_that_was_not_made_at_first(
 def body_of(client: str, **fields: Any) -> bytes:
     """Return the body of a client's request that asks for reasoning and usage."""
     usage = {"stream_options": {"include_usage": True}} if client == "openai-chat" and fields.get("stream") else {}
-    return chat.encoded(SHAPES[client].request(**{**THINKING.get(client, {}), **usage, **fields}))
+    return chat.encode_json(SHAPES[client].request(**{**THINKING.get(client, {}), **usage, **fields}))
 
 
-async def asked(lab: Lab, client: str, *, stream: bool = True, **fields: Any) -> tuple[pairs.Said, bytes]:
+async def ask_api(lab: Lab, client: str, *, stream: bool = True, **fields: Any) -> tuple[pairs.ReplyContent, bytes]:
     """Send a request as a client of an API, and parse the reply as its strictest client does."""
     answer = await lab.post(body_of(client, stream=stream, **fields), path=SHAPES[client].at(stream=stream))
     assert answer.status == 200
@@ -99,18 +99,18 @@ async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
             lambda seen: replying(server, seen, "I look.", READ, reasoning="Now."),
         ),
         vtc_upstream_api=server,
-        vtc_profiles=policy(tmp_path, retry={"on": ON}),
+        vtc_profiles=write_policy(tmp_path, retry={"on": ON}),
     )
-    told, body = await asked(lab, client)
+    told, body = await ask_api(lab, client)
     text = f"{text}\n\n" if text else ""
-    assert told == pairs.said(f"{text}I look.", READ, reasoning=f"{reasoning}Now.")
-    assert used(client, body) == (6, 10)
+    assert told == pairs.make_content(f"{text}I look.", READ, reasoning=f"{reasoning}Now.")
+    assert decode_usage(client, body) == (6, 10)
 
 
 # The follow-up and its reply
 
 
-async def reported(lab: Lab) -> list[str]:
+async def list_retry_actions(lab: Lab) -> list[str]:
     """Return the actions on the turn from the report of the client's flow, not the follow-up's."""
     flow = await lab.asked_for()
     return [entry["action"] for entry in flow.metadata["vtc"]["policies"] if entry["policy"] == "retry"]
@@ -121,9 +121,9 @@ async def reported(lab: Lab) -> list[str]:
 async def test_the_question_has_the_first_reply_and_a_reminder(
     retry: Any, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    lab = await start(serving("openai-chat", "announced"), vtc_profiles=policy(tmp_path, retry=retry))
-    told, _ = await asked(lab, "openai-chat", stream=stream, messages=asks("openai-chat", "Read it"))
-    assert told == pairs.said(ANNOUNCED, READ)
+    lab = await start(serving("openai-chat", "announced"), vtc_profiles=write_policy(tmp_path, retry=retry))
+    told, _ = await ask_api(lab, "openai-chat", stream=stream, messages=make_question("openai-chat", "Read it"))
+    assert told == pairs.make_content(ANNOUNCED, READ)
     first, again = (seen.json for seen in lab.upstream.seen)
     *before, said, reminder = again["messages"]
     assert before == first["messages"]
@@ -131,13 +131,13 @@ async def test_the_question_has_the_first_reply_and_a_reminder(
     assert (reminder["role"], "made no tool call" in reminder["content"]) == ("user", True)
     assert again.keys() == first.keys()
     assert again["stream"] is first["stream"] is (stream and retry != {})
-    assert await reported(lab) == ["asked"]
+    assert await list_retry_actions(lab) == ["asked"]
 
 
 async def test_a_model_that_is_prompted_is_shown_how_a_call_is_written(start: Start, tmp_path: Path) -> None:
-    profiles = policy(tmp_path, retry={"on": ["announced"]})
-    lab = await start(chat.streamed(ANNOUNCED), vtc_profiles=profiles, vtc_tools="prompt", vtc_dialect="hermes")
-    await asked(lab, "openai-chat")
+    profiles = write_policy(tmp_path, retry={"on": ["announced"]})
+    lab = await start(chat.make_stream(ANNOUNCED), vtc_profiles=profiles, vtc_tools="prompt", vtc_dialect="hermes")
+    await ask_api(lab, "openai-chat")
     reminder = lab.upstream.seen[1].json["messages"][-1]["content"]
     assert reminder.endswith('<tool_call>\n{"name": "read", "arguments": {"filePath": "notes.txt"}}\n</tool_call>')
 
@@ -145,10 +145,10 @@ async def test_a_model_that_is_prompted_is_shown_how_a_call_is_written(start: St
 IN_TEXT = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 NOT_ASKED = {
     "a call": (ON, lambda seen: replying("openai-chat", seen, "I look.", READ)),
-    "a call in the text": (ON, lambda _: Reply(chat.streamed(f"{ANNOUNCED}\n", IN_TEXT))),
+    "a call in the text": (ON, lambda _: Reply(chat.make_stream(f"{ANNOUNCED}\n", IN_TEXT))),
     "an answer": (ON, lambda seen: replying("openai-chat", seen, "I read it. It says hello.")),
     "a question": (ON, lambda seen: replying("openai-chat", seen, "Which file? I'll read it then.")),
-    "cut off": (ON, lambda _: Reply(chat.streamed(ANNOUNCED, finish="length"))),
+    "cut off": (ON, lambda _: Reply(chat.make_stream(ANNOUNCED, finish="length"))),
     "nothing of the kind": (["thought"], lambda seen: replying("openai-chat", seen, ANNOUNCED)),
 }
 
@@ -157,16 +157,16 @@ NOT_ASKED = {
 async def test_a_reply_that_says_something_keeps_its_bytes(
     on: list[str], script: Any, start: Start, tmp_path: Path
 ) -> None:
-    lab = await start(script, vtc_profiles=policy(tmp_path, retry={"on": on}))
-    _, body = await asked(lab, "openai-chat")
+    lab = await start(script, vtc_profiles=write_policy(tmp_path, retry={"on": on}))
+    _, body = await ask_api(lab, "openai-chat")
     (seen,) = lab.upstream.seen
     if "read" not in str(chat.read(body).calls):
         assert body == b"".join(list(script(seen).pieces))
 
 
 async def test_without_tools_nothing_is_announced(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed(ANNOUNCED), vtc_profiles=policy(tmp_path, retry={"on": ON}))
-    await asked(lab, "openai-chat", tools=None)
+    lab = await start(chat.make_stream(ANNOUNCED), vtc_profiles=write_policy(tmp_path, retry={"on": ON}))
+    await ask_api(lab, "openai-chat", tools=None)
     assert len(lab.upstream.seen) == 1
 
 
@@ -175,18 +175,18 @@ async def test_what_leaves_does_not_wait_for_the_second_reply(start: Start, tmp_
     goes_on = [asyncio.Event(), asyncio.Event()]
 
     async def pieces() -> AsyncIterator[bytes]:
-        frames = chat.streamed("I l", "ook.")
+        frames = chat.make_stream("I l", "ook.")
         for place, frame in enumerate(frames):
             if place in (0, 2):
                 await goes_on[place // 2].wait()
             yield frame
 
     lab = await start(
-        by_turn(chat.streamed(*ANNOUNCED.partition(" ")), Reply(pieces())),
-        vtc_profiles=policy(tmp_path, retry={"on": ON}),
+        by_turn(chat.make_stream(*ANNOUNCED.partition(" ")), Reply(pieces())),
+        vtc_profiles=write_policy(tmp_path, retry={"on": ON}),
     )
     text = ""
-    body = chat.encoded(chat.request(stream=True))
+    body = chat.encode_json(chat.request(stream=True))
     headers = {"content-type": "application/json"}
     async with (
         asyncio.timeout(PATIENCE),
@@ -229,24 +229,28 @@ async def test_where_no_second_reply_comes_the_first_one_ends(
             continue
         first = lambda seen: replying(server, seen, text, reasoning=reasoning)  # noqa: E731
         lab = await start(
-            by_turn(first, reply), vtc_upstream_api=server, vtc_profiles=policy(tmp_path, retry={"on": ON})
+            by_turn(first, reply), vtc_upstream_api=server, vtc_profiles=write_policy(tmp_path, retry={"on": ON})
         )
-        told, _ = await asked(lab, client)
-        assert told == pairs.said(text, reasoning=reasoning)
+        told, _ = await ask_api(lab, client)
+        assert told == pairs.make_content(text, reasoning=reasoning)
         assert len(lab.upstream.seen) == 2
 
 
 async def test_a_whole_answer_goes_on_in_a_stream(start: Start, tmp_path: Path) -> None:
-    second = Reply([pairs.whole("openai-chat", "", READ)], JSON, framing="length")
-    lab = await start(by_turn(chat.streamed(ANNOUNCED), second), vtc_profiles=policy(tmp_path, retry={"on": ON}))
-    assert (await asked(lab, "openai-chat"))[0] == pairs.said(ANNOUNCED, READ)
+    second = Reply([pairs.make_whole_reply("openai-chat", "", READ)], JSON, framing="length")
+    lab = await start(
+        by_turn(chat.make_stream(ANNOUNCED), second), vtc_profiles=write_policy(tmp_path, retry={"on": ON})
+    )
+    assert (await ask_api(lab, "openai-chat"))[0] == pairs.make_content(ANNOUNCED, READ)
 
 
 async def test_a_second_reply_that_breaks_off_breaks_the_stream(start: Start, tmp_path: Path) -> None:
-    second = Reply(chat.streamed("I look", " around")[:3], cut=True)
-    lab = await start(by_turn(chat.streamed(ANNOUNCED), second), vtc_profiles=policy(tmp_path, retry={"on": ON}))
+    second = Reply(chat.make_stream("I look", " around")[:3], cut=True)
+    lab = await start(
+        by_turn(chat.make_stream(ANNOUNCED), second), vtc_profiles=write_policy(tmp_path, retry={"on": ON})
+    )
     with pytest.raises(Exception, match=r"incomplete|closed"):
-        await asked(lab, "openai-chat")
+        await ask_api(lab, "openai-chat")
 
 
 async def test_the_question_is_asked_for_no_longer_than_the_profile_says(start: Start, tmp_path: Path) -> None:
@@ -256,11 +260,11 @@ async def test_the_question_is_asked_for_no_longer_than_the_profile_says(start: 
         await released.wait()
         yield b"{}"
 
-    profiles = policy(tmp_path, retry={"on": ON, "seconds": 0.3})
-    lab = await start(by_turn(chat.streamed(ANNOUNCED), Reply(late())), vtc_profiles=profiles)
-    assert (await asked(lab, "openai-chat"))[0] == pairs.said(ANNOUNCED)
+    profiles = write_policy(tmp_path, retry={"on": ON, "seconds": 0.3})
+    lab = await start(by_turn(chat.make_stream(ANNOUNCED), Reply(late())), vtc_profiles=profiles)
+    assert (await ask_api(lab, "openai-chat"))[0] == pairs.make_content(ANNOUNCED)
     released.set()
-    assert await reported(lab) == ["failed"]
+    assert await list_retry_actions(lab) == ["failed"]
 
 
 async def test_a_second_request_ends_when_its_client_has_gone(start: Start, tmp_path: Path) -> None:
@@ -274,10 +278,10 @@ async def test_a_second_request_ends_when_its_client_has_gone(start: Start, tmp_
             yield b": \n\n" * 100
 
     lab = await start(
-        by_turn(chat.streamed(ANNOUNCED), Reply(pieces())), vtc_profiles=policy(tmp_path, retry={"on": ON})
+        by_turn(chat.make_stream(ANNOUNCED), Reply(pieces())), vtc_profiles=write_policy(tmp_path, retry={"on": ON})
     )
     async with asyncio.timeout(PATIENCE):
-        client = asyncio.create_task(asked(lab, "openai-chat"))
+        client = asyncio.create_task(ask_api(lab, "openai-chat"))
         await begun.wait()
         client.cancel()
         gone.set()
@@ -289,12 +293,12 @@ async def test_a_second_request_ends_when_its_client_has_gone(start: Start, tmp_
 @STREAM
 async def test_a_call_of_the_second_reply_is_held_to_the_policies(stream: bool, start: Start, tmp_path: Path) -> None:
     guards = {"denied_tools": ["read"], "on_denied": "steer", "denied_message": "No."}
-    profiles = policy(tmp_path, retry={"on": ON}, guards=guards)
+    profiles = write_policy(tmp_path, retry={"on": ON}, guards=guards)
     for text in ("", ANNOUNCED):
         silence = "announced" if text else "empty"
         lab = await start(serving("openai-chat", silence), vtc_profiles=profiles)
-        told, _ = await asked(lab, "openai-chat", stream=stream, messages=asks("openai-chat", "Read it"))
-        assert told == pairs.said(f"{text}\n\nNo.".lstrip())
+        told, _ = await ask_api(lab, "openai-chat", stream=stream, messages=make_question("openai-chat", "Read it"))
+        assert told == pairs.make_content(f"{text}\n\nNo.".lstrip())
 
 
 async def test_a_client_that_reads_calls_out_of_the_text_gets_one(start: Start, tmp_path: Path) -> None:
@@ -302,8 +306,8 @@ async def test_a_client_that_reads_calls_out_of_the_text_gets_one(start: Start, 
     prompt = (Path(__file__).parents[1] / "cases" / "prompts" / "cline.md").read_text()
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "<task>\nLook.\n</task>"}]
     lab = await start(
-        by_turn(chat.streamed("Let me read the file."), chat.streamed(call)),
-        vtc_profiles=policy(tmp_path, retry={"on": ON}),
+        by_turn(chat.make_stream("Let me read the file."), chat.make_stream(call)),
+        vtc_profiles=write_policy(tmp_path, retry={"on": ON}),
     )
     body = chat.request(stream=True, messages=messages, tools=None)
     answer = await lab.post(body, headers={"user-agent": "Cline/3.82.0"})
@@ -320,34 +324,36 @@ async def test_the_first_reply_and_the_reminder_stay_in_later_turns(
     client: str, server: str, silence: str, start: Start, tmp_path: Path
 ) -> None:
     """Each prompt begins with the one before it, although the client does not know the added turns."""
-    profiles = policy(tmp_path, retry={"on": ON})
+    profiles = write_policy(tmp_path, retry={"on": ON})
     lab = await start(serving(server, silence), vtc_upstream_api=server, vtc_profiles=profiles)
-    entries = asks(client, "Read it")
+    entries = make_question(client, "Read it")
     for result in ("hello", "hello again"):
         answer = await lab.post(
             body_of(client, stream=True, **{key(client): entries}), path=SHAPES[client].at(stream=True)
         )
-        entries = [*entries, *answered(client, told(client, answer.body), result)]
-        entries = [*entries, *asks(client, "And?")] if result == "hello again" else entries
+        entries = [*entries, *make_answer_entries(client, decode_reply(client, answer.body), result)]
+        entries = [*entries, *make_question(client, "And?")] if result == "hello again" else entries
     await lab.post(body_of(client, stream=True, **{key(client): entries}), path=SHAPES[client].at(stream=True))
     prompts = [seen.json[key(server)] for seen in lab.upstream.seen]
     assert len(prompts) == 4
     for before, after in itertools.pairwise(prompts[1:]):
-        assert unmarked(after[: len(before)]) == unmarked(before)
+        assert remove_marks(after[: len(before)]) == remove_marks(before)
 
 
-def unmarked(value: Any) -> Any:
+def remove_marks(value: Any) -> Any:
     """Remove the marks for prompt caches, which move with a conversation."""
     if isinstance(value, list):
-        return [unmarked(item) for item in value]
+        return [remove_marks(item) for item in value]
     if isinstance(value, dict):
-        return {name: unmarked(item) for name, item in value.items() if name != "cache_control"}
+        return {name: remove_marks(item) for name, item in value.items() if name != "cache_control"}
     return value
 
 
 async def test_the_model_is_not_asked_twice_in_a_row(start: Start, tmp_path: Path) -> None:
     """There is one follow-up in a request, and none in the next if that brought no call."""
-    lab = await start(lambda seen: replying("openai-chat", seen, ANNOUNCED), vtc_profiles=policy(tmp_path, retry={}))
+    lab = await start(
+        lambda seen: replying("openai-chat", seen, ANNOUNCED), vtc_profiles=write_policy(tmp_path, retry={})
+    )
     entries: list[Any] = [{"role": "user", "content": "Read it"}]
     counts = []
     for _ in range(3):

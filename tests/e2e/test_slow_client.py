@@ -14,14 +14,14 @@ from mitmproxy.addons.proxyserver import Proxyserver
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Lab, Start
-from tests.e2e.policies import BASH, guarded
+from tests.e2e.policies import BASH, write_guards
 from tests.e2e.upstream import SSE, Reply, Seen
 
 pytestmark = pytest.mark.rest
 
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])
-TEXT = chat.said("This is a line of an answer that is long. " * 20 + "\n")[0]
-CALL = chat.said("Go.\n", chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 500}), "\n")
+TEXT = chat.make_text_chunks("This is a line of an answer that is long. " * 20 + "\n")[0]
+CALL = chat.make_text_chunks("Go.\n", chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 500}), "\n")
 FRAMES = {"text": [TEXT], "calls": CALL, "text under a policy": [TEXT]}
 MOST = 24 << 20
 """Bytes that the server can write: the kernel's buffers of four sockets, and one read of mitmproxy and VTC."""
@@ -52,7 +52,7 @@ async def not_reading(lab: Lab, body: Any) -> tuple[asyncio.StreamReader, asynci
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", int(lab.proxy.url.rpartition(":")[2])))
     reader, writer = await asyncio.open_connection(sock=sock, limit=1024)
-    content = chat.encoded(body)
+    content = chat.encode_json(body)
     head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n"
     writer.write(f"{head}connection: close\r\n\r\n".encode() + content)
     return reader, writer
@@ -88,7 +88,7 @@ def waiting(lab: Lab) -> int:
 async def slow_and_others(start: Start, reply: Any, **settings: Any) -> Lab:
     """Start a lab that sends `reply` to the first client, and a short reply with a call to all others."""
     replies = [reply]
-    short = chat.streamed("Go.", chat.DIALECTS["hermes"]("read", {"filePath": "/b"}))
+    short = chat.make_stream("Go.", chat.DIALECTS["hermes"]("read", {"filePath": "/b"}))
 
     def script(_: Seen) -> Reply:
         return replies.pop() if replies else Reply(short)
@@ -99,7 +99,7 @@ async def slow_and_others(start: Start, reply: Any, **settings: Any) -> Lab:
 @pytest.mark.parametrize("what", ["text", "text under a policy", pytest.param("calls", marks=pytest.mark.rest)])
 async def test_client_that_does_not_read_holds_up_its_own_upstream(what: str, start: Start, tmp_path: Path) -> None:
     """The client gets the whole rest in the end."""
-    settings = {"vtc_profiles": guarded(tmp_path, denied_tools=["bash"])} if "policy" in what else {}
+    settings = {"vtc_profiles": write_guards(tmp_path, denied_tools=["bash"])} if "policy" in what else {}
     offered = Offered(FRAMES[what])
     lab = await slow_and_others(start, Reply(offered.pieces()), **settings)
     reader, writer = await not_reading(lab, ASK)
@@ -110,7 +110,7 @@ async def test_client_that_does_not_read_holds_up_its_own_upstream(what: str, st
         body = await reader.read()
     writer.close()
     came = sum(map(len, FRAMES[what]))
-    said = chat.read(unchunked(body))
+    said = chat.read(decode_chunks(body))
     repeats = offered.size // came
     assert len(said.calls) == (repeats if what == "calls" else 0)
     assert said.content.count("Go." if what == "calls" else "This is a line") == repeats * (
@@ -118,7 +118,7 @@ async def test_client_that_does_not_read_holds_up_its_own_upstream(what: str, st
     )
 
 
-def unchunked(reply: bytes) -> bytes:
+def decode_chunks(reply: bytes) -> bytes:
     """Return the body of a chunked reply."""
     rest, body = reply.partition(b"\r\n\r\n")[2], []
     while rest:

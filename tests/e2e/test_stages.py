@@ -16,8 +16,8 @@ import pytest
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, Lab, Start, by_turn
-from tests.e2e.test_faults import received
-from tests.e2e.test_transport import gzipped
+from tests.e2e.test_faults import receive_stream
+from tests.e2e.test_transport import encode_gzip
 from tests.e2e.text_clients import AGENT, profiles, request
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
@@ -110,7 +110,7 @@ def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def said(body: bytes) -> str:
+def restore_text(body: bytes) -> str:
     """Return all text that was sent, with each call as its original text."""
     out = ""
     for delta in chat.deltas(body):
@@ -120,7 +120,7 @@ def said(body: bytes) -> str:
     return out
 
 
-def squeezed(text: str) -> str:
+def remove_white_space(text: str) -> str:
     """Remove white space, because white space next to a call is removed with it."""
     return re.sub(r"\s+", "", text)
 
@@ -139,10 +139,10 @@ def nothing_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_stream(
     stage: Stage, size: int, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab = await start(chat.streamed(*(TEXT[at : at + size] for at in range(0, len(TEXT), size))), vtc_cache="off")
+    lab = await start(chat.make_stream(*(TEXT[at : at + size] for at in range(0, len(TEXT), size))), vtc_cache="off")
     calls = stage.plant(monkeypatch)
     body = (await lab.post(ASK)).body
-    assert squeezed(said(body)) == squeezed(TEXT)
+    assert remove_white_space(restore_text(body)) == remove_white_space(TEXT)
     assert chat.events(body)[-1] == "[DONE]"
     assert chat.events(body)[-2]["usage"] == chat.USAGE
     fails = calls() > stage.call
@@ -165,7 +165,7 @@ BODY = [*REPLY, *(Stage(whole_replies, name) for name in ("convert_to_stream", "
 async def test_a_whole_reply(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    body = chat.encoded(chat.completion(TEXT))
+    body = chat.encode_json(chat.completion(TEXT))
     lab = await start(Reply([body], JSON, framing="length"), vtc_cache="off")
     calls = stage.plant(monkeypatch)
     answer = await lab.post(chat.request())
@@ -190,13 +190,13 @@ async def test_a_text_clients_stream(
 ) -> None:
     call = chat.DIALECTS["hermes"]("list_files", {"path": "."})
     text = f"Look:\n{call}\nDone."
-    frames = chat.streamed(*text)
+    frames = chat.make_stream(*text)
     lab = await start(frames)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(request(stream=True), headers=AGENT)
     if fails := calls() > stage.call:
         given = answer.message.content.replace("<list_files>\n<path>.</path>\n</list_files>", call)
-        assert squeezed(given) == squeezed(text)
+        assert remove_white_space(given) == remove_white_space(text)
     assert len(faults(caplog)) == fails
 
 
@@ -227,7 +227,11 @@ async def test_calls_that_upstream_made_itself(
     """The buffered part of a call is released, and its other frames follow as they arrive."""
     pieces = ['{"path"', ': "a.', 'py"}']
     deltas = [[chat.native(0, id="a", name="read_file")], *([chat.native(0, arguments=piece)] for piece in pieces)]
-    frames = [chat.ROLE, *chat.said("I", " will."), *(chat.chunk({"tool_calls": delta}) for delta in deltas)]
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks("I", " will."),
+        *(chat.chunk({"tool_calls": delta}) for delta in deltas),
+    ]
     guards = {"denied_tools": ["rm"], "on_denied": "steer", "on_failure": "pass"}
     mine = {"match": {"model": chat.MODEL}, "guards": guards}
     lab = await start(
@@ -247,9 +251,9 @@ async def test_calls_that_upstream_made_itself(
             arguments += call["function"].get("arguments") or ""
     if names:
         assert (names, arguments) == (["read_file"], "".join(pieces)) or json.loads(arguments) == {"path": "a.py"}
-        assert squeezed(content) == "Iwill."
+        assert remove_white_space(content) == "Iwill."
     else:
-        assert squeezed(content) == "Iwill.<read_file><path>a.py</path></read_file>"
+        assert remove_white_space(content) == "Iwill.<read_file><path>a.py</path></read_file>"
     assert len(faults(caplog)) == (calls() > stage.call)
 
 
@@ -262,7 +266,7 @@ async def test_no_fault_of_ours_opens_a_policy(
     deltas = [[chat.native(0, id="a", name="rm")], [chat.native(0, arguments='{"path": "a"}')]]
     own = [chat.chunk({"tool_calls": delta}) for delta in deltas]
     text = chat.DIALECTS["hermes"]("rm", {"path": "b"})
-    frames = [chat.ROLE, *chat.said("I", " will.", *text), *own, chat.chunk({}, "tool_calls"), chat.DONE]
+    frames = [chat.ROLE, *chat.make_text_chunks("I", " will.", *text), *own, chat.chunk({}, "tool_calls"), chat.DONE]
     mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["rm"], "on_denied": "drop"}}
     lab = await start(frames, vtc_profiles=profiles(tmp_path, model=mine))
     stage.plant(monkeypatch)
@@ -304,7 +308,7 @@ async def test_a_request(
     client: str, stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Request and reply pass unchanged."""
-    frames = chat.streamed(TEXT)
+    frames = chat.make_stream(TEXT)
     lab = await start(frames, vtc_tools="prompt", vtc_dialect="hermes")
     calls = stage.plant(monkeypatch)
     past = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -330,7 +334,7 @@ async def test_a_reply_that_is_settled_first(
         mine["retry"] = {"max": 1, "on": ["malformed"]}
     text = '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'
     lab = await start(
-        Reply([chat.encoded(chat.completion(text))], JSON, framing="length"),
+        Reply([chat.encode_json(chat.completion(text))], JSON, framing="length"),
         vtc_profiles=profiles(tmp_path, model=mine),
     )
     # It is converted to a stream twice, for reading and for the client.
@@ -348,12 +352,12 @@ async def test_a_reply_that_is_settled_first(
 
 async def test_the_decoder(start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The client notices that the reply is incomplete."""
-    frames = chat.streamed(*TEXT)
-    lab = await start(Reply(gzipped(frames), {**SSE, "content-encoding": "gzip"}))
+    frames = chat.make_stream(*TEXT)
+    lab = await start(Reply(encode_gzip(frames), {**SSE, "content-encoding": "gzip"}))
     Stage(compression._LimitedDecoder, "feed", 5).plant(monkeypatch)
-    body, told = await received(lab)
+    body, told = await receive_stream(lab)
     assert told
-    assert squeezed(TEXT).startswith(squeezed(said(body)))
+    assert remove_white_space(TEXT).startswith(remove_white_space(restore_text(body)))
     assert len(faults(caplog)) == 1
 
 
@@ -364,10 +368,10 @@ async def test_a_fault_in_the_final_call_ends_the_reply_all_the_same(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After an exception there, the client would wait forever."""
-    frames = [chat.ROLE, *chat.said(*"Hi <read> there"), *chat.said("<read>")]
+    frames = [chat.ROLE, *chat.make_text_chunks(*"Hi <read> there"), *chat.make_text_chunks("<read>")]
     lab = await start(frames)
     Stage(relay.Relay, "finish").plant(monkeypatch)
-    assert said((await lab.post(ASK)).body) == "Hi <read> there<read>"
+    assert restore_text((await lab.post(ASK)).body) == "Hi <read> there<read>"
     assert len(faults(caplog)) == 1
 
 
@@ -376,7 +380,9 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
     also: str, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If releasing fails, too, the rest of the reply continues, and the log states the loss."""
-    lab = await start([chat.ROLE, *chat.said("a", " <read>"), *chat.said("b", "c"), chat.STOP, chat.DONE])
+    lab = await start(
+        [chat.ROLE, *chat.make_text_chunks("a", " <read>"), *chat.make_text_chunks("b", "c"), chat.STOP, chat.DONE]
+    )
     Stage(relay.Relay, "feed", 3).plant(monkeypatch)
     if also == "release":
         Stage(relay.Relay, "release").plant(monkeypatch)
@@ -399,7 +405,7 @@ HOOKS = [
 @pytest.mark.parametrize("stage", HOOKS, ids=str)
 async def test_a_fault_in_a_hook(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """mitmproxy logs it and continues; this flow and the next are processed."""
-    frames = chat.streamed(*TEXT)
+    frames = chat.make_stream(*TEXT)
     lab = await start(by_turn(frames, frames))
     stage.plant(monkeypatch)
     first = (await lab.post(ASK)).body
@@ -409,7 +415,7 @@ async def test_a_fault_in_a_hook(stage: Stage, start: Start, monkeypatch: pytest
 
 async def test_a_reply_never_ends_early(start: Start) -> None:
     """Empty bytes would end the reply for the client, so VTC sends none while text is buffered."""
-    lab = await start(chat.streamed(*("<read>" * 50), " end"))
+    lab = await start(chat.make_stream(*("<read>" * 50), " end"))
     async with lab.client.stream("POST", PATH, json=ASK) as response:
         pieces = [piece async for piece in response.aiter_raw()]
-    assert said(b"".join(pieces)) == "<read>" * 50 + " end"
+    assert restore_text(b"".join(pieces)) == "<read>" * 50 + " end"

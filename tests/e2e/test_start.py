@@ -109,7 +109,7 @@ async def test_it_says_what_it_lacks(confdir: Path, tmp_path: Path) -> None:
 
 async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path, tmp_path: Path) -> None:
     """Statistics by model are printed when it ends."""
-    reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    reply = Reply(chat.make_stream(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
     async with serving(lambda _: reply) as upstream:
         mode = f"reverse:{upstream.url}"
         given = [f"confdir={confdir}", "vtc_tools=native", "vtc_tools=prompt"]

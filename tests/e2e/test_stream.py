@@ -20,13 +20,13 @@ CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/a"})], [], "tool
 def script_of(seen: Seen, text: str, finish: str = "stop") -> Reply:
     """Return the text as a stream of characters or as a whole reply, as the request asks."""
     if seen.json["stream"]:
-        return Reply(chat.streamed(*text, finish=finish))
-    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+        return Reply(chat.make_stream(*text, finish=finish))
+    return Reply([chat.encode_json(chat.completion(text, finish))], JSON, framing="length")
 
 
 async def test_the_chunks_of_a_call_have_the_shape_that_every_client_takes(start: Start) -> None:
     """Chunks: role; text; index, id, type and name with empty arguments; arguments; finish reason; usage."""
-    lab = await start(chat.streamed(*REPLY))
+    lab = await start(chat.make_stream(*REPLY))
     answer = await lab.post(ASK)
     assert answer.headers["content-type"] == "text/event-stream"
     *chunks, usage, done = chat.events(answer.body)
@@ -55,8 +55,8 @@ async def test_markup_may_be_cut_anywhere(dialect: str, start: Start, some: Any)
     """Each position at which the text can be cut in two, and all of them at once, give the same message."""
     text = "Let me look.\n\n" + chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     cuts = [*some(range(1, len(text)), 6)]
-    replies = [chat.streamed(text[:cut], text[cut:]) for cut in cuts]
-    lab = await start(by_turn(*replies, chat.streamed(*text)), vtc_dialect=dialect)
+    replies = [chat.make_stream(text[:cut], text[cut:]) for cut in cuts]
+    lab = await start(by_turn(*replies, chat.make_stream(*text)), vtc_dialect=dialect)
     for cut in [*cuts, len(text)]:
         answer = await lab.post(ASK)
         assert answer.message == CALLED, f"cut at {cut}: {text[:cut]!r}"
@@ -65,7 +65,7 @@ async def test_markup_may_be_cut_anywhere(dialect: str, start: Start, some: Any)
 
 async def test_bytes_may_be_cut_anywhere(start: Start, some: Any) -> None:
     """Cuts can be inside of frames and of multi-byte characters."""
-    body = b"".join(chat.streamed("Schön: é\n\n", REPLY))
+    body = b"".join(chat.make_stream("Schön: é\n\n", REPLY))
     body = body.replace(rb"\u00f6", "ö".encode()).replace(rb"\u00e9", "é".encode())
     cuts = [*some(range(1, len(body), 5), 3)]
     replies = [[body[:cut], body[cut:]] for cut in cuts]
@@ -117,16 +117,16 @@ WITHOUT_CALLS = ["nothing", "white space", "text", "cut off", "never closed", "n
 @pytest.mark.parametrize("name", [*WITHOUT_CALLS, "fence", "code span", "almost"])
 async def test_a_reply_without_calls_is_byte_identical(name: str, start: Start) -> None:
     """This holds for streamed and whole replies; buffered text is sent in its original frames."""
-    pieces = chat.streamed(*REPLIES[name], finish="length")
-    lab = await start(by_turn(pieces, Reply([chat.encoded(chat.completion(REPLIES[name], "length"))], JSON)))
+    pieces = chat.make_stream(*REPLIES[name], finish="length")
+    lab = await start(by_turn(pieces, Reply([chat.encode_json(chat.completion(REPLIES[name], "length"))], JSON)))
     assert (await lab.post(ASK)).body == b"".join(pieces)
-    assert (await lab.post(chat.request())).body == chat.encoded(chat.completion(REPLIES[name], "length"))
+    assert (await lab.post(chat.request())).body == chat.encode_json(chat.completion(REPLIES[name], "length"))
 
 
 async def test_text_leaves_before_more_is_sent(start: Start) -> None:
     """The server continues only when the client has received everything, so no decided text is buffered."""
-    gated = [chat.ROLE, *chat.said("Let", " me", " look", " at <b>bold</b>", " and `code`,", " then:")]
-    rest = [*chat.said("\n\n<re", "ad><filePath>/a</filePath></read>"), chat.STOP, chat.DONE]
+    gated = [chat.ROLE, *chat.make_text_chunks("Let", " me", " look", " at <b>bold</b>", " and `code`,", " then:")]
+    rest = [*chat.make_text_chunks("\n\n<re", "ad><filePath>/a</filePath></read>"), chat.STOP, chat.DONE]
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -155,7 +155,7 @@ async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> 
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
-        for piece in [chat.ROLE, *chat.said("Let me look.\n\n" + call)]:
+        for piece in [chat.ROLE, *chat.make_text_chunks("Let me look.\n\n" + call)]:
             yield piece
         async with asyncio.timeout(PATIENCE):
             await arrived.wait()
@@ -178,7 +178,7 @@ async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> 
 async def test_a_long_call_that_is_cut_is_sent_in_parts_up_to_its_end(start: Start) -> None:
     """Thousands of frames wait for the rest of a call, and no later frame triggers their sending."""
     text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "' + "x" * 40_000
-    frames = chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)), finish="length")
+    frames = chat.make_stream(*(text[at : at + 4] for at in range(0, len(text), 4)), finish="length")
     lab = await start([b"".join(frames[at : at + 100]) for at in range(0, len(frames), 100)])
     found = chat.read((await lab.post(ASK)).body)
     assert (found.content, found.finish_reason) == (text, "length")
@@ -189,7 +189,10 @@ async def test_choices_are_read_apart(start: Start) -> None:
     talk = "No <b>need</b>."
     frames = [chat.chunk({"role": "assistant", "content": ""}, index=index) for index in (0, 1)]
     for at in range(max(len(REPLY), len(talk))):
-        frames += [*chat.said(*REPLY[at : at + 1], index=0), *chat.said(*talk[at : at + 1], index=1)]
+        frames += [
+            *chat.make_text_chunks(*REPLY[at : at + 1], index=0),
+            *chat.make_text_chunks(*talk[at : at + 1], index=1),
+        ]
     ends: list[chat.Json] = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (1, 0)]
     frames += [chat.frame({**chat.HEAD, "choices": ends}), chat.DONE]
     lab = await start(frames)
@@ -211,7 +214,7 @@ async def test_what_is_not_text_passes(start: Start) -> None:
         chat.frame({**chat.HEAD, "choices": [{"index": 0, "delta": cited, "logprobs": logprobs}]}),
         chat.chunk(refusal),
         chat.frame({**chat.HEAD, "choices": [choice], "usage": chat.USAGE, "x_top": "é", "system_fingerprint": "fp"}),
-        *chat.said("<filePath>/a</filePath></read>"),
+        *chat.make_text_chunks("<filePath>/a</filePath></read>"),
         b"event: ping\ndata: {}\n\n",
         chat.chunk({}, "stop", service_tier="default", usage=chat.USAGE),
         chat.frame({"error": {"message": "late"}}),
@@ -242,6 +245,6 @@ async def test_text_call_and_finish_reason_in_one_chunk(start: Start) -> None:
 
 
 async def test_text_behind_the_finish_reason_is_not_lost(start: Start) -> None:
-    frames = [chat.ROLE, *chat.said("a"), chat.STOP, *chat.said(" <read>b"), chat.DONE]
+    frames = [chat.ROLE, *chat.make_text_chunks("a"), chat.STOP, *chat.make_text_chunks(" <read>b"), chat.DONE]
     lab = await start(frames)
     assert (await lab.post(ASK)).body == b"".join(frames)

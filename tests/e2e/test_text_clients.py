@@ -27,8 +27,8 @@ NO_MORE = "\n\n(Not carried out, as only one tool can be used at a time: {}.)"
 def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
     """Return a text reply, streamed character by character."""
     if stream:
-        return Reply(chat.streamed(*text, finish=finish))
-    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+        return Reply(chat.make_stream(*text, finish=finish))
+    return Reply([chat.encode_json(chat.completion(text, finish))], JSON, framing="length")
 
 
 def calling(stream: bool, *calls: tuple[str, Any], content: str | None = None, finish: str = "tool_calls") -> Reply:
@@ -40,12 +40,14 @@ def calling(stream: bool, *calls: tuple[str, Any], content: str | None = None, f
             for i, ((name, _), text) in enumerate(zip(calls, texts, strict=True))
         ]
         message = chat.completion(content, finish, message={"tool_calls": entries})
-        return Reply([chat.encoded(message)], JSON, framing="length")
+        return Reply([chat.encode_json(message)], JSON, framing="length")
     heads = [chat.native(i, id=f"c{i}", name=name) for i, (name, _) in enumerate(calls)]
     first = [chat.native(i, arguments=text[: len(text) // 2]) for i, text in enumerate(texts)]
     second = [chat.native(i, arguments=text[len(text) // 2 :]) for i, text in enumerate(texts)]
     deltas = [chat.chunk({"tool_calls": [entry]}) for entry in (*heads, *first, *second)]
-    return Reply([chat.ROLE, *chat.said(*(content or "")), *deltas, chat.chunk({}, finish), chat.USED, chat.DONE])
+    return Reply(
+        [chat.ROLE, *chat.make_text_chunks(*(content or "")), *deltas, chat.chunk({}, finish), chat.USED, chat.DONE]
+    )
 
 
 def calls_in_pieces(*deltas: Sequence[chat.Json], end: Sequence[bytes] = (chat.STOP, chat.DONE)) -> list[bytes]:
@@ -57,7 +59,7 @@ async def ask(lab: Lab, body: chat.Json | None = None, *, stream: bool = False, 
     return await lab.post(body or request(stream=stream), headers=headers)
 
 
-async def told(lab: Lab, *, stream: bool) -> str:
+async def read_client_text(lab: Lab, *, stream: bool) -> str:
     """Return the text that the client gets, after checking that no native call accompanies it."""
     answer = await ask(lab, stream=stream)
     assert b"tool_calls" not in answer.body
@@ -117,7 +119,7 @@ async def test_a_client_that_is_not_recognised_is_left_alone(stream: bool, start
     body = request(stream=stream, system="You are kind.")
     answer = await ask(lab, body, agent="node")
     assert answer.body == b"".join(reply.pieces)  # type: ignore[arg-type]
-    assert lab.upstream.seen[0].body == chat.encoded(body)
+    assert lab.upstream.seen[0].body == chat.encode_json(body)
     (reason,) = [line for line in (await lab.report())["why"] if "declares no tools" in line]
     assert all(part in reason for part in ("'node'", "'cline'", "'kilo'", "'roo'", "documents no tools"))
 
@@ -146,7 +148,7 @@ async def test_a_prompt_without_tools_is_left_alone(stream: bool, start: Start) 
     lab = await start(reply, vtc_tools="native")
     body = request(stream=stream, system="Make a title of at most five words.")
     assert (await ask(lab, body)).body == b"".join(reply.pieces)  # type: ignore[arg-type]
-    assert lab.upstream.seen[0].body == chat.encoded(body)
+    assert lab.upstream.seen[0].body == chat.encode_json(body)
     assert any("no tools are found in its prompt" in line for line in (await lab.report())["why"])
 
 
@@ -193,7 +195,7 @@ async def test_a_reply_whose_calls_are_fine_is_byte_identical(stream: bool, star
     body = request(stream=stream)
     for name, reply in replies.items():
         assert (await ask(lab, body)).body == b"".join(reply.pieces), name  # type: ignore[arg-type]
-        assert lab.upstream.seen[-1].body == chat.encoded(body)
+        assert lab.upstream.seen[-1].body == chat.encode_json(body)
 
 
 async def test_fine_calls_are_byte_identical_however_their_frames_are_cut(start: Start) -> None:
@@ -201,11 +203,13 @@ async def test_fine_calls_are_byte_identical_however_their_frames_are_cut(start:
     text = f"I will look. \n\n{FINE['file content']}\n\nDone.\n"
     words = [text[:12], text[12:15], *text[15:].splitlines(keepends=True)]
     cuts = [[text[:at], text[at:]] for at in range(1, len(text), 3)]
-    lab = await start(by_turn(chat.streamed(*words), chat.streamed(text), *(chat.streamed(*cut) for cut in cuts)))
-    assert (await ask(lab, stream=True)).body == b"".join(chat.streamed(*words))
-    assert (await ask(lab, stream=True)).body == b"".join(chat.streamed(text))
+    lab = await start(
+        by_turn(chat.make_stream(*words), chat.make_stream(text), *(chat.make_stream(*cut) for cut in cuts))
+    )
+    assert (await ask(lab, stream=True)).body == b"".join(chat.make_stream(*words))
+    assert (await ask(lab, stream=True)).body == b"".join(chat.make_stream(text))
     for cut in cuts:
-        assert await told(lab, stream=True) == text, cut
+        assert await read_client_text(lab, stream=True) == text, cut
 
 
 MENDED = {
@@ -222,13 +226,13 @@ async def test_what_the_client_would_not_read_is_written_anew(stream: bool, tmp_
     replies = [replying(text, stream) for text in MENDED]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
     for expected in MENDED.values():
-        assert await told(lab, stream=stream) == expected
+        assert await read_client_text(lab, stream=stream) == expected
 
 
 @STREAM
 async def test_of_several_calls_a_one_call_client_gets_the_first_and_a_note(stream: bool, start: Start) -> None:
     lab = await start(replying(f"Both.\n\n{READ}\n\n{LIST}", stream))
-    assert await told(lab, stream=stream) == f"Both.\n\n{READ}{NO_MORE.format('list_files')}"
+    assert await read_client_text(lab, stream=stream) == f"Both.\n\n{READ}{NO_MORE.format('list_files')}"
     report = await lab.report()
     assert [call["name"] for call in report["calls"]] == ["read_file"]
     assert [(one["policy"], one["tool"], one["reason"]) for one in report["policies"]] == [
@@ -245,9 +249,9 @@ REFUSED = {
 
 async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
     """Text that resembles a call stays text, and the report states the reason."""
-    lab = await start(by_turn(*(chat.streamed(text) for text in REFUSED)))
+    lab = await start(by_turn(*(chat.make_stream(text) for text in REFUSED)))
     for text, reason in REFUSED.items():
-        assert await told(lab, stream=True) == text
+        assert await read_client_text(lab, stream=True) == text
         assert reason in (await lab.report())["refusals"][0]["reason"]
 
 
@@ -255,7 +259,7 @@ async def test_a_call_that_is_too_long_is_text(start: Start) -> None:
     """The limit is an option, and the report states the reason."""
     text = chat.DIALECTS["hermes"]("write_to_file", {"path": "a", "content": "x" * 3_000})
     lab = await start(replying(text, True), vtc_max_call_bytes=1_000)
-    assert await told(lab, stream=True) == text
+    assert await read_client_text(lab, stream=True) == text
     assert "longer than 1000 bytes" in (await lab.report())["refusals"][0]["reason"]
 
 
@@ -267,9 +271,9 @@ async def test_no_markup_of_another_dialect_is_ever_shown(start: Start) -> None:
     for dialect in ("hermes", "invoke", "qwen3-coder", "tools-tag"):
         text = "I will check.\n" + chat.DIALECTS[dialect]("list_files", {"path": "."})
         cuts = [[text[:at], text[at:]] for at in range(1, len(text), 7)]
-        lab = await start(by_turn(*(chat.streamed(*cut) for cut in cuts), chat.streamed(*text)))
+        lab = await start(by_turn(*(chat.make_stream(*cut) for cut in cuts), chat.make_stream(*text)))
         for _ in range(len(cuts) + 1):
-            assert await told(lab, stream=True) == f"I will check.\n\n{LIST}"
+            assert await read_client_text(lab, stream=True) == f"I will check.\n\n{LIST}"
 
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
@@ -277,7 +281,7 @@ async def test_a_call_in_another_dialect_becomes_the_clients_own(dialect: str, s
     text = "I will look.\n\n" + chat.DIALECTS[dialect]("read_file", {"path": "a.py"})
     lab = await start(by_turn(*(replying(text, stream) for stream in BOTH_WAYS)), vtc_dialect=dialect)
     for stream in BOTH_WAYS:
-        assert await told(lab, stream=stream) == f"I will look.\n\n{READ}"
+        assert await read_client_text(lab, stream=stream) == f"I will look.\n\n{READ}"
         report = await lab.report()
         read_as = "cline" if dialect == "tag" else dialect  # both have the same text
         assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read_file", read_as)]
@@ -288,7 +292,7 @@ async def test_a_call_in_another_dialect_becomes_the_clients_own(dialect: str, s
 async def test_text_behind_a_call_stays_apart_from_it(stream: bool, start: Start) -> None:
     call = chat.DIALECTS["hermes"]("read_file", {"path": "a.py"})
     lab = await start(replying(f"One.{call}\n\nTwo.\n", stream))
-    assert await told(lab, stream=stream) == f"One.\n\n{READ}\n\nTwo.\n"
+    assert await read_client_text(lab, stream=stream) == f"One.\n\n{READ}\n\nTwo.\n"
 
 
 SPECIAL: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -390,7 +394,7 @@ async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Sta
         replying(chat.DIALECTS["invoke"]("read_file", {"path": "a.py"}), True),
         vtc_profiles=profiles(tmp_path, model=model(tools="prompt", dialect="invoke")),
     )
-    assert await told(lab, stream=True) == READ
+    assert await read_client_text(lab, stream=True) == READ
     prompt = lab.upstream.seen[0].json["messages"][0]["content"]
     assert 'like this:\n<function_calls>\n<invoke name="' in prompt
     assert '">...</parameter>\n</invoke>\n</function_calls>' in prompt
@@ -399,7 +403,7 @@ async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Sta
 async def test_the_models_own_way_and_the_clients_are_both_read(start: Start) -> None:
     """The client's own reminders can make a model write the client's XML."""
     lab = await start(replying(READ, True), vtc_tools="prompt", vtc_dialect="hermes")
-    assert await told(lab, stream=True) == READ
+    assert await read_client_text(lab, stream=True) == READ
 
 
 # A model with native tools
@@ -505,7 +509,7 @@ async def test_native_calls_are_given_as_text(stream: bool, start: Start) -> Non
     """This includes servers that parse on their own; the calls follow the content as separate paragraphs."""
     lab = await start(by_turn(*(calling(stream, ("list_files", {"path": "."}), content=said) for said in SAYINGS)))
     for content, expected in SAYINGS.items():
-        assert await told(lab, stream=stream) == expected, content
+        assert await read_client_text(lab, stream=stream) == expected, content
 
 
 SAYINGS: dict[str | None, str] = {
@@ -522,7 +526,7 @@ async def test_the_gap_before_a_call_is_a_setting(stream: bool, tmp_path: Path, 
     """The setting is a number of newlines."""
     replies = [calling(stream, ("list_files", {"path": "."}), content=said) for said in ("One.", "Two.\n")]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(call_gap=1)))
-    assert [await told(lab, stream=stream) for _ in range(2)] == [f"One.\n{LIST}", f"Two.\n{LIST}"]
+    assert [await read_client_text(lab, stream=stream) for _ in range(2)] == [f"One.\n{LIST}", f"Two.\n{LIST}"]
 
 
 BOTH = [("read_file", {"path": "a.py"}), ("list_files", {"path": "."})]
@@ -544,7 +548,7 @@ async def test_parallel_calls_reach_the_client_as_its_profile_says(
     replies = [calling(stream, *BOTH, content="Both.") for stream in BOTH_WAYS]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(**settings)))
     for stream in BOTH_WAYS:
-        assert await told(lab, stream=stream) == expected
+        assert await read_client_text(lab, stream=stream) == expected
 
 
 STREAMS: dict[str, tuple[list[bytes], str]] = {
@@ -633,7 +637,7 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
     "the same call in the text": (
         [
             chat.ROLE,
-            *chat.said(READ),
+            *chat.make_text_chunks(READ),
             *calls_in_pieces([chat.native(0, id="a", name="read_file", arguments='{"path": "a.py"}')])[1:],
         ],
         READ,
@@ -656,7 +660,7 @@ async def test_calls_that_are_streamed_in_any_way_become_text(tmp_path: Path, st
     replies = [frames for frames, _ in STREAMS.values()]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
     for name, (_, expected) in STREAMS.items():
-        assert await told(lab, stream=True) == expected, name
+        assert await read_client_text(lab, stream=True) == expected, name
 
 
 async def test_missing_id_is_given(start: Start) -> None:
@@ -669,7 +673,7 @@ async def test_missing_id_is_given(start: Start) -> None:
 
 CALL = [
     chat.ROLE,
-    *chat.said("I will."),
+    *chat.make_text_chunks("I will."),
     *calls_in_pieces([chat.native(0, id="a", name="read_file", arguments='{"path":"a.py"}')], end=())[1:],
 ]
 ENDS: dict[str, Reply] = {
@@ -697,11 +701,11 @@ async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) ->
 
 async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> None:
     """All sent text has arrived, and the next stream starts with new state."""
-    broken = Reply(chat.streamed("I will.", "\n\n<read_file>\n<pa")[:3], cut=True)
+    broken = Reply(chat.make_stream("I will.", "\n\n<read_file>\n<pa")[:3], cut=True)
     lab = await start(by_turn(broken, replying(READ, True)))
     with pytest.raises(Exception, match="peer closed connection"):
         await ask(lab, stream=True)
-    assert await told(lab, stream=True) == READ
+    assert await read_client_text(lab, stream=True) == READ
 
 
 @STREAM
@@ -724,13 +728,13 @@ async def test_arguments_are_mended_only_where_that_is_wanted(start: Start) -> N
     await ask(lab, stream=True)
     assert (await lab.report())["calls"][0]["repairs"] == ["json-control-character"]
     lab.set(vtc_lenient="off")
-    assert await told(lab, stream=True) == 'The call of `read_file` could not be read: {"path":"a\nb"}'
+    assert await read_client_text(lab, stream=True) == 'The call of `read_file` could not be read: {"path":"a\nb"}'
 
 
 @STREAM
 async def test_a_call_without_a_name_is_not_delivered(stream: bool, start: Start) -> None:
     lab = await start(calling(stream, ("", {"path": "."}), content="Hm."))
-    assert await told(lab, stream=stream) == 'Hm.{"path": "."}'  # its content is text
+    assert await read_client_text(lab, stream=stream) == 'Hm.{"path": "."}'  # its content is text
     assert "no name" in (await lab.report())["refusals"][0]["reason"]
 
 
@@ -750,8 +754,11 @@ async def test_two_streams_of_one_client_never_mix(start: Start) -> None:
     gate = asyncio.Barrier(2)
     hermes = chat.DIALECTS["hermes"]("read_file", {"path": "one"})
     native = json.dumps({"path": "two"})
-    first = [chat.ROLE, *chat.said(*f"First.\n\n{hermes}"), chat.STOP, chat.DONE]
-    second = [chat.chunk({"tool_calls": [chat.native(0, id="x", name="read_file")]}), *chat.said(*"Second.")]
+    first = [chat.ROLE, *chat.make_text_chunks(*f"First.\n\n{hermes}"), chat.STOP, chat.DONE]
+    second = [
+        chat.chunk({"tool_calls": [chat.native(0, id="x", name="read_file")]}),
+        *chat.make_text_chunks(*"Second."),
+    ]
     second += [chat.chunk({"tool_calls": [chat.native(0, arguments=char)]}) for char in native]
     second += [chat.chunk({"content": ""})] * (len(first) - len(second) - 2) + [chat.chunk({}, "tool_calls"), chat.DONE]
 
@@ -793,7 +800,7 @@ def strict(form: str) -> Replies:
             else chat.DIALECTS[form]("x", {})[:8] in asked["messages"][0]["content"]
         )
         if not knows or "<read_file>\\n<path>" in seen.body.decode():
-            return Reply([chat.encoded({"error": {"message": "what tools?"}})], JSON, 400)
+            return Reply([chat.encode_json({"error": {"message": "what tools?"}})], JSON, 400)
         if len(asked["messages"]) == 2:
             return call("read_file", asked["stream"], path="a.py")
         roles = ["assistant", "tool", "user"] if form == "native" else ["assistant", "user"]

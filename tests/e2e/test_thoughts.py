@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, gemini, messages, pairs, responses
-from tests.apis.conversations import ASKED, BY_NAME, answered, asks, brought, key, told
+from tests.apis.conversations import (
+    ASKED,
+    BY_NAME,
+    decode_reply,
+    key,
+    make_answer_entries,
+    make_full_entries,
+    make_question,
+)
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import Answer, Lab, Start
 from tests.e2e.upstream import JSON, Reply, Seen
@@ -31,10 +39,10 @@ def deepseek(seen: Seen) -> Reply:
     """Reject like DeepSeek's API; otherwise send reasoning and two calls, twice, and then the answer."""
     turns = [one for one in seen.json["messages"] if one["role"] == "assistant" and one.get("tool_calls")]
     if [one.get("reasoning_content") for one in turns] != [f"Thought {turn}." for turn, _ in enumerate(turns)]:
-        return Reply([chat.encoded(REFUSED)], JSON, 400, framing="length")
+        return Reply([chat.encode_json(REFUSED)], JSON, 400, framing="length")
     if len(turns) == 2:
-        return Reply([b"".join(chat.streamed("It says ", "hello."))])
-    body = pairs.streamed("openai-chat", [], CALLS, reasoning=f"Thought {len(turns)}.")
+        return Reply([b"".join(chat.make_stream("It says ", "hello."))])
+    body = pairs.make_stream("openai-chat", [], CALLS, reasoning=f"Thought {len(turns)}.")
     return Reply([body.replace(b"call_0", b"call_%d" % len(turns))])
 
 
@@ -54,7 +62,7 @@ async def talk(
 
     After the first turn the conversation continues through the proxy that `restart` starts.
     """
-    entries, answers = asks(client, "Read it"), []
+    entries, answers = make_question(client, "Read it"), []
     for turn in range(4):
         more: dict[str, Any] = ASKED[client] if brings else {}
         body: dict[str, Any] = {key(client): entries, "stream": stream, "model": model, **more}
@@ -62,10 +70,10 @@ async def talk(
         lab = await restart() if restart and turn == 1 else lab
         answer = await lab.post(SHAPES[client].request(**body), path=path)
         answers.append(answer)
-        if answer.status != 200 or not (said := told(client, answer.body)).calls:
+        if answer.status != 200 or not (said := decode_reply(client, answer.body)).calls:
             break
-        lost = answered(client, said, "found")
-        entries = [*entries, *(brought(client, answer.body, "found", stream=stream) if brings else lost)]
+        lost = make_answer_entries(client, said, "found")
+        entries = [*entries, *(make_full_entries(client, answer.body, "found", stream=stream) if brings else lost)]
     return answers
 
 
@@ -74,7 +82,7 @@ async def test_a_server_that_wants_its_reasoning_back_gets_it(client: str, start
     lab = await start(deepseek, vtc_upstream_api="openai-chat")
     answers = await talk(client, lab)
     assert [one.status for one in answers] == [200, 200, 200]
-    assert told(client, answers[-1].body).text == "It says hello."
+    assert decode_reply(client, answers[-1].body).text == "It says hello."
     reports = [await lab.report() for _ in answers]
     assert "reasoning of 2 past turns restored" in reports[-1]["request"]
 
@@ -93,7 +101,7 @@ async def test_without_anything_kept_the_same_server_refuses(client: str, start:
 
 def refusal(message: str) -> Reply:
     error = {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "type": "invalid_request_error"}
-    return Reply([chat.encoded({"error": error})], JSON, 400, framing="length")
+    return Reply([chat.encode_json({"error": error})], JSON, 400, framing="length")
 
 
 STAND_IN = "skip_thought_signature_validator"
@@ -109,17 +117,17 @@ def google(seen: Seen) -> Reply:
         if calls != [STAND_IN, None] and signatures != [f"QQ{turn}=", f"Qg{turn}=", None]:
             return refusal(MISSING)
     if len(past) == 2:
-        return replied(seen, gemini.reply(gemini.text("It says hello.")), "gemini-generate")
+        return make_reply(seen, gemini.reply(gemini.text("It says hello.")), "gemini-generate")
     signatures = [f"QQ{len(past)}=", f"Qg{len(past)}="]
     parts: list[Any] = [gemini.text("I look."), gemini.call("read", filePath="/a"), gemini.call("read", filePath="/b")]
     parts[:2] = [{**part, "thoughtSignature": own} for part, own in zip(parts, signatures, strict=False)]
-    return replied(seen, gemini.reply(*parts), "gemini-generate")
+    return make_reply(seen, gemini.reply(*parts), "gemini-generate")
 
 
-def replied(seen: Seen, whole: Any, api: str) -> Reply:
+def make_reply(seen: Seen, whole: Any, api: str) -> Reply:
     """Return a whole reply, or the equivalent stream, as the request asks."""
     streams = seen.json.get("stream") or "stream" in seen.path
-    body = chat.encoded(whole)
+    body = chat.encode_json(whole)
     return Reply([convert_to_stream(BY_NAME[api], body)]) if streams else Reply([body], JSON, framing="length")
 
 
@@ -140,7 +148,7 @@ def anthropic(seen: Seen) -> Reply:
                 "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified."
             )
     whole = messages.message(*blocks(len(past)), stop_reason="tool_use")
-    return replied(
+    return make_reply(
         seen, messages.message(messages.text("It says hello.")) if len(past) == 2 else whole, "anthropic-messages"
     )
 
@@ -153,7 +161,7 @@ def openai(seen: Seen) -> Reply:
     if [item.get("encrypted_content") for item in own] != expected:
         return refusal("The encrypted content could not be verified.")
     if turns == 2:
-        return replied(seen, responses.response(responses.message("It says hello.")), "openai-responses")
+        return make_reply(seen, responses.response(responses.message("It says hello.")), "openai-responses")
     seals = [
         {"type": "reasoning", "id": f"rs_{place}{turns}", "summary": [], "encrypted_content": f"{place}{turns}"}
         for place in "ABC"
@@ -161,7 +169,7 @@ def openai(seen: Seen) -> Reply:
     calls = [responses.call("read", f"fc_{turns}{place}", f"call_{turns}{place}", filePath="/a") for place in "AB"]
     said = responses.message("I look.", f"msg_{turns}")
     whole = responses.response(seals[0], said, seals[1], calls[0], seals[2], calls[1])
-    return replied(seen, whole, "openai-responses")
+    return make_reply(seen, whole, "openai-responses")
 
 
 def copilot(seen: Seen) -> Reply:
@@ -172,12 +180,12 @@ def copilot(seen: Seen) -> Reply:
             return refusal("invalid request body")
     turn = len(past)
     if turn == 2:
-        return replied(seen, chat.completion("It says hello."), "openai-chat")
+        return make_reply(seen, chat.completion("It says hello."), "openai-chat")
     calls = [chat.native(at, id=f"call_{turn}{at}", name="read", arguments='{"filePath": "/a"}') for at in range(2)]
     if not seen.json.get("stream"):
         fields = {"reasoning_text": f"Thought {turn}.", "reasoning_opaque": f"A{turn}B{turn}"}
         message = {"role": "assistant", "content": "I look.", **fields, "tool_calls": calls}
-        return replied(seen, chat.completion("I look.", "tool_calls", message=message), "openai-chat")
+        return make_reply(seen, chat.completion("I look.", "tool_calls", message=message), "openai-chat")
     deltas: list[Any] = [
         {"content": "", "reasoning_text": f"Thought {turn}."},
         {"content": "I look.", "reasoning_opaque": f"A{turn}"},
@@ -207,7 +215,7 @@ async def test_a_server_that_wants_its_seals_back_gets_them(
     lab = await start(SIGNING[server], vtc_upstream_api=server)
     answers = await talk(client, lab, "gemini-3-pro", stream=stream, brings=brings)
     assert [one.status for one in answers] == [200, 200, 200]
-    assert told(client, answers[-1].body).text == "It says hello."
+    assert decode_reply(client, answers[-1].body).text == "It says hello."
     assert len(lab.upstream.seen) == 3
 
 
@@ -226,7 +234,7 @@ async def test_a_model_that_is_asked_by_responses_since_its_server_said_so_gets_
     lab = await start(script)
     answers = await talk("openai-chat", lab, "gpt-5.6", stream=stream)
     assert [answer.status for answer in answers] == [200, 200, 200]
-    assert told("openai-chat", answers[-1].body).text == "It says hello."
+    assert decode_reply("openai-chat", answers[-1].body).text == "It says hello."
     assert len(lab.upstream.seen) == 4
 
 
@@ -237,13 +245,13 @@ async def test_what_a_client_brings_is_known_after_a_restart(client: str, server
         pytest.skip("all that was before its first call stands there, and not in its place")
     lab = await start(SIGNING[server], vtc_upstream_api=server)
     later: list[Lab] = []
-    answers = await talk(client, lab, "gemini-3-pro", restarted(start, lab, server, later), brings=True)
+    answers = await talk(client, lab, "gemini-3-pro", make_restart(start, lab, server, later), brings=True)
     assert [one.status for one in answers] == [200, 200, 200]
     reports = [await later[0].report() for _ in answers[1:]]
     assert "left out" not in str(reports)
 
 
-def restarted(start: Start, lab: Lab, server: str, later: list[Lab], **settings: Any) -> Restart:
+def make_restart(start: Start, lab: Lab, server: str, later: list[Lab], **settings: Any) -> Restart:
     """Return a function that starts another proxy for the same server."""
 
     async def restart() -> Lab:
@@ -259,7 +267,7 @@ async def test_what_another_proxy_gave_a_client_goes_no_further(client: str, sta
     """The other proxy has another CA, so its seals are not accepted; the calls are marked as unsigned if required."""
     lab = await start(google, vtc_upstream_api="gemini-generate")
     later: list[Lab] = []
-    restart = restarted(start, lab, "gemini-generate", later, confdir=tmp_path)
+    restart = make_restart(start, lab, "gemini-generate", later, confdir=tmp_path)
     answers = await talk(client, lab, "gemini-3-pro", restart, brings=True)
     assert [one.status for one in answers] == [200, 200, 200]
     sent = [json.dumps(one.json) for one in lab.upstream.seen]

@@ -17,7 +17,7 @@ from mitmproxy.flow import Flow
 from mitmproxy.test import taddons
 
 from tests.apis import chat, pairs
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from vtc import demo
@@ -44,7 +44,7 @@ async def test_a_call_that_a_policy_refused_is_not_told_as_unread(start: Start, 
         "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read], on_denied: steer}\n"
     )
     call = chat.DIALECTS["hermes"]("read", {"filePath": "a"})
-    reply = [chat.ROLE, *chat.said(call), chat.STOP, chat.DONE]
+    reply = [chat.ROLE, *chat.make_text_chunks(call), chat.STOP, chat.DONE]
     lab = await start(reply, vtc_profiles=[str(tmp_path)], vtc_keep_bodies="on")
     await lab.post(ASK)
     flow = await lab.flow()
@@ -71,7 +71,7 @@ async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str,
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
-        answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].at(stream=stream))
+        answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].at(stream=stream))
         flow = await lab.flow()
     said = f"the model server at 127.0.0.1:{port} cannot be reached"
     assert answer.status == 502
@@ -102,7 +102,7 @@ async def test_a_whole_reply_that_is_none_is_an_error_of_the_api_and_told(
     lab = await start(reply, vtc_upstream_api=server)
     for api in SHAPES:
         for tools in ({}, {"tools": []}):  # a reply that is read, and one without tools
-            body = {**json.loads(asked(api)), **tools}
+            body = {**json.loads(make_request_body(api)), **tools}
             answer = await lab.post(body, path=SHAPES[api].at())
             flow = await lab.flow()
             assert answer.status == 502
@@ -198,7 +198,7 @@ async def test_http_and_https_mixed_up_are_told_to_the_client(
             scheme, rest = url.split(":", 1)
             wrong = f"{'http' if is_tls else 'https'}:{rest}"
             lab = await start([], mode=[f"reverse:{wrong}"], vtc_discover="on", **LAZY)
-            answer = await lab.post(asked(api), path=SHAPES[api].path)
+            answer = await lab.post(make_request_body(api), path=SHAPES[api].path)
     assert answer.status == 502
     told = f"{wrong} speaks {scheme}: start VTC with `vtc run {url}`"
     assert told in answer.body.decode()
@@ -223,7 +223,7 @@ async def test_an_address_without_a_model_server_is_told(start: Start) -> None:
 async def test_a_wrong_base_url_is_told(path: str, said: str, start: Start) -> None:
     lab = await start(Reply([b'{"detail": "Not Found"}'], JSON, status=404, framing="length"))
     api = "anthropic-messages" if "messages" in path else "openai-chat"
-    await lab.post(asked(api), path=path)
+    await lab.post(make_request_body(api), path=path)
     assert said in (await lab.flow()).comment
 
 
@@ -271,7 +271,7 @@ async def test_tools_that_a_policy_withholds_and_fields_that_a_profile_sets_are_
     (tmp_path / "p.yaml").write_text(
         "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [write]}\nrequest: {set: {top_k: 5}}\n"
     )
-    lab = await start(chat.streamed("Hello"), vtc_profiles=[str(tmp_path)])
+    lab = await start(chat.make_stream("Hello"), vtc_profiles=[str(tmp_path)])
     await lab.post(ASK)
     flow = await lab.flow()
     assert flow.comment == "vtc: lab-model: 1 tool not offered (write), top_k: 5 set"
@@ -281,7 +281,7 @@ async def test_the_models_name_of_the_request_is_in_report_and_log(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "vtc")
-    lab = await start(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    lab = await start(chat.make_stream(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
     await lab.post({**ASK, "model": "my-finetune-7b"})
     assert (await lab.report())["asked"] == "my-finetune-7b"
     assert any("my-finetune-7b at 127.0.0.1" in message for message in caplog.messages)
@@ -290,16 +290,16 @@ async def test_the_models_name_of_the_request_is_in_report_and_log(
 async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
     """The clock advances by ten seconds with each reading."""
     call = chat.DIALECTS["hermes"]("read", {"filePath": "a" * 40})
-    lab = await start(chat.streamed("I look. ", *call))
+    lab = await start(chat.make_stream("I look. ", *call))
     view = View()
     lab.proxy.master.addons.add(view)
     lab.proxy.addon.clock = itertools.count(1, 10).__next__
     shown: list[tuple[str, str]] = []
 
-    def updated(flow: Flow) -> None:
+    def note_update(flow: Flow) -> None:
         shown.append((flow.comment, flow.marked))
 
-    view.sig_view_update.connect(updated)
+    view.sig_view_update.connect(note_update)
     await lab.post(ASK)
     held = [comment for comment, mark in shown if mark == ":hourglass_flowing_sand:"]
     assert held
@@ -310,7 +310,7 @@ async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
 
 
 async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> None:
-    lab = await start(chat.streamed(*"<tool_call> is how Qwen begins"))
+    lab = await start(chat.make_stream(*"<tool_call> is how Qwen begins"))
     lab.proxy.addon.clock = itertools.count(1, 10).__next__
     await lab.post(ASK)
     flow = await lab.flow()
@@ -321,7 +321,7 @@ async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> No
 @pytest.mark.parametrize("before", [0, 2000])
 @pytest.mark.parametrize("keep", ["on", "off"])
 async def test_what_looks_like_a_call_in_no_dialect_is_told(start: Start, keep: str, before: int) -> None:
-    lab = await start(chat.streamed(*["I look. "] * before, "@@rea", "d(path=a.py)@@"), vtc_keep_bodies=keep)
+    lab = await start(chat.make_stream(*["I look. "] * before, "@@rea", "d(path=a.py)@@"), vtc_keep_bodies=keep)
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
         flow = await lab.flow()
@@ -336,7 +336,7 @@ async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
     client: str, server: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     text = ["I look. ", "@@read(path", "=a.py)@@"]
-    body = pairs.streamed(server, text) if stream else pairs.whole(server, "".join(text))
+    body = pairs.make_stream(server, text) if stream else pairs.make_whole_reply(server, "".join(text))
     reply = Reply([body], {"content-type": SHAPES[server].media_type} if stream else JSON)
     lab = await start(reply, vtc_upstream_api=server, vtc_log=str(tmp_path / "log"))
     await lab.post(SHAPES[client].request(stream=stream), path=SHAPES[client].at(stream=stream))
@@ -351,7 +351,7 @@ async def test_a_possible_call_is_told_by_the_name_that_the_server_was_told(star
     """The other API forbids a dot in the name of a tool."""
     tool = {"type": "function", "function": {"name": "files.read", "parameters": {"type": "object"}}}
     lab = await start(
-        Reply([pairs.streamed("anthropic-messages", ["@@files__read(path=a.py)@@"])], SSE),
+        Reply([pairs.make_stream("anthropic-messages", ["@@files__read(path=a.py)@@"])], SSE),
         vtc_upstream_api="anthropic-messages",
     )
     await lab.post(chat.request(stream=True, tools=[tool]))
@@ -362,7 +362,7 @@ async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -
     native = chat.chunk(
         {"tool_calls": [chat.native(0, id="a", name="read", arguments='{"filePath": "x"}')]}, "tool_calls"
     )
-    replies = by_turn(chat.streamed("I would use read next."), [chat.ROLE, native, chat.DONE])
+    replies = by_turn(chat.make_stream("I would use read next."), [chat.ROLE, native, chat.DONE])
     lab = await start(replies, vtc_keep_bodies="on")
     for _ in range(2):
         await lab.post(ASK)

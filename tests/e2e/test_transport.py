@@ -17,14 +17,14 @@ import zstandard
 
 from tests.apis import chat
 from tests.e2e import http2, upstream
-from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn, running_proxy, scripted
+from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn, make_script, running_proxy
 from tests.e2e.upstream import JSON, SSE, Reply
 
 ASK = chat.request(stream=True)
 TEXT = "Let me look.\n\n<read>\n<filePath>/a</filePath>\n</read>"
 CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/a"})], [], "tool_calls")
-STREAM = chat.streamed(*TEXT)
-WHOLE = chat.encoded(chat.completion(TEXT))
+STREAM = chat.make_stream(*TEXT)
+WHOLE = chat.encode_json(chat.completion(TEXT))
 
 type Encode = Callable[[Iterable[bytes]], list[bytes]]
 
@@ -32,28 +32,28 @@ type Encode = Callable[[Iterable[bytes]], list[bytes]]
 # Content codings: a server can compress although it was asked not to, and flushes each event.
 
 
-def gzipped(pieces: Iterable[bytes]) -> list[bytes]:
+def encode_gzip(pieces: Iterable[bytes]) -> list[bytes]:
     encoder = zlib.compressobj(wbits=31)
     return [*(encoder.compress(piece) + encoder.flush(zlib.Z_SYNC_FLUSH) for piece in pieces), encoder.flush()]
 
 
-def deflated(pieces: Iterable[bytes]) -> list[bytes]:
+def encode_deflate(pieces: Iterable[bytes]) -> list[bytes]:
     encoder = zlib.compressobj()
     return [*(encoder.compress(piece) + encoder.flush(zlib.Z_SYNC_FLUSH) for piece in pieces), encoder.flush()]
 
 
-def brotlied(pieces: Iterable[bytes]) -> list[bytes]:
+def encode_brotli(pieces: Iterable[bytes]) -> list[bytes]:
     encoder = brotli.Compressor()
     return [*(encoder.process(piece) + encoder.flush() for piece in pieces), encoder.finish()]
 
 
-def zstandarded(pieces: Iterable[bytes]) -> list[bytes]:
+def encode_zstd(pieces: Iterable[bytes]) -> list[bytes]:
     encoder = zstandard.ZstdCompressor().compressobj()
     flush = zstandard.COMPRESSOBJ_FLUSH_BLOCK
     return [*(encoder.compress(piece) + encoder.flush(flush) for piece in pieces), encoder.flush()]
 
 
-CODINGS: dict[str, Encode] = {"gzip": gzipped, "deflate": deflated, "br": brotlied, "zstd": zstandarded}
+CODINGS: dict[str, Encode] = {"gzip": encode_gzip, "deflate": encode_deflate, "br": encode_brotli, "zstd": encode_zstd}
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -76,7 +76,7 @@ async def test_an_encoded_body_is_decoded(coding: str, start: Start) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_an_encoded_body_without_calls_is_byte_identical(coding: str, start: Start) -> None:
-    pieces = CODINGS[coding]([chat.encoded(chat.completion("Hello"))])
+    pieces = CODINGS[coding]([chat.encode_json(chat.completion("Hello"))])
     lab = await start(Reply(pieces, {**JSON, "content-encoding": coding}))
     answer = await lab.post(chat.request())
     assert (answer.headers["content-encoding"], answer.body) == (coding, b"".join(pieces))
@@ -97,8 +97,8 @@ async def test_a_stream_that_is_not_what_its_coding_says(pieces: int, start: Sta
 
     The decoder keeps the last few bytes of the read that contained the fault.
     """
-    said = [chat.ROLE, *chat.said(*"Hello, world")]
-    good, bad = b"".join(gzipped(said)[:-1]), b"\xff" * 150
+    said = [chat.ROLE, *chat.make_text_chunks(*"Hello, world")]
+    good, bad = b"".join(encode_gzip(said)[:-1]), b"\xff" * 150
     lab = await start(Reply([good + bad] if pieces == 1 else [good, bad, bad], {**SSE, "content-encoding": "gzip"}))
     received = b""
     async with lab.client.stream("POST", PATH, json=ASK) as response:
@@ -138,7 +138,9 @@ async def test_framings_of_a_stream(framing: Literal["chunked", "length", "close
 @pytest.mark.parametrize("newline", [b"\r\n", b"\r"])
 async def test_line_endings(newline: bytes, start: Start) -> None:
     """Calls are read from frames with any line ending, and other frames keep theirs."""
-    calling, talking = ([frame.replace(b"\n", newline) for frame in chat.streamed(*text)] for text in (TEXT, "Hello"))
+    calling, talking = (
+        [frame.replace(b"\n", newline) for frame in chat.make_stream(*text)] for text in (TEXT, "Hello")
+    )
     lab = await start(by_turn(calling, talking))
     assert chat.read((await lab.post(ASK)).body.replace(newline, b"\n")) == CALLED
     assert (await lab.post(ASK)).body == b"".join(talking)
@@ -174,7 +176,7 @@ ENDS = {
 async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
     """Whichever end a stream has, a complete call is delivered, with a matching finish reason."""
     call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
-    lab = await start([chat.ROLE, *chat.said(*f"Go {call}"), *ENDS[end]])
+    lab = await start([chat.ROLE, *chat.make_text_chunks(*f"Go {call}"), *ENDS[end]])
     answer = await lab.post(ASK)
     assert answer.message == chat.Read("Go", "", CALLED.calls, [], "tool_calls")
     assert answer.body.count(b"[DONE]") == b"".join(ENDS[end]).count(b"[DONE]")
@@ -183,7 +185,7 @@ async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
 @pytest.mark.parametrize("end", ENDS)
 async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
     """No byte is added, lost, or buffered forever."""
-    frames = [chat.ROLE, *chat.said("Hi", " <read>", "<filePath>/a \n"), *ENDS[end]]
+    frames = [chat.ROLE, *chat.make_text_chunks("Hi", " <read>", "<filePath>/a \n"), *ENDS[end]]
     lab = await start(frames)
     assert (await lab.post(ASK)).body == b"".join(frames)
 
@@ -192,7 +194,7 @@ async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
 async def test_a_stream_that_breaks_off(framing: Literal["chunked", "length"], start: Start) -> None:
     """Complete calls were delivered before; the client notices the broken connection."""
     two = "".join(chat.DIALECTS["invoke"]("read", {"filePath": path}) for path in ("/a", "/b"))
-    lab = await start(Reply([chat.ROLE, *chat.said(*two[:-30])], framing=framing, cut=True))
+    lab = await start(Reply([chat.ROLE, *chat.make_text_chunks(*two[:-30])], framing=framing, cut=True))
     body = b""
     async with lab.client.stream("POST", PATH, json=ASK) as response:
         with suppress(httpx.RemoteProtocolError):
@@ -210,7 +212,7 @@ async def test_a_client_that_goes_away(start: Start) -> None:
 
     async def endless() -> Any:
         while True:
-            for frame in chat.said(*TEXT):
+            for frame in chat.make_text_chunks(*TEXT):
                 yield frame
 
     lab = await start(Reply(endless()))
@@ -234,7 +236,7 @@ async def test_a_whole_reply_that_breaks_off(start: Start) -> None:
 PASSING = {
     "error": Reply([b'{"error": {"message": "busy"}}'], JSON, 429, framing="length"),
     "error in HTML": Reply([b"<html><read>"], {"content-type": "text/html"}, 502, framing="length"),
-    "error as events": Reply([*chat.said(TEXT), chat.DONE], SSE, 500),
+    "error as events": Reply([*chat.make_text_chunks(TEXT), chat.DONE], SSE, 500),
     "error with a completion": Reply([WHOLE], JSON, 400, framing="length"),
     "HTML": Reply([b"<html><read><filePath>/a</filePath></read>"], {"content-type": "text/html"}, framing="length"),
     "no content": Reply([], {}, 204, framing="close"),
@@ -282,7 +284,7 @@ async def test_a_stream_by_another_name(type_: str, start: Start) -> None:
 
 async def test_a_long_reply_is_left_alone(start: Start) -> None:
     small = chat.request(tools=[chat.READ])
-    assert len(chat.encoded(small)) < len(WHOLE)
+    assert len(chat.encode_json(small)) < len(WHOLE)
     lab = await start(Reply([WHOLE], JSON, framing="length"), vtc_max_body_bytes=len(WHOLE) - 1)
     assert (await lab.post(small)).body == WHOLE
     (failure,) = (await lab.report())["failures"]
@@ -314,7 +316,7 @@ async def test_http_versions_and_tls(
     client does.)
     """
     replies = iter([Reply(STREAM), Reply(STREAM, framing="length"), Reply([WHOLE], JSON)])
-    script = scripted(lambda _: next(replies))
+    script = make_script(lambda _: next(replies))
     newer = "HTTP/2" in client, "HTTP/2" in server
     async with AsyncExitStack() as stack:
         if newer[1]:
@@ -338,7 +340,18 @@ async def test_http_versions_and_tls(
 
 async def test_an_empty_data_frame_loses_nothing(start_http2: Start) -> None:
     """mitmproxy treats it as the end of the body, although frames can follow."""
-    lab = await start_http2([chat.ROLE, *chat.said("a <re"), b"", *chat.said("ad> b"), b"", chat.STOP, chat.DONE, b""])
+    lab = await start_http2(
+        [
+            chat.ROLE,
+            *chat.make_text_chunks("a <re"),
+            b"",
+            *chat.make_text_chunks("ad> b"),
+            b"",
+            chat.STOP,
+            chat.DONE,
+            b"",
+        ]
+    )
     assert (await lab.post(ASK)).message == chat.Read("a <read> b", finish_reason="stop")
 
 

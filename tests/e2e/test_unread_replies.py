@@ -14,7 +14,7 @@ import pytest
 from tests.apis import chat, messages, ollama, responses
 from tests.attacks.test_whole_replies import APIS, DEEP, UNREAD, body, text_of
 from tests.e2e.conftest import Start, by_turn
-from tests.e2e.policies import guarded
+from tests.e2e.policies import write_guards
 from tests.e2e.upstream import JSON, Reply
 from vtc.exchange import WITHHELD
 
@@ -37,13 +37,13 @@ TYPES = [
 ]
 
 
-def asked(api: str, *, stream: bool) -> tuple[str, dict[str, Any]]:
+def choose_request(api: str, *, stream: bool) -> tuple[str, dict[str, Any]]:
     path, ask = ASKED[api]
     return path, {**ask, "stream": stream}
 
 
 def denying(tmp_path: Path) -> list[str]:
-    return guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
+    return write_guards(tmp_path, denied_tools=["bash"], on_denied="drop")
 
 
 def whole(sent: str | bytes, headers: Mapping[str, str] = JSON, status: int = 200) -> Reply:
@@ -54,7 +54,7 @@ def whole(sent: str | bytes, headers: Mapping[str, str] = JSON, status: int = 20
 @STREAM
 async def test_it_is_withheld_with_a_message(stream: bool, api: str, start: Start, tmp_path: Path) -> None:
     """This holds also if a stream was requested."""
-    path, ask = asked(api, stream=stream)
+    path, ask = choose_request(api, stream=stream)
     ways = [how for how in UNREAD if (api, how) != ("ollama", "the same twice")]  # it is a stream
     replies = [whole(UNREAD[how](body(api))) for how in ways]
     lab = await start(by_turn(*replies), vtc_profiles=denying(tmp_path))
@@ -71,7 +71,7 @@ async def test_it_is_withheld_with_a_message(stream: bool, api: str, start: Star
 @pytest.mark.parametrize("status", [200, 201, 202, 206, 300, 400, 422, 500, 503])
 async def test_whatever_its_status_and_type(status: int, api: str, start: Start, tmp_path: Path) -> None:
     """Clients can ignore both, so the reply is read, or replaced by a message."""
-    path, ask = asked(api, stream=False)
+    path, ask = choose_request(api, stream=False)
     deep = UNREAD["nested 2,000 deep"](body(api))
     types = [{"content-type": type_} if type_ else {} for type_ in TYPES]
     replies = [whole(sent, headers, status) for headers in types for sent in (body(api), deep)]
@@ -86,7 +86,7 @@ async def test_whatever_its_status_and_type(status: int, api: str, start: Start,
 @API
 @pytest.mark.parametrize("status", [200, 500])
 async def test_without_a_policy_it_passes_as_it_came(status: int, api: str, start: Start) -> None:
-    path, ask = asked(api, stream=False)
+    path, ask = choose_request(api, stream=False)
     bodies = [UNREAD[how](body(api)).encode() for how in UNREAD if (api, how) != ("ollama", "the same twice")]
     lab = await start(by_turn(*(whole(sent, status=status) for sent in bodies)))
     for sent in bodies:
@@ -97,7 +97,7 @@ async def test_without_a_policy_it_passes_as_it_came(status: int, api: str, star
 @API
 async def test_errors_and_pages_pass(api: str, start: Start, tmp_path: Path) -> None:
     """They contain no call."""
-    path, ask = asked(api, stream=False)
+    path, ask = choose_request(api, stream=False)
     for sent in (
         b'{"error":{"message":"busy"}}',
         b'{"message": "busy"}',
@@ -116,7 +116,7 @@ async def test_errors_and_pages_pass(api: str, start: Start, tmp_path: Path) -> 
 @pytest.mark.parametrize("charset", ["utf-7", "utf-16", "cp037", '"UTF-7"'])
 async def test_charset_that_a_client_may_believe_is_not_passed_on(charset: str, start: Start, tmp_path: Path) -> None:
     """UTF-7 can encode quotation marks, so a client would find a call in a text."""
-    sent = chat.encoded(chat.completion("+ACI-, +ACI-tool+AF8-calls+ACI-: 5"))
+    sent = chat.encode_json(chat.completion("+ACI-, +ACI-tool+AF8-calls+ACI-: 5"))
     kept = [
         ("application/json; charset=utf-8; x=y",) * 2,
         (f"application/json; charset={charset}; x=y", "application/json; x=y"),

@@ -15,7 +15,7 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import SSE, Reply
-from tests.exchanges import PROFILES, fed, opened
+from tests.exchanges import PROFILES, feed_stream, open_session
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.syntax import scan
 from vtc.dialects.writing.history import render_sample_call
@@ -36,7 +36,7 @@ def frames(dialect: str) -> list[bytes]:
     """Return words and a call, in small pieces."""
     call = render_sample_call(PROFILES.dialects[dialect], TOOL, {"filePath": "/a", "content": "x < y\n"})
     text = f"I write `it`:\n\n{call}"
-    return chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)))
+    return chat.make_stream(*(text[at : at + 4] for at in range(0, len(text), 4)))
 
 
 @pytest.fixture
@@ -59,19 +59,19 @@ def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
 
 @pytest.mark.parametrize("dialect", sorted(PROFILES.dialects))
 def test_a_first_reply_compiles_little(dialect: str, frames: list[bytes], compiled: Compiled) -> None:
-    exchange = opened(tools=OFFERED, settings={"dialect": dialect})
+    exchange = open_session(tools=OFFERED, settings={"dialect": dialect})
     exchange.request()
     exchange.warm()
     here = threading.get_ident()
     before = compiled[here]
-    fed(exchange.stream(), *frames)
+    feed_stream(exchange.stream(), *frames)
     assert compiled[here] - before < MOST
 
 
 @pytest.mark.parametrize("dialect", ["qwen3-coder"])
 def test_what_is_compiled_is_little_to_go_through_for_the_collector(dialect: str, compiled: Compiled) -> None:
     """All streams wait while Python's garbage collector visits the objects."""
-    exchange = opened(tools=OFFERED, settings={"dialect": dialect})
+    exchange = open_session(tools=OFFERED, settings={"dialect": dialect})
     gc.collect()
     before = len(gc.get_objects())
     exchange.warm()

@@ -23,12 +23,12 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.e2e import socks, upstream, websocket
 from tests.e2e.conftest import PATH, PATIENCE, Start, running_proxy
-from tests.e2e.policies import BASH, STREAM, calling, guarded, policies
+from tests.e2e.policies import BASH, STREAM, make_calls_reply, policies, write_guards
 from tests.e2e.upstream import Reply, Seen
 
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])
 BOTH = [("bash", {"command": "rm -rf /"}), ("read", {"filePath": "/a"})]
-LEAKED = calling("text", True, *BOTH)
+LEAKED = make_calls_reply("text", True, *BOTH)
 
 type Calls = list[tuple[str, Any]]
 
@@ -39,8 +39,8 @@ type Calls = list[tuple[str, Any]]
 @STREAM
 @pytest.mark.parametrize("form", ["text", "native"])
 async def test_policy_holds_over_http2(form: str, stream: bool, start_http2: Start, tmp_path: Path) -> None:
-    denying = guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
-    lab = await start_http2(calling(form, stream, *BOTH), vtc_profiles=denying)
+    denying = write_guards(tmp_path, denied_tools=["bash"], on_denied="drop")
+    lab = await start_http2(make_calls_reply(form, stream, *BOTH), vtc_profiles=denying)
     answer = await lab.post({**ASK, "stream": stream})
     assert (answer.message.calls, b"rm -rf" in answer.body) == (BOTH[1:], False)
     assert await policies(lab) == [("denied_tools", "refused", "bash")]
@@ -51,7 +51,7 @@ async def test_streams_of_one_http2_connection_keep_apart(start_http2: Start) ->
 
     def script(seen: Seen) -> Reply:
         number = seen.json["messages"][0]["content"]
-        return Reply(chat.streamed(*f"It is {number}.", chat.DIALECTS["hermes"]("read", {"filePath": number})))
+        return Reply(chat.make_stream(*f"It is {number}.", chat.DIALECTS["hermes"]("read", {"filePath": number})))
 
     lab = await start_http2(script)
     numbers = [str(number) for number in range(20)]
@@ -65,7 +65,7 @@ async def test_withheld_stream_ends_alone_over_http2(start_http2: Start, tmp_pat
     """The client's stream is reset, and the connection is usable for the next exchange."""
     unreadable = Reply([chat.ROLE, b"\x1f\x8b\xff"], {**upstream.SSE, "content-encoding": "gzip"})
     replies = iter([unreadable, LEAKED])
-    lab = await start_http2(lambda _: next(replies), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    lab = await start_http2(lambda _: next(replies), vtc_profiles=write_guards(tmp_path, denied_tools=["bash"]))
     with pytest.raises(httpx.RemoteProtocolError):
         await lab.post(ASK)
     assert (await lab.post(ASK)).message.calls == BOTH[1:]
@@ -88,7 +88,7 @@ UPGRADE = {
 @pytest.mark.parametrize("policy", [False, True])
 async def test_websocket_of_a_path_that_is_read_is_declined(policy: bool, start: Start, tmp_path: Path) -> None:
     """The client gets an error of its API without a request to the server; its next request is read."""
-    profiles = guarded(tmp_path, denied_tools=["bash"], on_denied="drop") if policy else []
+    profiles = write_guards(tmp_path, denied_tools=["bash"], on_denied="drop") if policy else []
     lab = await start(LEAKED, vtc_profiles=profiles)
     for path in [*READ_PATHS, "/backend-api/codex/responses"]:
         answer = await lab.client.get(path, headers=UPGRADE)
@@ -108,9 +108,9 @@ async def test_any_other_websocket_passes_untouched(mode: str, path: str, start:
     """Its messages are no exchange; if the path resembles one, the comment states that it is not read."""
     said = chat.DIALECTS["hermes"]("bash", {"command": "rm"})
     async with websocket.serving(lambda message: [message, said, b"\x00\xff"]) as url:
-        denying = guarded(tmp_path, denied_tools=["bash"])
+        denying = write_guards(tmp_path, denied_tools=["bash"])
         lab = await start([], mode=[f"reverse:{url}"], vtc_tools="prompt", vtc_profiles=denying, vtc_mode=mode)
-        async with asyncio.timeout(PATIENCE), websocket.connected(lab.proxy.url, path) as (peer, events):
+        async with asyncio.timeout(PATIENCE), websocket.connect(lab.proxy.url, path) as (peer, events):
             for message in (json.dumps(ASK), b"\x01\xfe" * 10_000):
                 await peer.say(message)
                 received = [await anext(events) for _ in range(3)]
@@ -127,10 +127,10 @@ async def test_any_other_websocket_passes_untouched(mode: str, path: str, start:
 @pytest.mark.parametrize("upgrade", ["", "h2c", "tunnel"])
 async def test_a_server_cannot_switch_protocols_past_a_policy(upgrade: str, start: Start, tmp_path: Path) -> None:
     """Clients that skip a 101 would parse the following bytes as the reply, which mitmproxy does not."""
-    reply = b"".join(chat.streamed(*chat.DIALECTS["hermes"]("bash", {"command": "rm"})))
+    reply = b"".join(chat.make_stream(*chat.DIALECTS["hermes"]("bash", {"command": "rm"})))
     raw = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(reply) + reply
     switching = Reply([raw], {"upgrade": upgrade or "x", "connection": "upgrade"}, 101, framing="close")
-    lab = await start(switching, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    lab = await start(switching, vtc_profiles=write_guards(tmp_path, denied_tools=["bash"]))
     headers = {"upgrade": upgrade, "connection": "upgrade"} if upgrade else {}
     answer = await lab.client.post("/v1/chat/completions", json=ASK, headers=headers)
     assert (answer.status_code, b"bash" in answer.content) == (502, False)
@@ -142,12 +142,12 @@ async def test_a_server_cannot_switch_protocols_past_a_policy(upgrade: str, star
 
 @pytest.mark.parametrize("policy", [False, True])
 async def test_through_socks(policy: bool, confdir: Path, tmp_path: Path) -> None:
-    settings = {"vtc_profiles": guarded(tmp_path, denied_tools=["bash"], on_denied="drop")} if policy else {}
+    settings = {"vtc_profiles": write_guards(tmp_path, denied_tools=["bash"], on_denied="drop")} if policy else {}
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(upstream.serving(lambda _: LEAKED))
         proxy = await stack.enter_async_context(running_proxy(confdir, mode=["socks5"], **settings))
         port = int(proxy.url.rpartition(":")[2])
-        body = chat.encoded(ASK)
+        body = chat.encode_json(ASK)
         headers = [("host", "x"), ("content-type", "application/json"), ("content-length", str(len(body)))]
         read = chat.read(await socks.post(model.url + PATH, port, body, headers))
     assert read.calls == BOTH[policy:]

@@ -27,7 +27,7 @@ from click.testing import CliRunner
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
-from tests.e2e.test_load import told
+from tests.e2e.test_load import print_line
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
 from vtc.scrub import CREDENTIALS
@@ -157,9 +157,9 @@ async def test_a_conversation_stays_with_one_worker_until_that_ends(confdir: Pat
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
-        yield chat.ROLE + chat.said("I look.\n")[0]
+        yield chat.ROLE + chat.make_text_chunks("I look.\n")[0]
         await arrived.wait()  # the client gets the first piece before the rest is sent
-        for piece in [*chat.said(CALL), chat.STOP, chat.DONE]:
+        for piece in [*chat.make_text_chunks(CALL), chat.STOP, chat.DONE]:
             yield piece
 
     async with site(pieces, 2, confdir, tmp_path) as found:
@@ -210,7 +210,7 @@ async def test_one_of_three_workers_is_killed_under_load(
     third, killed = asyncio.Event(), asyncio.Event()
 
     async with site(
-        lambda: [chat.ROLE, *chat.said("I look.\n", CALL), chat.STOP, chat.DONE], 3, confdir, tmp_path
+        lambda: [chat.ROLE, *chat.make_text_chunks("I look.\n", CALL), chat.STOP, chat.DONE], 3, confdir, tmp_path
     ) as found:
 
         async def talk(conversation: int) -> None:
@@ -245,7 +245,7 @@ async def test_one_of_three_workers_is_killed_under_load(
     moved = [ports for ports in served.values() if gone in ports]
     assert stayed == others
     assert all(len({*ports}) == 2 for ports in moved)  # to one other worker, without further changes
-    told(
+    print_line(
         capsys,
         f"{AT_ONCE} conversations of {TURNS} turns, three workers, one killed: {dict(Counter(failed))} failed once, "
         f"{len(stayed)} conversations stayed, {len(moved)} of the killed worker moved once\n"

@@ -37,5 +37,5 @@ def assistant(text: str) -> chat.Json:
 def profiles(directory: Path, **documents: chat.Json) -> list[str]:
     """Write user profiles, and return their directory as the option `vtc_profiles` takes it."""
     for kind, document in documents.items():
-        (directory / f"{kind}.yaml").write_bytes(chat.encoded({"kind": kind, "name": "mine", **document}))
+        (directory / f"{kind}.yaml").write_bytes(chat.encode_json({"kind": kind, "name": "mine", **document}))
     return [str(directory)]

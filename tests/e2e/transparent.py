@@ -14,13 +14,13 @@ from pathlib import Path
 import httpx
 
 from tests.e2e.conftest import PATH, PATIENCE, Lab, running_proxy
-from tests.e2e.policies import guarded
+from tests.e2e.policies import write_guards
 from tests.e2e.test_ways_in import ASK, LEAKED
 from tests.e2e.upstream import serving
 
 
 async def main(directory: Path) -> None:
-    denying = guarded(directory, denied_tools=["bash"], on_denied="drop")
+    denying = write_guards(directory, denied_tools=["bash"], on_denied="drop")
     async with (
         serving(lambda _: LEAKED) as model,
         running_proxy(directory, mode=["transparent"], vtc_profiles=denying) as proxy,

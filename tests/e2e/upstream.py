@@ -65,7 +65,7 @@ async def serving(
     """Serve the replies of `script` on a free port or a bound socket; raise at the end if the script raised."""
     tasks: set[asyncio.Task[Any]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
@@ -87,7 +87,7 @@ async def serving(
             writer.close()
 
     where: dict[str, Any] = {"sock": at} if at else {"host": "127.0.0.1", "port": 0}
-    server = await asyncio.start_server(connected, ssl=tls, **where)
+    server = await asyncio.start_server(handle_connection, ssl=tls, **where)
     port = server.sockets[0].getsockname()[1]
     upstream = Upstream(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
     try:

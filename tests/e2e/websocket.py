@@ -50,7 +50,7 @@ async def serving(script: Script) -> AsyncIterator[str]:
     """Serve on a free port; yield the URL."""
     tasks: set[asyncio.Task[None]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
@@ -68,7 +68,7 @@ async def serving(script: Script) -> AsyncIterator[str]:
             tasks.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle_connection, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -78,7 +78,7 @@ async def serving(script: Script) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connected(url: str, path: str) -> AsyncIterator[tuple[Peer, AsyncIterator[Event]]]:
+async def connect(url: str, path: str) -> AsyncIterator[tuple[Peer, AsyncIterator[Event]]]:
     """Connect a client; yield it with the events that it gets, and close the connection in order."""
     host = url.partition("//")[2]
     reader, writer = await asyncio.open_connection(*host.split(":"))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.apis import chat, pairs
 from tests.apis.pairs import CROSSED, Calls
-from tests.apis.shapes import asked
-from tests.exchanges import agent, fed, planner
+from tests.apis.shapes import make_request_body
+from tests.exchanges import agent, feed_stream, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
 
@@ -29,8 +29,8 @@ PAIR = pytest.mark.parametrize(("client", "server"), CROSSED, ids=lambda name: n
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
-def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Session:
-    body = asked(client, **fields)
+def open_bridge(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Session:
+    body = make_request_body(client, **fields)
     return Session.open(
         BY_NAME[client],
         body,
@@ -40,12 +40,14 @@ def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None
     )
 
 
-def told(exchange: Session, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
+def read_client_reply(
+    exchange: Session, client: str, body: bytes, *, stream: bool, cuts: int = 0
+) -> pairs.ReplyContent:
     """Parse a reply as the client receives it, in pieces of `cuts` bytes if that is set."""
     if not stream:
         return pairs.read(client, exchange.whole.rewrite(body), stream=False)
     pieces = [body[at : at + cuts] for at in range(0, len(body), cuts)] if cuts else [body]
-    return pairs.read(client, fed(exchange.stream(), *pieces), stream=True)
+    return pairs.read(client, feed_stream(exchange.stream(), *pieces), stream=True)
 
 
 HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}

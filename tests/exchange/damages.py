@@ -18,7 +18,7 @@ def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from places(part, (*above, key))
 
 
-def put(value: Any, place: tuple[Any, ...], new: Any) -> None:
+def put_value(value: Any, place: tuple[Any, ...], new: Any) -> None:
     *above, last = place
     for key in above:
         value = value[key]
@@ -43,7 +43,7 @@ def frames_of(server: str) -> list[bytes]:
     """Return a reply with a call in its text, so that later frames are re-encoded, and with items without a start
     event.
     """
-    body = pairs.streamed(server, ["Hel", IN_TEXT, "\nlo"], reasoning="Hm.")
+    body = pairs.make_stream(server, ["Hel", IN_TEXT, "\nlo"], reasoning="Hm.")
     if server == "openai-responses":
         items = [{"type": "web_search_call", "id": "ws_1"}, responses.call("read", "fc_9", "call_9", filePath="/a")]
         last = body.rstrip().rpartition(b"\n\n")[0]

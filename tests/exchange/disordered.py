@@ -8,7 +8,7 @@ from typing import Any
 from tests.apis import chat, named_events
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import plain
-from tests.exchanges import FILE, declared, fed, planner
+from tests.exchanges import FILE, declare_tools, feed_stream, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
 from vtc.profiles import Facts
@@ -17,22 +17,22 @@ CASES: dict[str, list[dict[str, Any]]] = plain((Path(__file__).parents[1] / "cas
 TOOLS = {"write": FILE, "any": {"type": "object"}}
 
 
-def opened(client: str, server: str, *, stream: bool) -> Session:
+def open_with_tools(client: str, server: str, *, stream: bool) -> Session:
     """Open an exchange whose client has the tools."""
     (api,) = [api for api in APIS if api.name == client]
-    body = chat.encoded(SHAPES[client].request(stream=stream, tools=declared(client, TOOLS)))
+    body = chat.encode_json(SHAPES[client].request(stream=stream, tools=declare_tools(client, TOOLS)))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].at(stream=stream))
     return Session.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
 
 
-def written(case: dict[str, Any]) -> bytes:
+def encode_frames(case: dict[str, Any]) -> bytes:
     """Encode the frames of a case as its server sends them."""
     frames = case["frames"]
     if case["api"] == "openai-chat":
         frames = [frame if isinstance(frame, str) else _chunk(frame) for frame in frames]
         frames = [chat.chunk({"role": "assistant", "content": ""}), *frames, *([] if case.get("open") else [chat.DONE])]
     else:
-        write = {"ollama-chat": lambda line: chat.encoded(line) + b"\n", "gemini-generate": chat.frame}.get(
+        write = {"ollama-chat": lambda line: chat.encode_json(line) + b"\n", "gemini-generate": chat.frame}.get(
             case["api"], named_events.frame
         )
         frames = [frame if isinstance(frame, str) else write(frame) for frame in frames]
@@ -47,4 +47,4 @@ def _chunk(frame: dict[str, Any]) -> bytes:
 
 
 def in_cuts(exchange: Session, body: bytes, size: int) -> bytes:
-    return fed(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))
+    return feed_stream(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))

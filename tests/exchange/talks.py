@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.conversations import BY_NAME, answered, key, told
+from tests.apis.conversations import BY_NAME, decode_reply, key, make_answer_entries
 from tests.apis.shapes import SHAPES
-from tests.exchanges import AGENT, fed, planner
+from tests.exchanges import AGENT, feed_stream, planner
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Profiles
 
@@ -35,7 +35,7 @@ class Talk:
         """Send the conversation with these entries; return the server's request."""
         self.entries = [*self.entries, *entries]
         fields = {key(self.client): self.entries, "stream": True, "model": self.model, **fields}
-        body = chat.encoded(SHAPES[self.client].request(**fields))
+        body = chat.encode_json(SHAPES[self.client].request(**fields))
         api = () if self.client == self.server else (self.server,)
         plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
         plans = Planner(self.profiles, plans.settings) if self.profiles else plans
@@ -52,8 +52,8 @@ class Talk:
 
     def reply(self, body: bytes, result: str = "found") -> bytes:
         """Let the server reply, and the client continue without the parts that it does not keep."""
-        out = fed(self.exchange.stream(), body)
-        self.entries = [*self.entries, *answered(self.client, told(self.client, out), result)]
+        out = feed_stream(self.exchange.stream(), body)
+        self.entries = [*self.entries, *make_answer_entries(self.client, decode_reply(self.client, out), result)]
         return out
 
 

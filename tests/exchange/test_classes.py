@@ -18,7 +18,7 @@ import pytest
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
-from tests.exchanges import fed, planner
+from tests.exchanges import feed_stream, planner
 from tests.known import AGREEING
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
@@ -57,11 +57,13 @@ class Said:
     end: str | None
 
 
-def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any) -> Session:
+def open_api_session(
+    api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any
+) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     path = SHAPES[api].at(stream=fields.get("stream"), model=fields.get("model"))
     facts = Facts(user_agent="Any/1", host="model.test", path=path)
-    request = chat.encoded(SHAPES[api].request(**fields))
+    request = chat.encode_json(SHAPES[api].request(**fields))
     return Session.open(found, request, facts, planner(**settings or {}), "seed", memory)
 
 
@@ -69,31 +71,31 @@ def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
     """Return the frames of a streamed text reply."""
     match api:
         case "openai-chat":
-            return chat.streamed(*pieces, finish="length" if cut else "stop")
+            return chat.make_stream(*pieces, finish="length" if cut else "stop")
         case "anthropic-messages":
-            return messages.streamed_text(*pieces, stop_reason="max_tokens" if cut else "end_turn")
+            return messages.make_text_stream(*pieces, stop_reason="max_tokens" if cut else "end_turn")
         case "openai-responses":
-            return responses.streamed_text(*pieces, status="incomplete" if cut else "completed")
+            return responses.make_text_stream(*pieces, status="incomplete" if cut else "completed")
         case "gemini-generate":
-            return gemini.streamed(*gemini.said(*pieces), reason="MAX_TOKENS" if cut else "STOP")
+            return gemini.make_stream(*gemini.make_text_events(*pieces), reason="MAX_TOKENS" if cut else "STOP")
         case _:
-            return ollama.streamed_text(*pieces, done_reason="length" if cut else "stop")
+            return ollama.make_text_stream(*pieces, done_reason="length" if cut else "stop")
 
 
 def body(api: str, text: str, *, cut: bool) -> bytes:
     """Return the body of a whole text reply."""
     match api:
         case "openai-chat":
-            return chat.encoded(chat.completion(text, "length" if cut else "stop"))
+            return chat.encode_json(chat.completion(text, "length" if cut else "stop"))
         case "anthropic-messages":
             reason = "max_tokens" if cut else "end_turn"
-            return chat.encoded(messages.message(messages.text(text), stop_reason=reason))
+            return chat.encode_json(messages.message(messages.text(text), stop_reason=reason))
         case "openai-responses":
-            return chat.encoded((responses.cut if cut else responses.response)(responses.message(text)))
+            return chat.encode_json((responses.make_cut_reply if cut else responses.response)(responses.message(text)))
         case "gemini-generate":
-            return chat.encoded(gemini.reply(gemini.text(text), reason="MAX_TOKENS" if cut else "STOP"))
+            return chat.encode_json(gemini.reply(gemini.text(text), reason="MAX_TOKENS" if cut else "STOP"))
         case _:
-            return chat.encoded(ollama.message(text, done_reason="length" if cut else "stop"))
+            return chat.encode_json(ollama.message(text, done_reason="length" if cut else "stop"))
 
 
 def understood(api: str, came: bytes, *, stream: bool) -> Said:
@@ -115,22 +117,24 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
 
 
-def told(api: str, text: str, way: str, *, cut: bool = False, memory: Memory | None = None, **fields: Any) -> Said:
+def read_text_reply(
+    api: str, text: str, way: str, *, cut: bool = False, memory: Memory | None = None, **fields: Any
+) -> Said:
     """Return the client's view of a reply with this text, after checking that VTC reported no failure."""
-    exchange = opened(api, memory, stream=way != "whole", **fields)
+    exchange = open_api_session(api, memory, stream=way != "whole", **fields)
     if way == "whole":
         out = exchange.whole.rewrite(body(api, text, cut=cut))
     else:
         size = 3 if way == "streamed finely" else len(text)
         sent = frames(api, (text[at : at + size] for at in range(0, len(text), size)), cut=cut)
-        out = fed(exchange.stream(), *(sent if size == 3 else [b"".join(sent)]))
+        out = feed_stream(exchange.stream(), *(sent if size == 3 else [b"".join(sent)]))
     assert exchange.report.failures == []
     return understood(api, out, stream=way != "whole")
 
 
-def alike(api: str, text: str, *, cut: bool = False) -> Said:
+def read_every_way(api: str, text: str, *, cut: bool = False) -> Said:
     """Return the client's view after checking that it is the same in every way."""
-    first, *others = (told(api, text, way, cut=cut) for way in WAYS)
+    first, *others = (read_text_reply(api, text, way, cut=cut) for way in WAYS)
     assert others == [first, first]
     called = {"openai-chat": "tool_calls", "anthropic-messages": "tool_use"}
     quiet = {"anthropic-messages": "end_turn", "openai-responses": "completed", "gemini-generate": "STOP"}
@@ -139,12 +143,12 @@ def alike(api: str, text: str, *, cut: bool = False) -> Said:
     return first
 
 
-def written(dialect: str, *made: tuple[str, dict[str, Any]]) -> str:
-    return _written(dialect, *((name, json.dumps(arguments)) for name, arguments in made)).strip()
+def write_samples(dialect: str, *made: tuple[str, dict[str, Any]]) -> str:
+    return _write_raw(dialect, *((name, json.dumps(arguments)) for name, arguments in made)).strip()
 
 
 @cache
-def _written(dialect: str, *made: tuple[str, str]) -> str:
+def _write_raw(dialect: str, *made: tuple[str, str]) -> str:
     return write_calls([ToolCall(*call, f"call{at}") for at, call in enumerate(made)], DIALECTS[dialect], TOOLS)
 
 
@@ -155,33 +159,33 @@ def _written(dialect: str, *made: tuple[str, str]) -> str:
 @every_api
 def test_a_call_is_made_with_all_that_it_says(api: str, dialect: str) -> None:
     """They include a parameter that the tool does not declare, and a value that quotes a call."""
-    quoted = ("write", {"filePath": "/a", "content": f"Write\n{written(dialect, LIST)}\nin it.\n"})
+    quoted = ("write", {"filePath": "/a", "content": f"Write\n{write_samples(dialect, LIST)}\nin it.\n"})
     for made in (READ, ("read", {"filePath": "/a", "note": "why"}), quoted):
-        said = alike(api, f"I look.\n\n{written(dialect, made)}")
+        said = read_every_way(api, f"I look.\n\n{write_samples(dialect, made)}")
         assert (said.calls, said.content) == ([made], "I look.")
 
 
 @every_family
 @every_api
 def test_a_call_that_the_end_cuts_off_is_left_out_after_another(api: str, dialect: str) -> None:
-    both = written(dialect, READ, LIST)
+    both = write_samples(dialect, READ, LIST)
     for cut in (False, True):
-        said = alike(api, both[: both.rindex("src") + 1], cut=cut)
+        said = read_every_way(api, both[: both.rindex("src") + 1], cut=cut)
         assert (said.calls, said.content) == ([READ], "")
 
 
 @every_api
 @pytest.mark.parametrize("dialect", ["qwen3-coder", "hermes", "glm-4.5"])
 def test_closing_tags_that_close_nothing_are_not_shown(api: str, dialect: str) -> None:
-    said = alike(api, f"I look.\n{written(dialect, READ)}\n</tool_call>\n</tool_call>")
+    said = read_every_way(api, f"I look.\n{write_samples(dialect, READ)}\n</tool_call>\n</tool_call>")
     assert (said.calls, said.content) == ([READ], "I look.")
 
 
 @every_api
 def test_arguments_under_another_key_are_made(api: str) -> None:
     for key in ("args", "input", "parameters"):
-        text = written("hermes", READ).replace('"arguments"', f'"{key}"')
-        assert alike(api, text).calls == [READ]
+        text = write_samples("hermes", READ).replace('"arguments"', f'"{key}"')
+        assert read_every_way(api, text).calls == [READ]
 
 
 @every_family
@@ -189,10 +193,10 @@ def test_arguments_under_another_key_are_made(api: str) -> None:
 def test_a_call_of_a_tool_that_is_not_offered_leaves_as_written_and_is_told(api: str, dialect: str) -> None:
     """The client answers that there is no such tool, and its agent continues."""
     unknown = ("rm", {"path": "/", "content": "  two\n\nlines "})
-    said = alike(api, f"I look.\n\n{written(dialect, unknown)}")
+    said = read_every_way(api, f"I look.\n\n{write_samples(dialect, unknown)}")
     assert (said.calls, said.content) == ([unknown], "I look.")
-    exchange = opened(api)
-    exchange.whole.rewrite(body(api, written(dialect, unknown), cut=False))
+    exchange = open_api_session(api)
+    exchange.whole.rewrite(body(api, write_samples(dialect, unknown), cut=False))
     assert [call["repairs"] for call in exchange.report.calls] == [["unknown-tool"]]
 
 
@@ -207,8 +211,8 @@ NO_TOOL: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
 @pytest.mark.parametrize("name", NO_TOOL)
 def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) -> None:
     tool, fields, settings = NO_TOOL[name]
-    text = written("hermes", (tool, {"path": "/"}))
-    exchange = opened(api, settings=settings, **fields)
+    text = write_samples("hermes", (tool, {"path": "/"}))
+    exchange = open_api_session(api, settings=settings, **fields)
     said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert (said.calls, said.content) == ([], text)
 
@@ -216,8 +220,8 @@ def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) ->
 def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_one() -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read"}]}
     for name in ("write", "Write"):
-        text = written("hermes", (name, {"filePath": "/a", "content": "x"}))
-        exchange = opened("openai-responses", tool_choice=choice)
+        text = write_samples("hermes", (name, {"filePath": "/a", "content": "x"}))
+        exchange = open_api_session("openai-responses", tool_choice=choice)
         said = understood(
             "openai-responses", exchange.whole.rewrite(body("openai-responses", text, cut=False)), stream=False
         )
@@ -229,8 +233,8 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
 @every_family
 @every_api
 def test_a_required_parameter_that_is_missing_is_told(api: str, dialect: str) -> None:
-    text = written(dialect, ("read", {"offset": 5}))
-    exchange = opened(api)
+    text = write_samples(dialect, ("read", {"offset": 5}))
+    exchange = open_api_session(api)
     said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert said.calls == [("read", {"offset": 5})]
     assert [call.get("lacks") for call in exchange.report.calls] == [["filePath"]]
@@ -255,8 +259,8 @@ NO_CALLS = {
 @every_api
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
 def test_text_that_is_no_call_is_said_as_it_is(text: str, api: str, dialect: str) -> None:
-    call = written(dialect, READ)
-    said = alike(
+    call = write_samples(dialect, READ)
+    said = read_every_way(
         api,
         text := text.format(
             call=call,
@@ -279,16 +283,18 @@ TWICE = {
 @pytest.mark.parametrize("dialect", TWICE)
 @every_api
 def test_a_parameter_that_is_given_twice_is_no_call(api: str, dialect: str) -> None:
-    text = written(dialect, READ)
+    text = write_samples(dialect, READ)
     twice = text.replace(*TWICE[dialect])
     assert twice != text
-    said = alike(api, twice)
+    said = read_every_way(api, twice)
     assert (said.calls, said.content) == ([], twice)
 
 
 # Reasoning that began in the prompt
 
-THOUGHTS = f"I might write\n{written('hermes', READ)}\nor so.\n</think>\n\nI look.\n\n{written('hermes', LIST)}"
+THOUGHTS = (
+    f"I might write\n{write_samples('hermes', READ)}\nor so.\n</think>\n\nI look.\n\n{write_samples('hermes', LIST)}"
+)
 PARTS_THINKING = {"ollama-chat"}
 """APIs whose servers separate the reasoning themselves, so the text contains none."""
 
@@ -302,19 +308,19 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
     for first in WAYS:
         memory = Memory()
         for _ in range(AGREEING):
-            said = told(api, THOUGHTS, first, memory=memory)
+            said = read_text_reply(api, THOUGHTS, first, memory=memory)
             assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
             assert said.content.replace("\n", "").endswith("or so.</think>I look.")
         for way in WAYS:
-            said = told(api, THOUGHTS, way, memory=memory)
+            said = read_text_reply(api, THOUGHTS, way, memory=memory)
             assert (said.calls, said.content) == ([LIST], expected)
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
 def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(model: str, api: str) -> None:
-    exchange = opened(api, model=model)
-    text = f"I look.\n{written('hermes', READ)}\n</think>"
+    exchange = open_api_session(api, model=model)
+    text = f"I look.\n{write_samples('hermes', READ)}\n</think>"
     said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert said.calls == [READ]
     assert [call["repairs"] for call in exchange.report.calls] == [["call-in-reasoning"]]
@@ -324,11 +330,11 @@ def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(mod
 def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_call(api: str) -> None:
     memory = Memory()
     for _ in range(AGREEING):
-        told(api, THOUGHTS, "whole", memory=memory)
-    text = f"I look.\n\n{written('hermes', READ)}"
-    said = told(api, text, "streamed finely", memory=memory)
+        read_text_reply(api, THOUGHTS, "whole", memory=memory)
+    text = f"I look.\n\n{write_samples('hermes', READ)}"
+    said = read_text_reply(api, text, "streamed finely", memory=memory)
     assert (said.calls, said.content) == ([READ], text)  # too late to decide that it was no reasoning
-    said = told(api, text, "streamed finely", memory=memory)
+    said = read_text_reply(api, text, "streamed finely", memory=memory)
     assert (said.calls, said.content) == ([READ], "I look.")
 
 
@@ -336,7 +342,9 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
 @pytest.mark.parametrize("settings", [{}, {"dialect": "hermes"}], ids=["as known", "chosen"])
 def test_a_reply_that_is_one_code_block_around_calls_is_these_calls(settings: dict[str, Any], api: str) -> None:
     for way in WAYS:
-        said = told(api, f"```xml\n{written('hermes', READ)}\n```", way, model="qwen2.5-7b-instruct", settings=settings)
+        said = read_text_reply(
+            api, f"```xml\n{write_samples('hermes', READ)}\n```", way, model="qwen2.5-7b-instruct", settings=settings
+        )
         assert (said.calls, said.content) == ([READ], "")
 
 
@@ -357,7 +365,7 @@ def test_a_closing_tag_of_reasoning_in_an_argument_is_the_argument_s(model: str,
     made = [("read", {"filePath": "x</think>y"}), ("read", {"filePath": "/<think>/a</think>\nb"})]
     for way in WAYS:
         for calls in (made[:1], made[1:], made):
-            said = told(api, written(PROMPTED[model], *calls), way, model=model)
+            said = read_text_reply(api, write_samples(PROMPTED[model], *calls), way, model=model)
             assert (said.calls, said.content, said.reasoning) == (calls, "", ""), way
 
 
@@ -369,10 +377,10 @@ def test_a_closing_tag_of_reasoning_in_an_argument_is_the_argument_s(model: str,
 def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str, api: str) -> None:
     text = "It is sunny in Paris today."
     memory = Memory()
-    before = told(api, text, "streamed finely", model=model)
+    before = read_text_reply(api, text, "streamed finely", model=model)
     for way in WAYS * AGREEING:
-        told(api, said, way, memory=memory, model=model)
-        assert told(api, text, "streamed finely", memory=memory, model=model) == before
+        read_text_reply(api, said, way, memory=memory, model=model)
+        assert read_text_reply(api, text, "streamed finely", memory=memory, model=model) == before
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
@@ -380,9 +388,9 @@ def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str,
 def test_a_cut_off_reply_that_was_wrongly_taken_for_reasoning_is_said_as_text(model: str, api: str) -> None:
     memory = Memory()
     for _ in range(AGREEING):
-        told(api, THOUGHTS, "whole", memory=memory, model=model)
-    text = f"It is sunny.\n\n{written('hermes', READ)}\n\n"
-    said = told(api, text + "And then", "streamed finely", cut=True, memory=memory, model=model)
+        read_text_reply(api, THOUGHTS, "whole", memory=memory, model=model)
+    text = f"It is sunny.\n\n{write_samples('hermes', READ)}\n\n"
+    said = read_text_reply(api, text + "And then", "streamed finely", cut=True, memory=memory, model=model)
     assert said.content.count("It is sunny.") == 1
     assert said.content.endswith("And then")
     assert said.calls == []  # the model may still have been reasoning, and have written an example
@@ -421,7 +429,7 @@ def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, a
     history = json.loads(json.dumps(SHAPES[api].history))
     call, key = past_call(api, history)
     call[key] = broken
-    exchange = opened(api, **history)
+    exchange = open_api_session(api, **history)
     sent, key = past_call(api, json.loads(exchange.request()))
     arguments = json.loads(sent[key]) if api in ("openai-chat", "openai-responses") else sent[key]
     assert arguments == mended
@@ -438,30 +446,30 @@ def calling(api: str, text: str, *, stream: bool) -> bytes:
     match api, stream:
         case "openai-chat", True:
             made = chat.chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": function}]})
-            sent = [chat.ROLE, *chat.said(*text), made, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE]
+            sent = [chat.ROLE, *chat.make_text_chunks(*text), made, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE]
         case "openai-chat", False:
             calls = {"tool_calls": [{"id": "a", "type": "function", "function": function}]}
-            return chat.encoded(chat.completion(text, "tool_calls", message=calls))
+            return chat.encode_json(chat.completion(text, "tool_calls", message=calls))
         case "anthropic-messages", True:
             blocks = [messages.text_block(0, *text), messages.call_block(1, "read", arguments)]
-            sent = messages.streamed(*blocks, stop_reason="tool_use")
+            sent = messages.make_stream(*blocks, stop_reason="tool_use")
         case "anthropic-messages", False:
             made_ = messages.call("read", **READ[1])
-            return chat.encoded(messages.message(messages.text(text), made_, stop_reason="tool_use"))
+            return chat.encode_json(messages.message(messages.text(text), made_, stop_reason="tool_use"))
         case "openai-responses", True:
-            sent = responses.streamed(responses.text_events(*text), responses.call_events("read", arguments))
+            sent = responses.make_stream(responses.text_events(*text), responses.call_events("read", arguments))
         case "openai-responses", False:
             items = [responses.message(text), responses.call("read", **READ[1])]
-            return chat.encoded(responses.response(*items))
+            return chat.encode_json(responses.response(*items))
         case "gemini-generate", _:
             parts = gemini.text(text), gemini.call("read", **READ[1])
             if not stream:
-                return chat.encoded(gemini.reply(*parts))
-            sent = gemini.streamed(*gemini.said(*text), gemini.frame(gemini.event(parts[1])))
+                return chat.encode_json(gemini.reply(*parts))
+            sent = gemini.make_stream(*gemini.make_text_events(*text), gemini.frame(gemini.event(parts[1])))
         case _, True:
-            sent = ollama.streamed(*ollama.said(*text), ollama.piece("", ollama.call("read", **READ[1])))
+            sent = ollama.make_stream(*ollama.make_text_lines(*text), ollama.piece("", ollama.call("read", **READ[1])))
         case _:
-            return chat.encoded(ollama.message(text, ollama.call("read", **READ[1])))
+            return chat.encode_json(ollama.message(text, ollama.call("read", **READ[1])))
     return b"".join(sent)
 
 
@@ -479,8 +487,8 @@ def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_who
     for text in BESIDE[model]:
         found = []
         for stream in (False, True):
-            exchange, came = opened(api, model=model, stream=stream), calling(api, text, stream=stream)
-            out = fed(exchange.stream(), came) if stream else exchange.whole.rewrite(came)
+            exchange, came = open_api_session(api, model=model, stream=stream), calling(api, text, stream=stream)
+            out = feed_stream(exchange.stream(), came) if stream else exchange.whole.rewrite(came)
             found.append(understood(api, out, stream=stream))
         assert found[0] == found[1]
         assert found[0].calls == [READ]
@@ -490,7 +498,9 @@ def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_who
 # A message that its model marks as an answer
 
 FINAL = ("final", "final <|constrain|>json", "final<|constrain|>json", "final json")
-ANSWERS = {name: written(name, READ) for name in ("harmony", "hermes", "qwen3-coder", "invoke", "tag", "bare-json")}
+ANSWERS = {
+    name: write_samples(name, READ) for name in ("harmony", "hermes", "qwen3-coder", "invoke", "tag", "bare-json")
+}
 ANSWERS["several lines"] = f"So:\n\n{ANSWERS['hermes']}\n\n```\ncode\n\n{ANSWERS['tag']}\nDone."
 CALLING = '<|start|>assistant<|channel|>commentary to=functions.list_files <|constrain|>json<|message|>{"path": "src"}'
 
@@ -504,7 +514,7 @@ def test_an_answer_of_gpt_oss_is_text_also_if_it_looks_like_a_call(api: str, tex
         for before, after in (("", ""), ("", "<|return|>"), (thought, "<|return|>"), (thought, "<|end|>" + CALLING)):
             reply = f"{before}<|channel|>{header}<|message|>{text}{after}"
             for way in WAYS:
-                said = told(api, reply, way, model="openai/gpt-oss-120b")
+                said = read_text_reply(api, reply, way, model="openai/gpt-oss-120b")
                 assert said.content == shown
                 assert said.calls == ([LIST] if CALLING in after else [])
 
@@ -513,7 +523,7 @@ def test_an_answer_of_gpt_oss_is_text_also_if_it_looks_like_a_call(api: str, tex
 def test_a_message_before_the_answer_may_call(api: str) -> None:
     reply = f"<|channel|>commentary<|message|>I look.<|end|>{CALLING}<|call|>"
     for way in WAYS:
-        said = told(api, reply, way, model="openai/gpt-oss-120b")
+        said = read_text_reply(api, reply, way, model="openai/gpt-oss-120b")
         assert (said.content, said.calls) == ("I look.", [LIST])
 
 
@@ -531,29 +541,31 @@ OPEN = {
 }
 
 
-def halted(api: str, text: str, reason: str, way: str) -> Said:
+def read_halted_reply(api: str, text: str, reason: str, way: str) -> Said:
     """Return the client's view of a reply with this finish reason."""
     said: list[bytes] | bytes
     pieces = [*text] if way == "streamed finely" else [text]
-    exchange = opened(api, stream=way != "whole")
+    exchange = open_api_session(api, stream=way != "whole")
     match api:
         case "openai-chat":
             said = (
-                chat.encoded(chat.completion(text, reason)) if way == "whole" else chat.streamed(*pieces, finish=reason)
+                chat.encode_json(chat.completion(text, reason))
+                if way == "whole"
+                else chat.make_stream(*pieces, finish=reason)
             )
         case "anthropic-messages":
-            whole = chat.encoded(messages.message(messages.text(text), stop_reason=reason))
-            said = whole if way == "whole" else messages.streamed_text(*pieces, stop_reason=reason)
+            whole = chat.encode_json(messages.message(messages.text(text), stop_reason=reason))
+            said = whole if way == "whole" else messages.make_text_stream(*pieces, stop_reason=reason)
         case "openai-responses":
             swap = (b"max_output_tokens", reason.encode())
             if way == "whole":
-                said = chat.encoded(responses.cut(responses.message(text))).replace(*swap)
+                said = chat.encode_json(responses.make_cut_reply(responses.message(text))).replace(*swap)
             else:
-                said = [one.replace(*swap) for one in responses.streamed_text(*pieces, status="incomplete")]
+                said = [one.replace(*swap) for one in responses.make_text_stream(*pieces, status="incomplete")]
         case _:
-            whole = chat.encoded(ollama.message(text, done_reason=reason))
-            said = whole if way == "whole" else ollama.streamed_text(*pieces, done_reason=reason)
-    out = exchange.whole.rewrite(said) if isinstance(said, bytes) else fed(exchange.stream(), *said)
+            whole = chat.encode_json(ollama.message(text, done_reason=reason))
+            said = whole if way == "whole" else ollama.make_text_stream(*pieces, done_reason=reason)
+    out = exchange.whole.rewrite(said) if isinstance(said, bytes) else feed_stream(exchange.stream(), *said)
     assert exchange.report.failures == []
     return understood(api, out, stream=way != "whole")
 
@@ -562,8 +574,8 @@ def halted(api: str, text: str, reason: str, way: str) -> Said:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dialect", OPEN)
 def test_a_call_that_a_filter_or_a_fault_ends_in_is_none(api: str, reason: str, way: str, dialect: str) -> None:
-    alone = halted(api, OPEN[dialect], reason, way)
+    alone = read_halted_reply(api, OPEN[dialect], reason, way)
     assert (alone.calls, alone.content.strip()) == ([], OPEN[dialect].strip())
-    after = halted(api, f"{written(dialect, LIST)}\n{OPEN[dialect]}", reason, way)
+    after = read_halted_reply(api, f"{write_samples(dialect, LIST)}\n{OPEN[dialect]}", reason, way)
     assert (after.calls, after.content) == ([LIST], "")
     assert alone.end == after.end == ("incomplete" if api == "openai-responses" else reason)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.apis import chat
-from tests.attacks.lab import under
-from tests.exchanges import opened
+from tests.attacks.lab import open_under
+from tests.exchanges import open_session
 from vtc.exchange import Stream
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
-FRAMES = chat.streamed(*(f"{CALL}\nThis is line {number}.\n" for number in range(2_000)))
+FRAMES = chat.make_stream(*(f"{CALL}\nThis is line {number}.\n" for number in range(2_000)))
 DENY = {"denied_tools": ["read"]}
 
 
@@ -29,25 +29,25 @@ def slow() -> Callable[[], float]:
     return lambda: next(ticks) / 50
 
 
-def fed(stream: Stream, chunks: Iterable[bytes]) -> bytes:
+def feed_chunks(stream: Stream, chunks: Iterable[bytes]) -> bytes:
     return b"".join([out for chunk in chunks for out in stream.feed(chunk)] + stream.finish())
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("guards", [None, DENY])
 def test_one_read_of_much_is_read_to_its_end_if_there_is_time(guards: dict[str, list[str]] | None) -> None:
-    exchange = under(guards, tools=[chat.READ])
-    found = chat.read(fed(exchange.stream("gzip", quick()), [gzip.compress(b"".join(FRAMES))]))
+    exchange = open_under(guards, tools=[chat.READ])
+    found = chat.read(feed_chunks(exchange.stream("gzip", quick()), [gzip.compress(b"".join(FRAMES))]))
     assert len(found.calls) == (0 if guards else 2_000)
     assert found.content.count("This is line") == 2_000
 
 
 def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
     """From there on no calls are read, no byte is lost, and the report states it."""
-    exchange = opened()
+    exchange = open_session()
     stream = exchange.stream("gzip", slow())
     packed = gzip.compress(b"".join(FRAMES[:-1])), gzip.compress(FRAMES[-1])
-    body = fed(stream, packed)
+    body = feed_chunks(stream, packed)
     assert stream.failed
     assert not stream.broken
     lifted, said = body.count(b'"name":"read"'), "".join(delta.get("content") or "" for delta in chat.deltas(body))
@@ -60,9 +60,9 @@ def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
 
 
 def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
-    exchange = under(DENY, tools=[chat.READ])
+    exchange = open_under(DENY, tools=[chat.READ])
     stream = exchange.stream("gzip", slow())
-    body = fed(stream, [gzip.compress(b"".join(FRAMES))])
+    body = feed_chunks(stream, [gzip.compress(b"".join(FRAMES))])
     assert stream.broken
     assert chat.read(body).calls == []
     assert 0 < body.count(b"This is line") < 2_000
@@ -70,6 +70,6 @@ def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
 
 def test_json_that_came_as_a_stream_is_only_kept() -> None:
     """Only its end causes work."""
-    whole = chat.encoded(chat.completion("x" * 50_000 + "\n" + CALL))
-    found = chat.read(fed(opened().stream("gzip", slow()), [gzip.compress(whole)]))
+    whole = chat.encode_json(chat.completion("x" * 50_000 + "\n" + CALL))
+    found = chat.read(feed_chunks(open_session().stream("gzip", slow()), [gzip.compress(whole)]))
     assert found.calls == [("read", {"filePath": "/a"})]

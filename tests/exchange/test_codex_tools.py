@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat, pairs, responses
 from tests.exchange.crossings import BY_NAME
-from tests.exchanges import AGENT, fed, planner
+from tests.exchanges import AGENT, feed_stream, planner
 from vtc.exchange import Session
 
 CODEX: list[dict[str, Any]] = [
@@ -30,7 +30,7 @@ def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -
         {"type": "custom_tool_call", "call_id": "c1", "name": "exec", "input": "ls"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a"}]},
     ]
-    body = chat.encoded({"model": "m", "input": history, "stream": True})
+    body = chat.encode_json({"model": "m", "input": history, "stream": True})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = BY_NAME[server].request(exchange.request())
     assert [tool.name for tool in sent.offer.tools] == ["exec", "mcp__a__read", "mcp__b__read"]
@@ -42,8 +42,10 @@ def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -
     ]
     assert sent.messages[2].calls[0].name == "exec"
     assert not any("left out" in line for line in [*exchange.report.request, *exchange.report.notes])
-    reply = pairs.streamed(server, [], [("exec", {"input": "pwd"}), ("mcp__b__read", {"p": "x"})])
-    events = [json.loads(line[6:]) for line in fed(exchange.stream(), reply).decode().splitlines() if "data: " in line]
+    reply = pairs.make_stream(server, [], [("exec", {"input": "pwd"}), ("mcp__b__read", {"p": "x"})])
+    events = [
+        json.loads(line[6:]) for line in feed_stream(exchange.stream(), reply).decode().splitlines() if "data: " in line
+    ]
     items = [one["item"] for one in events if one["type"] == "response.output_item.done"]
     assert [(one["type"], one.get("namespace"), one["name"]) for one in items] == [
         ("custom_tool_call", None, "exec"),
@@ -57,7 +59,7 @@ def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -
 
 def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": CODEX}
-    body = chat.encoded({"model": "m", "input": [item, {"role": "user", "content": "Look."}]})
+    body = chat.encode_json({"model": "m", "input": [item, {"role": "user", "content": "Look."}]})
     settings = {"tools": "prompt", "dialect": "hermes"}
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(**settings), "seed")
     sent = json.loads(exchange.request())
@@ -68,7 +70,7 @@ def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
 @SERVERS
 def test_what_other_agents_say_is_said_by_the_user(server: str) -> None:
     said_ = {"type": "agent_message", "author": "sub", "content": [{"type": "input_text", "text": "Done."}]}
-    body = chat.encoded({"model": "m", "input": [{"role": "user", "content": "Go."}, said_]})
+    body = chat.encode_json({"model": "m", "input": [{"role": "user", "content": "Go."}, said_]})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = BY_NAME[server].request(exchange.request())
     assert [(one.role, one.text) for one in sent.messages] == [("user", "Go.\nDone.")]
@@ -117,13 +119,13 @@ def freeform(name: str) -> list[Any]:
 )
 def test_a_call_comes_back_as_its_tool_was_declared(stream: bool, came: list[Any], went: tuple[Any, ...]) -> None:
     """A name that could belong to two tools stays unchanged."""
-    body = chat.encoded(responses.request(tools=DECLARED, stream=stream))
+    body = chat.encode_json(responses.request(tools=DECLARED, stream=stream))
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
-    frames = responses.streamed(came)
+    frames = responses.make_stream(came)
     if stream:
-        out = fed(exchange.stream(), *frames)
+        out = feed_stream(exchange.stream(), *frames)
     else:
-        out = exchange.whole.rewrite(chat.encoded(json.loads(frames[-1].partition(b"data: ")[2])["response"]))
+        out = exchange.whole.rewrite(chat.encode_json(json.loads(frames[-1].partition(b"data: ")[2])["response"]))
     found = responses.read(out)
     (item,) = found.items
     assert (item["type"], item.get("namespace"), item["name"]) == went

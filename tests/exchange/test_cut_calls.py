@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.apis import chat, messages, pairs, responses
-from tests.exchange.crossings import STREAM, call_piece, crossing, has_whole_call, told
-from tests.exchanges import fed
+from tests.exchange.crossings import STREAM, call_piece, has_whole_call, open_bridge, read_client_reply
+from tests.exchanges import feed_stream
 
 SERVERS = ("openai-chat", "anthropic-messages", "openai-responses")
 """Ollama's arguments are objects: they cannot be cut."""
@@ -16,7 +16,7 @@ PAIR = pytest.mark.parametrize(("client", "server"), [one for one in pairs.CROSS
 HALF = '{"filePath": "/a'
 
 
-def called(server: str, *pieces: str) -> bytes:
+def stream_call(server: str, *pieces: str) -> bytes:
     """Stream a call with these arguments, which the server reports as complete."""
     match server:
         case "openai-chat":
@@ -24,9 +24,9 @@ def called(server: str, *pieces: str) -> bytes:
             more = [call_piece(0, arguments=one) for one in pieces]
             return b"".join([chat.ROLE, begun, *more, chat.chunk({}, "tool_calls"), chat.DONE])
         case "anthropic-messages":
-            return b"".join(messages.streamed(messages.call_block(0, "read", *pieces), stop_reason="tool_use"))
+            return b"".join(messages.make_stream(messages.call_block(0, "read", *pieces), stop_reason="tool_use"))
         case _:
-            return b"".join(responses.streamed(responses.call_events("read", *pieces, id="fc_0", call_id="call_0")))
+            return b"".join(responses.make_stream(responses.call_events("read", *pieces, id="fc_0", call_id="call_0")))
 
 
 @PAIR
@@ -36,19 +36,19 @@ def test_arguments_that_are_no_object_are_text_where_a_call_has_an_object(
     client: str, server: str, stream: bool, arguments: str
 ) -> None:
     """Clients of the other APIs answer that the arguments are no JSON, and their agent continues."""
-    exchange = crossing(client, server, stream=stream)
-    body = called(server, arguments)
+    exchange = open_bridge(client, server, stream=stream)
+    body = stream_call(server, arguments)
     if client in ("anthropic-messages", "ollama-chat"):
-        assert told(exchange, client, body, stream=stream) == pairs.said(f"read {arguments}")
+        assert read_client_reply(exchange, client, body, stream=stream) == pairs.make_content(f"read {arguments}")
     else:
-        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+        out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         assert json.dumps(arguments)[1:-1].encode() in out
 
 
 ERRORS = {
     "openai-chat": chat.frame({"error": {"message": "boom"}}),
-    "anthropic-messages": b"event: error\ndata: " + chat.encoded(messages.error("boom")) + b"\n\n",
-    "openai-responses": responses.numbered([{"type": "error", "code": "server_error", "message": "boom"}])[0],
+    "anthropic-messages": b"event: error\ndata: " + chat.encode_json(messages.error("boom")) + b"\n\n",
+    "openai-responses": responses.number_events([{"type": "error", "code": "server_error", "message": "boom"}])[0],
 }
 
 
@@ -56,9 +56,9 @@ ERRORS = {
 @pytest.mark.parametrize("error", [True, False], ids=["error", "reset"])
 def test_a_call_in_which_the_server_broke_off_is_never_complete(client: str, server: str, error: bool) -> None:
     """The received part is visible, and the client gets the error."""
-    frames = called(server, HALF).split(b"\n\n")
+    frames = stream_call(server, HALF).split(b"\n\n")
     cut = next(place for place, frame in enumerate(frames) if b"/a" in frame)
-    stream = crossing(client, server, stream=True).stream()
+    stream = open_bridge(client, server, stream=True).stream()
     out = b"".join(stream.feed(b"\n\n".join([*frames[: cut + 1], b""])))
     out += b"".join([*stream.feed(ERRORS[server]), *stream.finish()] if error else stream.break_off("reset"))
     assert not has_whole_call(client, out), out
@@ -71,7 +71,7 @@ def test_a_call_in_which_the_server_broke_off_is_never_complete(client: str, ser
 @pytest.mark.parametrize("error", [True, False], ids=["error", "reset"])
 def test_a_call_that_was_held_until_the_server_broke_off_is_text(client: str, error: bool) -> None:
     """Its pieces lack the `type`, so they are buffered until it arrives."""
-    stream = crossing(client, "openai-chat", stream=True).stream()
+    stream = open_bridge(client, "openai-chat", stream=True).stream()
     out = b"".join(stream.feed(chat.ROLE + call_piece(0, id="a", name="read", arguments=HALF)))
     out += b"".join([*stream.feed(ERRORS["openai-chat"]), *stream.finish()] if error else stream.break_off("reset"))
     assert not has_whole_call(client, out), out
@@ -81,7 +81,7 @@ def test_a_call_that_was_held_until_the_server_broke_off_is_text(client: str, er
 @pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-responses"])
 @pytest.mark.parametrize("status", ["failed", "cancelled", "canceled"])
 def test_a_whole_reply_that_the_server_gave_up_is_an_error(client: str, status: str) -> None:
-    body = chat.encoded({**responses.response(responses.message("Hel")), "status": status, "error": None})
-    out = crossing(client, "openai-responses", stream=False).whole.rewrite(body)
+    body = chat.encode_json({**responses.response(responses.message("Hel")), "status": status, "error": None})
+    out = open_bridge(client, "openai-responses", stream=False).whole.rewrite(body)
     assert json.loads(out)["error"]
     assert status.encode() in out

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.apis import chat, pairs
 from tests.apis.replies import REPLIES
 from tests.apis.shapes import SHAPES
-from tests.exchange.crossings import BY_NAME, crossing
-from tests.exchange.damages import frames_of, no_faults, places, put
+from tests.exchange.crossings import BY_NAME, open_bridge
+from tests.exchange.damages import frames_of, no_faults, places, put_value
 from vtc.exchange import Stream
 
 MISSING, ADDED = object(), object()
@@ -60,14 +60,14 @@ class Damage(NamedTuple):
         fields = json.loads(brace + data)
         *above, last = self.place
         if value is ADDED:
-            put(fields, (*above, "" if isinstance(last, str) else last), 5)
+            put_value(fields, (*above, "" if isinstance(last, str) else last), 5)
         elif value is not MISSING:
-            put(fields, self.place, copy.deepcopy(value))
+            put_value(fields, self.place, copy.deepcopy(value))
         elif isinstance(last, str):
             del reduce(getitem, above, fields)[last]
         else:
             reduce(getitem, above, fields).pop(last)
-        return before + chat.encoded(fields) + frame[len(frame.rstrip()) :]
+        return before + chat.encode_json(fields) + frame[len(frame.rstrip()) :]
 
     def list_frames(self, value: Any) -> list[bytes]:
         """Return the frames of the reply with this value."""
@@ -79,7 +79,7 @@ def list_replies(server: str) -> list[list[bytes]]:
     """List the replies of an API's servers, as frames."""
     recorded = [body for name, body in REPLIES.items() if FOLDERS.get(name.partition("/")[0]) == server]
     calls = [("read", {"filePath": "/a"}), ("list", {})]
-    bodies = [*recorded, pairs.streamed(server, ["Hel", "lo"], calls, reasoning="Hm.")]
+    bodies = [*recorded, pairs.make_stream(server, ["Hel", "lo"], calls, reasoning="Hm.")]
     end = b"\n" if server == "ollama-chat" else b"\n\n"
     replies = [[frame + end for frame in body.split(end) if frame.strip()] for body in bodies]
     return [*replies, frames_of(server), *([CHAT_FRAMES] if server == "openai-chat" else [])]
@@ -144,7 +144,7 @@ def test_no_cut_matters_and_a_bridged_reply_has_an_end(server: str, data: st.Dat
     frames = data.draw(st.sampled_from(list_damages(server))).list_frames(data.draw(st.sampled_from(VALUES)))
     client = data.draw(st.sampled_from([*SHAPES, server]))
     with no_faults():
-        outs = {sent(crossing(client, server, stream=True).stream(), cut(frames, size)) for size in (1 << 20, 0, 40)}
+        outs = {sent(open_bridge(client, server, stream=True).stream(), cut(frames, size)) for size in (1 << 20, 0, 40)}
     assert len(outs) == 1, "the cut of the bytes matters"
     (out,) = outs
     assert client == server or any(end in out for end in ENDS[client]), "the reply has no end"
@@ -160,7 +160,7 @@ def test_after_a_fault_of_the_decoder(server: str, data: st.DataObject) -> None:
     frames.insert(at, b'{"fault": 1}\n' if server == "ollama-chat" else b'data: {"fault": 1}\n\n')
     outs = set()
     for size in (1 << 20, 0, 40):
-        stream = crossing(client, server, stream=True).stream()
+        stream = open_bridge(client, server, stream=True).stream()
         with pytest.MonkeyPatch.context() as patch:
             fail_at_fault(type(stream._relay.decoder), patch)
             outs.add((sent(stream, cut(frames, size)), stream.broken))
@@ -180,7 +180,7 @@ def test_a_damaged_text_of_responses_is_encoded_again(frame: str, place: tuple[A
     number = next(number for number, one in enumerate(frames) if frame.encode() in one and b"msg" in one)
     with no_faults():
         out = sent(
-            crossing("openai-responses", "openai-responses", stream=True).stream(),
+            open_bridge("openai-responses", "openai-responses", stream=True).stream(),
             Damage(frames, number, place).list_frames(value),
         )
     assert any(end in out for end in ENDS["openai-responses"])

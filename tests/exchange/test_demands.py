@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, gemini, messages, ollama, pairs, responses
-from tests.exchange.crossings import BY_NAME, PAIR, crossing
+from tests.exchange.crossings import BY_NAME, PAIR, open_bridge
 from tests.exchanges import agent, planner
 from vtc.exchange import Session
 
@@ -52,7 +52,7 @@ def choice(client: str, word: str) -> Any:
     ],
 )
 def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
-    exchange = crossing(client, "ollama-chat", **demand(client, word))
+    exchange = open_bridge(client, "ollama-chat", **demand(client, word))
     body = json.loads(exchange.request())
     assert len(body.get("tools", ())) == tools
     assert body["messages"][-1]["content"] == said
@@ -68,7 +68,7 @@ def test_a_demand_does_not_change_what_came_before() -> None:
         messages.user([messages.result("A", "c")]),
     ]
     plain, asked = (
-        json.loads(crossing("anthropic-messages", "ollama-chat", messages=history, tool_choice=one).request())[
+        json.loads(open_bridge("anthropic-messages", "ollama-chat", messages=history, tool_choice=one).request())[
             "messages"
         ]
         for one in (None, {"type": "any"})
@@ -92,7 +92,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
     bodies += [{**EMPTY[client], "input": []}] if client == "openai-responses" else []
     for body in bodies:
         exchange = Session.open(
-            BY_NAME[client], chat.encoded(body), agent(client), planner(upstream_api=(server,)), "seed"
+            BY_NAME[client], chat.encode_json(body), agent(client), planner(upstream_api=(server,)), "seed"
         )
         sent = json.loads(exchange.request())
         pairs.check_request(server, sent)
@@ -101,7 +101,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
         answer = exchange.answer()
         if client == "ollama-chat":
             assert answer is not None
-            assert pairs.read(client, answer[1], stream=answer[0] != "application/json") == pairs.said()
+            assert pairs.read(client, answer[1], stream=answer[0] != "application/json") == pairs.make_content()
         else:
             assert answer is None
 
@@ -116,7 +116,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
     ],
 )
 def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent: dict[str, Any]) -> None:
-    body = json.loads(crossing("anthropic-messages", "openai-chat", **asked).request())
+    body = json.loads(open_bridge("anthropic-messages", "openai-chat", **asked).request())
     assert {key: one for key, one in body.items() if "reasoning" in key or "think" in key} == sent
 
 
@@ -131,7 +131,7 @@ def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent:
 )
 def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any], thinking: Any, config: Any) -> None:
     """This does not apply if a call is required, because the combination is an error."""
-    body = json.loads(crossing("openai-chat", "anthropic-messages", **asked).request())
+    body = json.loads(open_bridge("openai-chat", "anthropic-messages", **asked).request())
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
 
 
@@ -169,6 +169,6 @@ STRICT: Any = [{"type": "function", "function": {**chat.tool("read")["function"]
     ],
 )
 def test_what_the_server_cannot_be_told_is_named(client: str, server: str, fields: dict[str, Any], named: str) -> None:
-    exchange = crossing(client, server, **fields)
+    exchange = open_bridge(client, server, **fields)
     exchange.request()
     assert exchange.report.request[-1].endswith(f"API has no such field: {named}")

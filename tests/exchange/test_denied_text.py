@@ -12,11 +12,11 @@ import pytest
 
 from tests.apis import chat, pairs
 from tests.apis.pairs import PAIRS
-from tests.apis.shapes import asked
+from tests.apis.shapes import make_request_body
 from tests.attacks.lab import CLINE, PROMPT
 from tests.dialects.material import DIALECTS
 from tests.exchange.crossings import BY_NAME
-from tests.exchanges import PROFILES, agent, declared, fed
+from tests.exchanges import PROFILES, agent, declare_tools, feed_stream
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
@@ -36,24 +36,26 @@ def planner(guards: dict[str, Any], **settings: Any) -> Planner:
     return Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings(**settings))
 
 
-def opened(client: str, planner: Planner, *, stream: bool) -> Session:
-    tools = declared(client, dict.fromkeys(TOOLS, SCHEMA))
+def open_planned(client: str, planner: Planner, *, stream: bool) -> Session:
+    tools = declare_tools(client, dict.fromkeys(TOOLS, SCHEMA))
     facts = agent(client, stream=stream)
-    exchange = Session.open(BY_NAME[client], asked(client, stream=stream, tools=tools), facts, planner, "seed")
+    exchange = Session.open(
+        BY_NAME[client], make_request_body(client, stream=stream, tools=tools), facts, planner, "seed"
+    )
     exchange.request()
     return exchange
 
 
-def shown(planner: Planner, text: str) -> chat.Read:
+def read_shown(planner: Planner, text: str) -> chat.Read:
     """Return the reply as the client shows it, identical for any cut and for a whole reply."""
-    exchange = opened("openai-chat", planner, stream=False)
-    found = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text))))
+    exchange = open_planned("openai-chat", planner, stream=False)
+    found = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text))))
     assert exchange.report.failures == []
     middle = text.index("SECRET") + 3 if "SECRET" in text else len(text) // 2
     for cuts in ((), (middle,), (middle - 4, middle + 5), tuple(range(1, len(text)))):
         pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
-        exchange = opened("openai-chat", planner, stream=True)
-        streamed = chat.read(fed(exchange.stream(), *chat.streamed(*pieces)))
+        exchange = open_planned("openai-chat", planner, stream=True)
+        streamed = chat.read(feed_stream(exchange.stream(), *chat.make_stream(*pieces)))
         assert exchange.report.failures == []
         assert (streamed.content, streamed.calls) == (found.content, found.calls)
     return found
@@ -64,8 +66,8 @@ def test_rules_apply_to_the_text_of_a_denied_call(dialect: str) -> None:
     written = write_calls([CALL], DIALECTS[dialect], TOOLS)
     assert "SECRETpath" in written
     for text in (written, f"I go.\n\n{written}\n\nSECRETdone."):
-        kept = shown(planner(DENIED, dialect=dialect), text)
-        found = shown(planner({**DENIED, "content": CONTENT}, dialect=dialect), text)
+        kept = read_shown(planner(DENIED, dialect=dialect), text)
+        found = read_shown(planner({**DENIED, "content": CONTENT}, dialect=dialect), text)
         assert kept.calls == found.calls == []
         assert "SECRETpath" in kept.content
         assert found.content == SECRET.sub("xxx", kept.content)
@@ -74,7 +76,7 @@ def test_rules_apply_to_the_text_of_a_denied_call(dialect: str) -> None:
 def test_a_match_may_span_a_denied_call_and_the_text_around_it() -> None:
     written = write_calls([CALL], DIALECTS["hermes"], TOOLS)
     rules = [{"pattern": r"(?s)FROM.*TO", "replacement": "-", "most": 400}]
-    found = shown(planner({**DENIED, "content": rules}, dialect="hermes"), f"I go FROM\n{written}\nTO it.")
+    found = read_shown(planner({**DENIED, "content": rules}, dialect="hermes"), f"I go FROM\n{written}\nTO it.")
     assert found.content == "I go - it."
 
 
@@ -85,19 +87,19 @@ def test_a_match_may_span_a_denied_call_and_the_text_around_it() -> None:
 def test_rules_apply_to_a_denied_native_call(client: str, server: str, manner: str, stream: bool) -> None:
     guards = {"arguments": {"misfit": manner}, **DENIED, "on_denied": manner}
     calls = [("rm", {"path": "a SECRETpath"}), ("read", {"count": "SECRETcount"}), ("read", {"path": "b"})]
-    body = pairs.streamed(server, ["So."], calls) if stream else pairs.whole(server, "So.", calls)
+    body = pairs.make_stream(server, ["So."], calls) if stream else pairs.make_whole_reply(server, "So.", calls)
 
-    def told(guards: dict[str, Any]) -> pairs.Said:
-        exchange = opened(client, planner(guards, upstream_api=(server,)), stream=stream)
-        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+    def read_client(guards: dict[str, Any]) -> pairs.ReplyContent:
+        exchange = open_planned(client, planner(guards, upstream_api=(server,)), stream=stream)
+        out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         assert exchange.report.failures == []
         return pairs.read(client, out, stream=stream)
 
-    kept, found = told(guards), told({**guards, "content": CONTENT})
+    kept, found = read_client(guards), read_client({**guards, "content": CONTENT})
     assert found.text == SECRET.sub("xxx", kept.text)
     assert found.calls == kept.calls
     assert ("SECRET" in kept.text) == (manner != "drop")
-    dropped = told({**guards, "content": [{"pattern": SECRET.pattern}]})
+    dropped = read_client({**guards, "content": [{"pattern": SECRET.pattern}]})
     assert dropped.text == SECRET.sub("", kept.text)
 
 
@@ -106,8 +108,13 @@ def answering(name: str, *, stream: bool) -> bytes:
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": name, "arguments": '"SECRETpath" "a'}}
     if not stream:
         message = {"role": "assistant", "content": "So.", "tool_calls": [call]}
-        return chat.encoded(chat.completion(None, "tool_calls", message=message))
-    frames = [chat.ROLE, *chat.said("So."), chat.chunk({"tool_calls": [call]}), chat.chunk({}, "tool_calls")]
+        return chat.encode_json(chat.completion(None, "tool_calls", message=message))
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks("So."),
+        chat.chunk({"tool_calls": [call]}),
+        chat.chunk({}, "tool_calls"),
+    ]
     return b"".join([*frames, chat.DONE])
 
 
@@ -116,9 +123,9 @@ def answering(name: str, *, stream: bool) -> bytes:
 @pytest.mark.parametrize("name", ["", "read"])
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_rules_apply_to_a_call_that_is_sent_as_text(client: str, name: str, stream: bool) -> None:
-    exchange = opened(client, planner({"content": CONTENT}, upstream_api=("openai-chat",)), stream=stream)
+    exchange = open_planned(client, planner({"content": CONTENT}, upstream_api=("openai-chat",)), stream=stream)
     body = answering(name, stream=stream)
-    out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+    out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
     assert exchange.report.failures == []
     if name and client == "openai-chat":  # sent as the call that it is
         assert b"SECRETpath" in out
@@ -131,10 +138,10 @@ def test_rules_apply_to_a_call_that_is_sent_as_text(client: str, name: str, stre
 @pytest.mark.parametrize("name", ["", "read_file"])
 def test_rules_apply_to_an_unreadable_call_for_a_text_client(name: str, stream: bool) -> None:
     asking = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
-    request = chat.encoded(chat.request(messages=asking, tools=None, stream=stream))
+    request = chat.encode_json(chat.request(messages=asking, tools=None, stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], request, CLINE, planner({"content": CONTENT}), "seed")
     body = answering(name, stream=stream)
-    found = chat.read(fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
+    found = chat.read(feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
     assert exchange.report.failures == []
     assert "SECRET" not in found.content
     assert "xxx" in found.content
@@ -143,11 +150,11 @@ def test_rules_apply_to_an_unreadable_call_for_a_text_client(name: str, stream: 
 def test_a_message_in_which_nothing_remains_is_left_out() -> None:
     guards = {**DENIED, "on_denied": "steer", "denied_message": "SECRETword", "content": [{"pattern": SECRET.pattern}]}
     written = write_calls([CALL], DIALECTS["hermes"], TOOLS)
-    found = shown(planner(guards, dialect="hermes"), f"So.\n\n{written}")
+    found = read_shown(planner(guards, dialect="hermes"), f"So.\n\n{written}")
     assert (found.content, found.calls) == ("So.", [])
 
 
 def test_a_call_that_passes_keeps_its_arguments() -> None:
     written = write_calls([ToolCall("read", '{"path": "SECRETpath"}')], DIALECTS["hermes"], TOOLS)
-    found = shown(planner({**DENIED, "content": CONTENT}, dialect="hermes"), f"It is SECRETword.\n\n{written}")
+    found = read_shown(planner({**DENIED, "content": CONTENT}, dialect="hermes"), f"It is SECRETword.\n\n{written}")
     assert (found.content, found.calls) == ("It is xxx.", [("read", {"path": "SECRETpath"})])

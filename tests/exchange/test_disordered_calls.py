@@ -10,8 +10,8 @@ import pytest
 
 from tests.apis import chat, messages, pairs, responses
 from tests.apis.shapes import SHAPES
-from tests.exchange.disordered import CASES, in_cuts, opened, written
-from tests.exchanges import fed, planner
+from tests.exchange.disordered import CASES, encode_frames, in_cuts, open_with_tools
+from tests.exchanges import feed_stream, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
 from vtc.profiles import Facts
@@ -28,11 +28,11 @@ def calling(api: str, name: str, pieces: Sequence[str]) -> bytes:
             more = [chat.chunk({"tool_calls": [chat.native(0, arguments=piece)]}) for piece in pieces]
             return b"".join([chat.ROLE, first, *more, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE])
         case "anthropic-messages":
-            return b"".join(messages.streamed(messages.call_block(0, name, *pieces), stop_reason="tool_use"))
-    return b"".join(responses.streamed(responses.call_events(name, *pieces)))
+            return b"".join(messages.make_stream(messages.call_block(0, name, *pieces), stop_reason="tool_use"))
+    return b"".join(responses.make_stream(responses.call_events(name, *pieces)))
 
 
-def told(exchange: Session) -> list[str]:
+def list_repairs(exchange: Session) -> list[str]:
     return [repair for call in exchange.report.calls for repair in call["repairs"]]
 
 
@@ -41,12 +41,12 @@ def told(exchange: Session) -> list[str]:
 @pytest.mark.parametrize("case", CASES["pieces"], ids=lambda case: case["name"])
 def test_arguments_in_pieces_leave_in_order(case: dict[str, Any], api: str, client: str) -> None:
     name = case.get("tool", "write")
-    expected = pairs.said("", [(name, case["arguments"])])
+    expected = pairs.make_content("", [(name, case["arguments"])])
     body = calling(api, name, case["pieces"])
     for size in (len(body), 11):
-        exchange = opened(client, api, stream=True)
+        exchange = open_with_tools(client, api, stream=True)
         assert pairs.read(client, in_cuts(exchange, body, size), stream=True) == expected
-        assert {*told(exchange)} == {*case.get("repairs", ())}
+        assert {*list_repairs(exchange)} == {*case.get("repairs", ())}
 
 
 @pytest.mark.parametrize("api", IN_PIECES)
@@ -58,11 +58,11 @@ def test_arguments_in_pieces_leave_in_order(case: dict[str, Any], api: str, clie
 def test_no_cut_of_the_arguments_matters(case: dict[str, Any], api: str) -> None:
     """Pieces that are snapshots of the object are an exception, because their cuts matter."""
     name, arguments = case.get("tool", "write"), "".join(case["pieces"])
-    expected = pairs.said("", [(name, case["arguments"])])
+    expected = pairs.make_content("", [(name, case["arguments"])])
     for pieces in ([*arguments], *([arguments[:at], arguments[at:]] for at in range(1, len(arguments)))):
-        exchange = opened(api, api, stream=True)
+        exchange = open_with_tools(api, api, stream=True)
         assert pairs.read(api, in_cuts(exchange, calling(api, name, pieces), 1 << 20), stream=True) == expected
-        assert {*told(exchange)} == {*case.get("repairs", ())}
+        assert {*list_repairs(exchange)} == {*case.get("repairs", ())}
 
 
 def by_number(body: bytes) -> list[tuple[str, str]]:
@@ -79,10 +79,10 @@ def by_number(body: bytes) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("case", CASES["frames"], ids=lambda case: case["name"])
 def test_frames_of_calls_leave_in_order(case: dict[str, Any], client: str) -> None:
     calls = [(name, arguments) for call in case.get("calls", ()) for name, arguments in call.items()]
-    expected = pairs.said(case.get("text", ""), calls, end=case.get("end", ""))
-    body = written(case)
+    expected = pairs.make_content(case.get("text", ""), calls, end=case.get("end", ""))
+    body = encode_frames(case)
     for size in (len(body), 7, 1):
-        exchange = opened(client, case["api"], stream=True)
+        exchange = open_with_tools(client, case["api"], stream=True)
         out = in_cuts(exchange, body, size)
         if case.get("mixed") and client == "openai-chat":  # its pieces have numbers, and can be interleaved
             assert by_number(out) == [*expected.calls]
@@ -96,16 +96,16 @@ def test_frames_of_calls_leave_in_order(case: dict[str, Any], client: str) -> No
 @pytest.mark.parametrize("api", SHAPES)
 def test_a_reply_in_an_envelope_is_one_of_its_api(api: str, stream: bool) -> None:
     calls = [("write", {"filePath": "a"})]
-    exchange = opened(api, api, stream=stream)
+    exchange = open_with_tools(api, api, stream=stream)
     if stream:
-        lines = pairs.streamed(api, ["Hello."], calls).splitlines(keepends=True)
-        out = in_cuts(exchange, b"".join(map(_enveloped, lines)), 50)
+        lines = pairs.make_stream(api, ["Hello."], calls).splitlines(keepends=True)
+        out = in_cuts(exchange, b"".join(map(_wrap_line, lines)), 50)
     else:
-        out = exchange.whole.rewrite(_enveloped(pairs.whole(api, "Hello.", calls)))
-    assert pairs.read(api, out, stream=stream) == pairs.said("Hello.", calls)
+        out = exchange.whole.rewrite(_wrap_line(pairs.make_whole_reply(api, "Hello.", calls)))
+    assert pairs.read(api, out, stream=stream) == pairs.make_content("Hello.", calls)
 
 
-def _enveloped(line: bytes) -> bytes:
+def _wrap_line(line: bytes) -> bytes:
     """Wrap the JSON of a line in a gateway's envelope."""
     name, brace, rest = line.partition(b"{")
     return name + b'{"data": ' + brace + rest.rstrip() + b', "success": true}\n' if brace else line
@@ -115,7 +115,7 @@ def test_a_call_that_is_encoded_twice_leaves_as_the_next_one_begins() -> None:
     """The next call is sent piece by piece."""
     encoded = chat.native(0, id="c1", name="write", arguments=json.dumps('{"filePath": "a"}'))
     second = [chat.native(1, id="c2", name="write", arguments=""), chat.native(1, arguments='{"filePath": "b')]
-    exchange = opened("openai-chat", "openai-chat", stream=True)
+    exchange = open_with_tools("openai-chat", "openai-chat", stream=True)
     stream = exchange.stream()
     left = [b"".join(stream.feed(chat.chunk({"tool_calls": [piece]}))) for piece in (encoded, *second)]
     assert left[0] == b""
@@ -129,7 +129,7 @@ def test_a_call_that_is_encoded_twice_leaves_as_the_next_one_begins() -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_choices_stay_apart_for_a_client_that_asked_for_several(stream: bool) -> None:
     (api,) = [api for api in APIS if api.name == "openai-chat"]
-    body = chat.encoded(chat.request(stream=stream, n=2))
+    body = chat.encode_json(chat.request(stream=stream, n=2))
     exchange = Session.open(api, body, Facts(path=SHAPES[api.name].path), planner(), "seed")
     choices = [
         {"index": index, "message": {"role": "assistant", "content": f"{index}"}, "finish_reason": "stop"}
@@ -137,11 +137,11 @@ def test_choices_stay_apart_for_a_client_that_asked_for_several(stream: bool) ->
     ]
     frames = [
         chat.ROLE,
-        *chat.said("0"),
-        *chat.said("1", index=1),
+        *chat.make_text_chunks("0"),
+        *chat.make_text_chunks("1", index=1),
         chat.STOP,
         chat.chunk({}, "stop", index=1),
         chat.DONE,
     ]
-    sent = b"".join(frames) if stream else chat.encoded(chat.completion("") | {"choices": choices})
-    assert (fed(exchange.stream(), sent) if stream else exchange.whole.rewrite(sent)) == sent
+    sent = b"".join(frames) if stream else chat.encode_json(chat.completion("") | {"choices": choices})
+    assert (feed_stream(exchange.stream(), sent) if stream else exchange.whole.rewrite(sent)) == sent

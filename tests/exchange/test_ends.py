@@ -10,9 +10,9 @@ import pytest
 
 from tests.apis import chat, gemini, messages, ollama, pairs, responses
 from tests.apis.named_events import StreamError
-from tests.apis.pairs import PAIRS, READ, Said, said
+from tests.apis.pairs import PAIRS, READ, ReplyContent, make_content
 from tests.apis.shapes import SHAPES
-from tests.exchange.crossings import IN_TEXT, STREAM, call_piece, crossing, has_whole_call
+from tests.exchange.crossings import IN_TEXT, STREAM, call_piece, has_whole_call, open_bridge
 
 WAYS = pytest.mark.parametrize(("client", "server"), PAIRS)
 IN_JSON = ("openai-chat", "anthropic-messages", "openai-responses")
@@ -45,18 +45,18 @@ GOOD = {
 WORDS = [(*pair, word) for pair in PAIRS for word in FAULTS[pair[1]]]
 
 
-def streamed(server: str, word: str, *pieces: str) -> list[bytes]:
+def stream_text(server: str, word: str, *pieces: str) -> list[bytes]:
     """Encode a stream with text that ends with a finish reason of the server."""
     match server:
         case "openai-chat":
-            return chat.streamed(*pieces, finish=word)
+            return chat.make_stream(*pieces, finish=word)
         case "anthropic-messages":
-            return messages.streamed_text(*pieces, stop_reason=word)
+            return messages.make_text_stream(*pieces, stop_reason=word)
         case "gemini-generate":
-            return gemini.streamed_text(*pieces, reason=word)
+            return gemini.make_text_stream(*pieces, reason=word)
         case "ollama-chat":
-            return ollama.streamed_text(*pieces, done_reason=word)
-    return _incomplete(responses.streamed(responses.text_events(*pieces)), word)
+            return ollama.make_text_stream(*pieces, done_reason=word)
+    return _incomplete(responses.make_stream(responses.text_events(*pieces)), word)
 
 
 def _incomplete(frames: list[bytes], word: str) -> list[bytes]:
@@ -83,16 +83,16 @@ def whole(server: str, word: str, text: str) -> bytes:
         case _:
             fields = {"status": "incomplete", "incomplete_details": {"reason": word}} if word else {}
             body = {**responses.response(responses.message(text)), **fields}
-    return chat.encoded(body)
+    return chat.encode_json(body)
 
 
-def written(server: str, word: str, text: str, *, stream: bool) -> bytes:
-    return b"".join(streamed(server, word, text[:3], text[3:])) if stream else whole(server, word, text)
+def encode_text(server: str, word: str, text: str, *, stream: bool) -> bytes:
+    return b"".join(stream_text(server, word, text[:3], text[3:])) if stream else whole(server, word, text)
 
 
-def received(client: str, server: str, body: bytes, *, stream: bool = True, breaks: bool = False) -> bytes:
+def receive_reply(client: str, server: str, body: bytes, *, stream: bool = True, breaks: bool = False) -> bytes:
     """Return the client's version of a reply; a stream is fed frame by frame."""
-    exchange = crossing(client, server, stream=stream)
+    exchange = open_bridge(client, server, stream=stream)
     if not stream:
         return exchange.whole.rewrite(body)
     out = exchange.stream()
@@ -116,8 +116,8 @@ def is_error(client: str, body: bytes, *, stream: bool = True) -> bool:
 @pytest.mark.parametrize(("client", "server", "word"), WORDS)
 @STREAM
 def test_a_word_that_is_on_no_list_is_an_error_on_a_bridge(client: str, server: str, word: str, stream: bool) -> None:
-    body = written(server, word, "Hello", stream=stream)
-    out = received(client, server, body, stream=stream)
+    body = encode_text(server, word, "Hello", stream=stream)
+    out = receive_reply(client, server, body, stream=stream)
     if client == server:
         assert out == body
         return
@@ -131,19 +131,19 @@ def test_a_word_that_is_on_no_list_is_an_error_on_a_bridge(client: str, server: 
 def test_a_word_on_the_list_means_the_same_to_all(client: str, server: str, stream: bool) -> None:
     for words, end in ((GOOD, "stop"), (LENGTHS, "length")):
         for word in words[server]:
-            body = written(server, word, "Hello", stream=stream)
-            out = received(client, server, body, stream=stream)
+            body = encode_text(server, word, "Hello", stream=stream)
+            out = receive_reply(client, server, body, stream=stream)
             if client == server:
                 assert out == body
             else:
-                assert pairs.read(client, out, stream=stream) == said("Hello", end=end), word
+                assert pairs.read(client, out, stream=stream) == make_content("Hello", end=end), word
 
 
 @WAYS
 def test_calls_in_text_stay_and_the_fault_is_told(client: str, server: str) -> None:
     for text, calls in ((IN_TEXT, True), (IN_TEXT[:-20], False)):
-        body = b"".join(streamed(server, FAULTS[server][-1], text))
-        out = received(client, server, body)
+        body = b"".join(stream_text(server, FAULTS[server][-1], text))
+        out = receive_reply(client, server, body)
         assert (b"filePath" in out) is True
         if client == server:
             assert FAULTS[server][-1].encode() in out
@@ -178,7 +178,7 @@ def ending(server: str, frames: Sequence[bytes], *, marked: bool) -> bytes:
 @WAYS
 def test_a_stream_without_a_reason_and_an_end_mark_broke_off(client: str, server: str) -> None:
     body = ending(server, SHAPES[server].streamed("Hel", "lo"), marked=False)
-    out = received(client, server, body)
+    out = receive_reply(client, server, body)
     if client == server:
         assert out == body
         return
@@ -191,11 +191,11 @@ def test_a_stream_without_a_reason_and_an_end_mark_broke_off(client: str, server
 @pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if MARKS[pair[1]]])
 def test_with_the_end_mark_it_ended_well(client: str, server: str) -> None:
     body = ending(server, SHAPES[server].streamed("Hel", "lo"), marked=True)
-    out = received(client, server, body)
+    out = receive_reply(client, server, body)
     if client == server:
         assert out == body
     else:
-        assert pairs.read(client, out, stream=True) == said("Hello")
+        assert pairs.read(client, out, stream=True) == make_content("Hello")
 
 
 # Native calls that lack their end
@@ -212,12 +212,12 @@ def calling(server: str, *pieces: str, end: str = "calls", name: str = "read") -
         case "anthropic-messages":
             block = messages.call_block(0, name, *pieces)
             last = {"calls": "tool_use", "stop": "end_turn", "limit": "max_tokens"}.get(end)
-            frames = messages.streamed(block if end != "open" else block[:-1], stop_reason=last or "tool_use")
+            frames = messages.make_stream(block if end != "open" else block[:-1], stop_reason=last or "tool_use")
             if end in ("none", "mark"):
                 frames = [*frames[:-2], *frames[-1:] * (end == "mark")]
             return b"".join(frames)
     events = responses.call_events(name, *pieces, id="fc_0", call_id="call_0")
-    *frames, last_frame = responses.streamed(events)
+    *frames, last_frame = responses.make_stream(events)
     if end in ("none", "mark"):
         frames = [frame for frame in frames if b".done" not in frame]
     if end == "mark":
@@ -262,7 +262,7 @@ NAMES = pytest.mark.parametrize("name", ["read", "not_offered"])
 @pytest.mark.parametrize("arguments", CUT[1:], ids=str)
 def test_half_a_call_never_ends_a_reply_well(client: str, server: str, name: str, arguments: tuple[str, ...]) -> None:
     for end in ("calls", "stop"):
-        out = received(client, server, calling(server, *arguments, end=end, name=name))
+        out = receive_reply(client, server, calling(server, *arguments, end=end, name=name))
         if client == server:
             assert end_of(client, out) == LENGTH[client], out
         else:
@@ -277,7 +277,7 @@ def test_a_call_in_which_the_stream_just_ends_is_cut(client: str, server: str, a
     """In the client's own API the stream is unchanged."""
     for end in ("none", "mark"):
         body = calling(server, *arguments, end=end)
-        out = received(client, server, body)
+        out = receive_reply(client, server, body)
         if client != server:
             assert is_error(client, out), out
             assert not has_whole_call(client, out)
@@ -286,14 +286,14 @@ def test_a_call_in_which_the_stream_just_ends_is_cut(client: str, server: str, a
         else:
             assert end_of(client, out) != "tool_use"
         assert b'"{}"' not in out
-    out = received(client, server, calling(server, *arguments, end="none"), breaks=True)
+    out = receive_reply(client, server, calling(server, *arguments, end="none"), breaks=True)
     assert client == server or (is_error(client, out) and not has_whole_call(client, out))
 
 
 @CALLED
 @pytest.mark.parametrize("arguments", CUT[:2], ids=str)
 def test_a_call_that_the_limit_cut_ends_so(client: str, server: str, arguments: tuple[str, ...]) -> None:
-    out = received(client, server, calling(server, *arguments, end="limit"))
+    out = receive_reply(client, server, calling(server, *arguments, end="limit"))
     ends = {**LENGTH, "gemini-generate": "MAX_TOKENS", "ollama-chat": "length"}
     assert end_of(client, out) == ends[client]
     assert b'"{}"' not in out or server == "openai-responses"
@@ -303,16 +303,16 @@ def test_a_call_that_the_limit_cut_ends_so(client: str, server: str, arguments: 
 @pytest.mark.parametrize("end", ["calls", "stop"])
 def test_a_call_without_arguments_is_whole_if_the_server_said_so(client: str, server: str, end: str) -> None:
     body = calling(server, end=end)
-    out = received(client, server, body)
+    out = receive_reply(client, server, body)
     if client == server == "openai-responses":
         assert out == body
     else:
-        assert pairs.read(client, out, stream=True) == said("", [("read", {})])
+        assert pairs.read(client, out, stream=True) == make_content("", [("read", {})])
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_a_block_that_did_not_end_is_no_whole_call(client: str) -> None:
-    out = received(client, "anthropic-messages", calling("anthropic-messages", end="open"))
+    out = receive_reply(client, "anthropic-messages", calling("anthropic-messages", end="open"))
     if client == "anthropic-messages":
         assert end_of(client, out) == "max_tokens"
     else:
@@ -330,7 +330,7 @@ def test_half_a_call_in_a_whole_reply(client: str, server: str) -> None:
             body = responses.response({**responses.call("read"), "arguments": HALF})
         case _:
             body = messages.message({**messages.call("read"), "input": HALF}, stop_reason="tool_use")
-    out = json.loads(received(client, server, chat.encoded(body), stream=False))
+    out = json.loads(receive_reply(client, server, chat.encode_json(body), stream=False))
     if client != server:
         assert out["error"]
     elif client == "openai-chat":
@@ -357,7 +357,7 @@ OPEN = {
 
 
 def last(events: Sequence[Any], *output: Any, **fields: Any) -> bytes:
-    frames = responses.streamed([*events, *responses.call_events("x")])
+    frames = responses.make_stream([*events, *responses.call_events("x")])
     frames = [*frames[: 2 + len(events)], frames[-1]]
     end = json.loads(frames[-1].partition(b"data: ")[2])
     end["response"] = {**end["response"], "output": output, **fields}
@@ -370,9 +370,11 @@ def last(events: Sequence[Any], *output: Any, **fields: Any) -> bytes:
 @pytest.mark.parametrize("more", [(), (OTHER,)], ids=["one", "two"])
 def test_what_only_the_last_event_has_fills_the_call(client: str, case: str, more: tuple[Any, ...]) -> None:
     events, fields = OPEN[case]
-    out = received(client, "openai-responses", last(events, {**responses.call("read", filePath="/a"), **fields}, *more))
+    out = receive_reply(
+        client, "openai-responses", last(events, {**responses.call("read", filePath="/a"), **fields}, *more)
+    )
     calls = [*READ, *([("write", {"filePath": "b", "content": "c"})] if more else [])]
-    assert pairs.read(client, out, stream=True) == said("", calls), out
+    assert pairs.read(client, out, stream=True) == make_content("", calls), out
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)
@@ -386,16 +388,18 @@ def test_a_reply_of_responses_without_a_status_has_that_of_its_end(client: str, 
             body = last(done, call, status=None, incomplete_details=details)
             body = body.replace(b"response.completed", b"response.incomplete") if why else body
         else:
-            body = chat.encoded({**responses.response(call), "incomplete_details": details, "status": None})
-        found: Said = read_any(client, received(client, "openai-responses", body, stream=stream), stream=stream)
+            body = chat.encode_json({**responses.response(call), "incomplete_details": details, "status": None})
+        found: ReplyContent = read_any(
+            client, receive_reply(client, "openai-responses", body, stream=stream), stream=stream
+        )
         if client != "openai-responses":
-            assert found == said("", READ, end=end if client != "ollama-chat" or end != "filter" else "")
+            assert found == make_content("", READ, end=end if client != "ollama-chat" or end != "filter" else "")
 
 
-def read_any(client: str, body: bytes, *, stream: bool) -> Said:
+def read_any(client: str, body: bytes, *, stream: bool) -> ReplyContent:
     try:
         return pairs.read(client, body, stream=stream)
     except (StreamError, AssertionError):
         if client == "openai-responses":
-            return said()
+            return make_content()
         raise

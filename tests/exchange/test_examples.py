@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat
 from tests.dialects.material import DIALECTS
-from tests.exchanges import fed, opened
+from tests.exchanges import feed_stream, open_session
 from tests.known import PLACEHOLDER
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -26,9 +26,9 @@ def read(dialect: str, size: int, **arguments: str) -> tuple[int, list[Any]]:
     """Read a reply with a call, in frames of `size` characters; return the number of calls, and the parse failures."""
     tool = Tool("write_file", parameters=SCHEMA)
     text = write_calls([ToolCall("write_file", json.dumps(arguments), "call_1")], DIALECTS[dialect], {tool.name: tool})
-    exchange = opened(settings={"tools": "prompt", "dialect": dialect}, tools=[SAVE])
-    frames = chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)))
-    found = chat.read(fed(exchange.stream(), *frames))
+    exchange = open_session(settings={"tools": "prompt", "dialect": dialect}, tools=[SAVE])
+    frames = chat.make_stream(*(text[at : at + size] for at in range(0, len(text), size)))
+    found = chat.read(feed_stream(exchange.stream(), *frames))
     return len(found.calls), [refusal["reason"] for refusal in exchange.report.refusals]
 
 
@@ -43,7 +43,7 @@ def test_a_call_with_a_value_of_the_example_is_none_and_the_report_says_why(dial
 
 
 def test_where_the_prompt_is_the_clients_own_a_value_may_be_anything() -> None:
-    exchange = opened(tools=[SAVE])
+    exchange = open_session(tools=[SAVE])
     call = json.dumps({"name": "write_file", "arguments": {"path": "a.txt", "content": PLACEHOLDER}})
-    found = chat.read(fed(exchange.stream(), *chat.streamed(f"<tool_call>\n{call}\n</tool_call>")))
+    found = chat.read(feed_stream(exchange.stream(), *chat.make_stream(f"<tool_call>\n{call}\n</tool_call>")))
     assert len(found.calls) == 1

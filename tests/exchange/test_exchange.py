@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
+from tests.exchanges import AGENT, API, BODY, TEXT, feed_stream, open_session, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Session
 from vtc.exchange.asking import prompt
@@ -27,7 +27,7 @@ def test_a_request_that_needs_nothing_keeps_its_bytes() -> None:
 
 
 def test_tools_that_are_prompted() -> None:
-    exchange = opened(settings={"tools": "prompt", "dialect": "hermes"})
+    exchange = open_session(settings={"tools": "prompt", "dialect": "hermes"})
     sent = json.loads(exchange.request())
     assert [message["role"] for message in sent["messages"]] == ["system", "user"]
     assert "tools" not in sent
@@ -36,7 +36,7 @@ def test_tools_that_are_prompted() -> None:
 
 
 def test_a_request_is_rewritten_once_and_not_before_it_is_asked_for() -> None:
-    exchange = opened(settings={"tools": "prompt"})
+    exchange = open_session(settings={"tools": "prompt"})
     assert exchange.report.request == []
     assert exchange.request() is exchange.request()
     assert exchange.report.request == ["3 tools -> tag prompt"]
@@ -45,7 +45,7 @@ def test_a_request_is_rewritten_once_and_not_before_it_is_asked_for() -> None:
 def test_a_fault_in_rewriting_is_a_bad_request_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exchange = opened()
+    exchange = open_session()
     monkeypatch.setattr(prompt, "prepare_messages", lambda *_: 1 / 0)
     with pytest.raises(BadRequest, match="ZeroDivisionError"):
         exchange.request()
@@ -66,7 +66,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
 )
 def test_which_replies_are_read(fields: dict[str, Any], reads: bool) -> None:
     """Only replies that may contain a call."""
-    assert opened(**fields).may_change_reply == reads
+    assert open_session(**fields).may_change_reply == reads
 
 
 def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,7 +77,7 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
 
     monkeypatch.setattr(Planner, "plan", broken)
     with pytest.raises(BadRequest, match="ZeroDivisionError: planted"):
-        opened()
+        open_session()
     (record,) = caplog.records
     assert "test_exchange.py" in record.message
     assert "forwarded unchanged" in record.message
@@ -87,21 +87,21 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
 
 
 def calls_of(exchange: Session) -> list[str]:
-    return chat.read(fed(exchange.stream(), BODY)).ids
+    return chat.read(feed_stream(exchange.stream(), BODY)).ids
 
 
 def test_ids_are_stable_and_differ_between_exchanges() -> None:
     """They derive from the exchange's seed, without clock or chance."""
-    assert calls_of(opened("one")) == calls_of(opened("one"))
-    assert calls_of(opened("one")) != calls_of(opened("two"))
+    assert calls_of(open_session("one")) == calls_of(open_session("one"))
+    assert calls_of(open_session("one")) != calls_of(open_session("two"))
 
 
 def test_ids_differ_from_those_of_the_conversation_and_of_other_choices() -> None:
-    (taken,) = calls_of(opened("one"))
+    (taken,) = calls_of(open_session("one"))
     call = {"id": taken, "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    exchange = opened("one", n=2, messages=[{"role": "assistant", "tool_calls": [call]}])
-    frames = [*(chat.said(TEXT, index=index)[0] for index in (0, 1)), chat.DONE]
-    body = fed(exchange.stream(), *frames)
+    exchange = open_session("one", n=2, messages=[{"role": "assistant", "tool_calls": [call]}])
+    frames = [*(chat.make_text_chunks(TEXT, index=index)[0] for index in (0, 1)), chat.DONE]
+    body = feed_stream(exchange.stream(), *frames)
     ids = [*chat.read(body, 0).ids, *chat.read(body, 1).ids]
     assert len({taken, *ids}) == 3
 
@@ -110,8 +110,8 @@ def test_ids_differ_from_those_of_the_conversation_and_of_other_choices() -> Non
 
 
 def test_the_report_is_plain_data() -> None:
-    exchange = opened(settings={"tools": "prompt"})
-    fed(exchange.stream(), BODY)
+    exchange = open_session(settings={"tools": "prompt"})
+    feed_stream(exchange.stream(), BODY)
     told = exchange.report.as_dict()
     assert json.loads(json.dumps(told)) == told
     assert [(call["name"], call["dialect"], call["repairs"]) for call in told["calls"]] == [("read", "tag", [])]
@@ -152,8 +152,8 @@ def test_the_report_in_one_line(report: Report, summary: str) -> None:
 
 
 def test_a_refusal_says_what_was_refused_and_why() -> None:
-    exchange = opened()
-    fed(exchange.stream(), *chat.streamed('<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'))
+    exchange = open_session()
+    feed_stream(exchange.stream(), *chat.make_stream('<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'))
     (refusal,) = exchange.report.refusals
     assert refusal["reason"] == "no tool 'sh.rm' is offered; offered: read, list_files, write"
     assert refusal["dialect"] == "hermes"
@@ -162,5 +162,5 @@ def test_a_refusal_says_what_was_refused_and_why() -> None:
 
 def test_what_is_read_and_why_is_logged_nowhere_but_by_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    fed(opened().stream(), BODY)
+    feed_stream(open_session().stream(), BODY)
     assert caplog.records == []

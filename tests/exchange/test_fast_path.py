@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.exchange.crossings import crossing
-from tests.exchanges import fed, opened
+from tests.exchange.crossings import open_bridge
+from tests.exchanges import feed_stream, open_session
 from vtc.exchange import Stream
 
 SHAPES: dict[str, Any] = {
@@ -27,7 +27,7 @@ SHAPES: dict[str, Any] = {
 }
 
 
-def shaped(shape: str, *pieces: str, start: int = 1) -> list[bytes]:
+def make_shaped_frames(shape: str, *pieces: str, start: int = 1) -> list[bytes]:
     """Encode a frame for each piece; the other values of its shape differ from frame to frame."""
     frames = []
     for number, piece in enumerate(pieces, start):
@@ -54,11 +54,11 @@ class Watched:
         self.read = 0
         feed = stream._relay.feed
 
-        def counted(frame: Any) -> list[bytes]:
+        def count_frame(frame: Any) -> list[bytes]:
             self.read += 1
             return feed(frame)
 
-        stream._relay.feed = counted  # type: ignore[method-assign]
+        stream._relay.feed = count_frame  # type: ignore[method-assign]
 
     def reads(self, *chunks: bytes) -> int:
         """Feed chunks; return how many frames were parsed."""
@@ -68,10 +68,10 @@ class Watched:
         return self.read - before
 
 
-def begun(shape: str = "plain") -> Watched:
+def begin_reply(shape: str = "plain") -> Watched:
     """Begin a reply: its role, and two words."""
-    watched = Watched(opened().stream())
-    watched.reads(chat.ROLE, *shaped(shape, "It", " works"))
+    watched = Watched(open_session().stream())
+    watched.reads(chat.ROLE, *make_shaped_frames(shape, "It", " works"))
     watched.read = 0
     return watched
 
@@ -104,7 +104,7 @@ def begun(shape: str = "plain") -> Watched:
     ],
 )
 def test_frame_without_markup_is_not_read(text: str, passes: bool, shape: str) -> None:
-    assert begun(shape).reads(*shaped(shape, text, start=7)) == (not passes)
+    assert begin_reply(shape).reads(*make_shaped_frames(shape, text, start=7)) == (not passes)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -112,8 +112,8 @@ def test_text_in_which_nothing_begins_is_hardly_read(shape: str) -> None:
     pieces = [
         text[at : at + 4] for text in ["The quick brown fox jumps over\nthe lazy dog. "] * 20 for at in range(0, 46, 4)
     ]
-    frames = shaped(shape, *pieces)
-    watched = Watched(opened().stream())
+    frames = make_shaped_frames(shape, *pieces)
+    watched = Watched(open_session().stream())
     out = [piece for frame in [chat.ROLE, *frames] for piece in watched.stream.feed(frame)] + watched.stream.finish()
     assert b"".join(out) == b"".join([chat.ROLE, *frames])
     assert watched.read <= 12
@@ -129,14 +129,14 @@ def test_text_in_which_nothing_begins_is_hardly_read(shape: str) -> None:
     ],
 )
 def test_code_span_is_not_read_but_where_its_paragraph_may_end(texts: list[str], read: int) -> None:
-    assert begun().reads(*chat.said(*texts)) == read
+    assert begin_reply().reads(*chat.make_text_chunks(*texts)) == read
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_several_frames_in_a_chunk_are_not_read(count: int) -> None:
-    watched = begun()
-    frames = chat.said(*" all of this is plain".replace(" ", "| ").split("|")[1:] * 20)
-    frames = [*frames, *chat.said("a", "\n", "\n", "b ", "\n", "c") * 20]
+    watched = begin_reply()
+    frames = chat.make_text_chunks(*" all of this is plain".replace(" ", "| ").split("|")[1:] * 20)
+    frames = [*frames, *chat.make_text_chunks("a", "\n", "\n", "b ", "\n", "c") * 20]
     assert watched.reads(*(b"".join(frames[at : at + count]) for at in range(0, len(frames), count))) == 0
 
 
@@ -154,8 +154,8 @@ def test_several_frames_in_a_chunk_are_not_read(count: int) -> None:
 )
 @pytest.mark.parametrize("together", [False, True])
 def test_line_of_code_or_a_quotation_is_read_wherever_frames_end(texts: list[str], together: bool) -> None:
-    watched = begun()
-    frames = chat.said(*texts)
+    watched = begin_reply()
+    frames = chat.make_text_chunks(*texts)
     assert watched.reads(*([b"".join(frames)] if together else frames)) > 0
 
 
@@ -175,15 +175,15 @@ def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str], size:
     text = "".join(texts)
     pieces = [text[at : at + size] for at in range(0, len(text), size)] if size else texts
     pieces = [begins, *pieces, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
-    streamed = fed(opened().stream(), *chat.streamed(*filter(None, pieces)))
-    whole = opened().whole.rewrite(chat.encoded(chat.completion("".join(pieces))))
+    streamed = feed_stream(open_session().stream(), *chat.make_stream(*filter(None, pieces)))
+    whole = open_session().whole.rewrite(chat.encode_json(chat.completion("".join(pieces))))
     assert chat.read(streamed) == chat.read(whole)
 
 
 @given(cuts=st.lists(st.integers(1, 400), min_size=1))
 def test_frames_cut_by_the_network_are_not_read(cuts: list[int]) -> None:
-    watched = begun()
-    body = b"".join(chat.said(*[" word", " more", "\n"] * 20))
+    watched = begin_reply()
+    body = b"".join(chat.make_text_chunks(*[" word", " more", "\n"] * 20))
     places = cycle(cuts)
     at, chunks = 0, []
     while at < len(body):
@@ -194,7 +194,7 @@ def test_frames_cut_by_the_network_are_not_read(cuts: list[int]) -> None:
 
 
 def test_reasoning_is_read_only_where_a_call_may_begin() -> None:
-    watched = Watched(opened().stream())
+    watched = Watched(open_session().stream())
     frames = [chat.chunk({"reasoning_content": text}) for text in ["So", " it", " seems", "."] * 10]
     assert watched.reads(chat.ROLE, *frames) <= 4
     assert watched.reads(chat.chunk({"reasoning_content": " <b"})) == 1
@@ -202,8 +202,8 @@ def test_reasoning_is_read_only_where_a_call_may_begin() -> None:
 
 @pytest.mark.parametrize("text", ["\n", "word\n", "word "])
 def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> None:
-    watched = begun()
-    end, more = chat.said(text, "more")
+    watched = begin_reply()
+    end, more = chat.make_text_chunks(text, "more")
     assert watched.stream.feed(end) == []
     assert watched.stream.feed(more) == [end + more]
     assert watched.read == 0
@@ -220,8 +220,8 @@ def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> N
     ],
 )
 def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], left: int) -> None:
-    watched = begun()
-    frames, (more,) = chat.said(*texts), chat.said("more")
+    watched = begin_reply()
+    frames, (more,) = chat.make_text_chunks(*texts), chat.make_text_chunks("more")
     assert b"".join(watched.stream.feed(b"".join(frames))) == b"".join(frames[:left])
     assert watched.stream.feed(more) == [b"".join([*frames[left:], more])]
     assert watched.read == 0
@@ -237,19 +237,19 @@ def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], lef
     )
 )
 def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[list[str]]) -> None:
-    fast, slow = begun().stream, begun().stream
+    fast, slow = begin_reply().stream, begin_reply().stream
     slow._fast_path = None
     for texts in chunks:
-        chunk = b"".join(chat.said(*texts))
+        chunk = b"".join(chat.make_text_chunks(*texts))
         assert fast.feed(chunk) == slow.feed(chunk)
     assert fast.finish() == slow.finish()
 
 
 @given(texts=st.lists(st.sampled_from(["x`", "Lo", ".`", "`", "``", '"', " b", "c ", "\n", "<"]), max_size=8))
 def test_frame_that_ends_in_back_ticks_leaves_whole_with_and_without_it(texts: list[str]) -> None:
-    fast, slow = begun().stream, begun().stream
+    fast, slow = begin_reply().stream, begin_reply().stream
     slow._fast_path = None
-    frames = chat.said(*texts)
+    frames = chat.make_text_chunks(*texts)
     left = [b"".join([*(data for frame in frames for data in one.feed(frame)), *one.finish()]) for one in (fast, slow)]
     assert left[0] == left[1]
     if "<" not in texts:
@@ -257,15 +257,15 @@ def test_frame_that_ends_in_back_ticks_leaves_whole_with_and_without_it(texts: l
 
 
 def test_every_frame_ends_in_white_space_and_leaves_one_frame_later() -> None:
-    watched = begun()
-    frames = chat.said(*["word "] * 5)
+    watched = begin_reply()
+    frames = chat.make_text_chunks(*["word "] * 5)
     assert [watched.stream.feed(frame) for frame in frames] == [[], *([frame] for frame in frames[:-1])]
     assert watched.stream.finish() == [frames[-1]]
 
 
 def test_text_of_which_every_piece_ends_in_white_space_is_hardly_read() -> None:
-    watched = Watched(opened().stream())
-    frames = [chat.ROLE, *chat.said(*["word ", "two ", "lines\n"] * 20)]
+    watched = Watched(open_session().stream())
+    frames = [chat.ROLE, *chat.make_text_chunks(*["word ", "two ", "lines\n"] * 20)]
     assert [watched.stream.feed(frame) for frame in frames] == [[chat.ROLE], [], *([frame] for frame in frames[1:-1])]
     assert watched.read < 12
     assert watched.stream.finish() == [frames[-1]]
@@ -282,11 +282,11 @@ WHITE_BEHIND = st.lists(
 @given(texts=WHITE_BEHIND, call=st.booleans())
 def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: list[str], call: bool) -> None:
     """No text was sent whole before the shape of such frames is known."""
-    fast, slow = opened().stream(), opened().stream()
+    fast, slow = open_session().stream(), open_session().stream()
     slow._fast_path = None
     if call:
         texts = [*texts, *re.findall(".{1,6}", chat.DIALECTS["tag"]("read", {"filePath": "/a"}))]
-    for chunk in [chat.ROLE, *chat.said(*texts)]:
+    for chunk in [chat.ROLE, *chat.make_text_chunks(*texts)]:
         assert fast.feed(chunk) == slow.feed(chunk)
     assert chat.read(b"".join(fast.finish())) == chat.read(b"".join(slow.finish()))
 
@@ -307,9 +307,9 @@ WRITTEN = 'def f(x):\n    return {"a": [1, "\\n"], "b": x < 3 and x > 1, "ä": "
 def test_same_frames_of_a_call_leave_at_the_same_time_with_and_without_it(
     dialect: str, size: int, cut: int | None
 ) -> None:
-    fast, slow = opened().stream(), opened().stream()
+    fast, slow = open_session().stream(), open_session().stream()
     slow._fast_path = None
-    for chunk in [chat.ROLE, *chat.said(*call_in(dialect, size)[:cut], *[" more", "\n"] * 4)]:
+    for chunk in [chat.ROLE, *chat.make_text_chunks(*call_in(dialect, size)[:cut], *[" more", "\n"] * 4)]:
         assert fast.feed(chunk) == slow.feed(chunk)
     assert fast.finish() == slow.finish()
 
@@ -317,8 +317,8 @@ def test_same_frames_of_a_call_leave_at_the_same_time_with_and_without_it(
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 @pytest.mark.parametrize("together", [1, 3])
 def test_frames_of_a_call_that_waits_are_hardly_decoded(dialect: str, together: int) -> None:
-    watched = Watched(opened().stream())
-    frames = [chat.ROLE, *chat.said(*call_in(dialect, 4))]
+    watched = Watched(open_session().stream())
+    frames = [chat.ROLE, *chat.make_text_chunks(*call_in(dialect, 4))]
     chunks = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
     out = b"".join(data for chunk in chunks for data in watched.stream.feed(chunk))
     assert watched.read < 40
@@ -330,8 +330,8 @@ def test_frames_of_a_call_that_waits_are_hardly_decoded(dialect: str, together: 
 def test_frames_of_a_call_are_given_back_once_however_the_stream_goes_on(
     end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = opened().stream()
-    frames = [chat.ROLE, *chat.said(*call_in("tag", 4)[:-9])]
+    stream = open_session().stream()
+    frames = [chat.ROLE, *chat.make_text_chunks(*call_in("tag", 4)[:-9])]
     out = [data for frame in frames for data in stream.feed(frame)]
     assert len(out) < 10
     match end:
@@ -343,7 +343,7 @@ def test_frames_of_a_call_are_given_back_once_however_the_stream_goes_on(
             out += stream.stop_rewriting(b"", ValueError("a fault"))
         case "fault":
             monkeypatch.setattr(stream._relay.pipelines[0], "feed", raising)
-            frames += chat.said(" <a>", "b")
+            frames += chat.make_text_chunks(" <a>", "b")
             out += [data for frame in frames[-2:] for data in stream.feed(frame)] + stream.finish()
     assert b"".join(out) == b"".join(frames)
 
@@ -354,15 +354,15 @@ def raising(*_: object) -> None:
 
 @pytest.mark.parametrize("end", ["keep_alive", "break_off", "lose"])
 def test_frame_that_waits_leaves_once_however_the_stream_goes_on(end: str) -> None:
-    stream = opened().stream()
-    frames = [chat.ROLE, *chat.said("one ", "two ", "three ")]
+    stream = open_session().stream()
+    frames = [chat.ROLE, *chat.make_text_chunks("one ", "two ", "three ")]
     out = [piece for frame in frames for piece in stream.feed(frame)]
     assert out == frames[:-1]
     match end:
         case "keep_alive":
             stream.keep_alive()
-            out += stream.feed(chat.said("four ")[0]) + stream.finish()
-            frames += chat.said("four ")
+            out += stream.feed(chat.make_text_chunks("four ")[0]) + stream.finish()
+            frames += chat.make_text_chunks("four ")
         case "break_off":
             out += stream.break_off("it broke")
         case "lose":
@@ -370,10 +370,10 @@ def test_frame_that_waits_leaves_once_however_the_stream_goes_on(end: str) -> No
     assert b"".join(out) == b"".join(frames)
 
 
-@pytest.mark.parametrize("cut", range(1, len(chat.said(" word")[0])))
+@pytest.mark.parametrize("cut", range(1, len(chat.make_text_chunks(" word")[0])))
 def test_frame_in_two_pieces_is_not_read(cut: int) -> None:
-    watched = begun()
-    blank, word, more = chat.said("\n", " word", " more")
+    watched = begin_reply()
+    blank, word, more = chat.make_text_chunks("\n", " word", " more")
     assert [watched.stream.feed(one) for one in (blank, word[:cut])] == [[], []]
     assert watched.stream.feed(word[cut:]) == [blank + word]
     assert watched.stream.feed(more) == [more]
@@ -382,16 +382,16 @@ def test_frame_in_two_pieces_is_not_read(cut: int) -> None:
 
 def test_frame_that_came_with_a_coding_is_looked_at_as_it_was_before() -> None:
     """Encoded bytes can resemble those of another frame; after decoding, frames are parsed as rarely as others."""
-    watched = Watched(opened().stream("gzip"))
-    assert watched.reads(*map(gzip.compress, [chat.ROLE, *chat.said("It", " works", " well")])) == 2
+    watched = Watched(open_session().stream("gzip"))
+    assert watched.reads(*map(gzip.compress, [chat.ROLE, *chat.make_text_chunks("It", " works", " well")])) == 2
 
 
 def test_frame_of_another_choice_is_read() -> None:
-    assert begun().reads(*chat.said(" word", index=1)) == 1
+    assert begin_reply().reads(*chat.make_text_chunks(" word", index=1)) == 1
 
 
 def text_of(frames: Iterable[bytes]) -> str:
-    return chat.read(fed(opened().stream(), *frames)).content
+    return chat.read(feed_stream(open_session().stream(), *frames)).content
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -399,16 +399,16 @@ def test_call_after_plain_frames_is_lifted(shape: str) -> None:
     call = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
     for size in (1, 4, 9):
         text = f"It works very well.\n\n{call}"
-        frames = shaped(shape, *(text[at : at + size] for at in range(0, len(text), size)))
-        body = fed(opened().stream(), chat.ROLE, *frames, chat.STOP, chat.DONE)
+        frames = make_shaped_frames(shape, *(text[at : at + size] for at in range(0, len(text), size)))
+        body = feed_stream(open_session().stream(), chat.ROLE, *frames, chat.STOP, chat.DONE)
         assert chat.read(body).calls == [("read", {"filePath": "/a"})]
 
 
 def test_frame_of_several_data_lines_is_read() -> None:
     """Its data are not contiguous, so the bytes around its text cannot be determined."""
-    frames = [frame.replace(b', "', b',\ndata: "') for frame in chat.said(*[" word"] * 20)]
+    frames = [frame.replace(b', "', b',\ndata: "') for frame in chat.make_text_chunks(*[" word"] * 20)]
     for size in (0, 1, 7):
-        watched = Watched(opened().stream())
+        watched = Watched(open_session().stream())
         body = b"".join([chat.ROLE, *frames])
         chunks = [body[at : at + size] for at in range(0, len(body), size)] if size else [chat.ROLE, *frames]
         assert b"".join(out for chunk in chunks for out in watched.stream.feed(chunk)) == body
@@ -418,11 +418,11 @@ def test_frame_of_several_data_lines_is_read() -> None:
 @pytest.mark.parametrize("between", [b": ping\n\n", b"event: ping\ndata: {}\n\n", b"data: no JSON\n\n"])
 def test_numbers_of_events_count_on_after_a_frame_without_text(between: bytes) -> None:
     """The template of such events was learned from the last text, and has counted on since then."""
-    texts = [*chat.said("It", " works", " well", " so", " far"), between]
+    texts = [*chat.make_text_chunks("It", " works", " well", " so", " far"), between]
     frames = [chat.ROLE, *texts, *texts, *texts, chat.STOP, chat.DONE]
     outs = []
     for cuts in ([b"".join(frames)], frames, [part for frame in frames for part in (frame[:9], frame[9:])]):
-        stream = crossing("openai-responses", "openai-chat", stream=True).stream()
+        stream = open_bridge("openai-responses", "openai-chat", stream=True).stream()
         outs.append(b"".join([*(piece for cut in cuts for piece in stream.feed(cut)), *stream.finish()]))
     numbers = [event["sequence_number"] for event in chat.events(outs[0])]
     assert numbers == [*range(len(numbers))]

@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from tests.attacks.lab import actions, under
-from tests.exchange.crossings import crossing
-from tests.exchange.test_sending import opened, shortened
-from tests.exchanges import fed
+from tests.attacks.lab import actions, open_under
+from tests.exchange.crossings import open_bridge
+from tests.exchange.test_sending import open_client, open_long_name
+from tests.exchanges import feed_stream
 from vtc.apis.relay import UNREADABLE_REST
 from vtc.dialects import Reader
 from vtc.exchange import WITHHELD, Session
 
-WHOLE = chat.encoded(chat.completion("Let me look."))
-BEGUN, REST = [chat.ROLE, *chat.said("Let ")], [*chat.said("me look."), chat.chunk({}, "stop"), chat.DONE]
+WHOLE = chat.encode_json(chat.completion("Let me look."))
+BEGUN, REST = (
+    [chat.ROLE, *chat.make_text_chunks("Let ")],
+    [*chat.make_text_chunks("me look."), chat.chunk({}, "stop"), chat.DONE],
+)
 OPENED: dict[str, Callable[[bool], Session]] = {
-    "open": lambda stream: opened(stream=stream),
-    "strict": lambda stream: under({"denied_tools": ["bash"]}, stream=stream),
-    "bridged": lambda stream: crossing("anthropic-messages", "openai-chat", stream=stream),
-    "renamed": lambda stream: shortened(stream=stream)[0],
+    "open": lambda stream: open_client(stream=stream),
+    "strict": lambda stream: open_under({"denied_tools": ["bash"]}, stream=stream),
+    "bridged": lambda stream: open_bridge("anthropic-messages", "openai-chat", stream=stream),
+    "renamed": lambda stream: open_long_name(stream=stream)[0],
 }
 
 
@@ -66,7 +69,7 @@ def test_the_rest_of_a_stream_leaves_only_if_it_is_open(fate: str, breaks: Calla
     stream = exchange.stream()
     before = b"".join(out for frame in BEGUN for out in stream.feed(frame))
     breaks()
-    after = fed(stream, *REST)
+    after = feed_stream(stream, *REST)
     if fate == "open":
         assert before + after == b"".join([*BEGUN, *REST])
         assert (stream.failed, stream.broken, exchange.report.failures) == (True, False, ["RuntimeError: planted"])

@@ -10,8 +10,8 @@ import pytest
 
 from tests.apis import chat, pairs
 from tests.apis.named_events import Json
-from tests.exchange.crossings import BY_NAME, STREAM, crossing
-from tests.exchanges import AGENT, fed, planner
+from tests.exchange.crossings import BY_NAME, STREAM, open_bridge
+from tests.exchanges import AGENT, feed_stream, planner
 from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
@@ -27,8 +27,8 @@ HISTORY = [
 SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-chat"])
 
 
-def opened(server: str, **fields: Any) -> Session:
-    return crossing("openai-chat", server, tools=[PATCH, chat.READ], **fields)
+def open_freeform(server: str, **fields: Any) -> Session:
+    return open_bridge("openai-chat", server, tools=[PATCH, chat.READ], **fields)
 
 
 def calls_of(body: bytes) -> tuple[list[Json], Any]:
@@ -55,10 +55,12 @@ def calls_of(body: bytes) -> tuple[list[Json], Any]:
 
 @SERVERS
 def test_the_server_is_told_a_function_with_one_text_and_past_calls_of_it(server: str) -> None:
-    exchange = opened(server, messages=HISTORY, tool_choice={"type": "custom", "custom": {"name": "apply.patch"}})
+    exchange = open_freeform(
+        server, messages=HISTORY, tool_choice={"type": "custom", "custom": {"name": "apply.patch"}}
+    )
     body = json.loads(exchange.request())
     pairs.check_request(server, body)
-    sent = BY_NAME[server].request(chat.encoded(body))
+    sent = BY_NAME[server].request(chat.encode_json(body))
     tool = sent.offer.tools[0]
     assert (tool.name, tool.parameters["required"]) == ("apply__patch", ["input"])
     assert tool.description == 'Edits.\n\nThe input follows this grammar:\nstart: "*** Begin"'
@@ -72,11 +74,11 @@ def test_the_server_is_told_a_function_with_one_text_and_past_calls_of_it(server
 @SERVERS
 @STREAM
 def test_a_call_of_it_comes_back_as_the_client_declared_it(server: str, stream: bool) -> None:
-    exchange = opened(server, stream=stream)
+    exchange = open_freeform(server, stream=stream)
     exchange.request()
     said = [("apply__patch", {"input": INPUT}), ("read", {"filePath": "/a"})]
-    body = pairs.streamed(server, ["I edit."], said) if stream else pairs.whole(server, "I edit.", said)
-    made, reason = calls_of(fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
+    body = pairs.make_stream(server, ["I edit."], said) if stream else pairs.make_whole_reply(server, "I edit.", said)
+    made, reason = calls_of(feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
     assert reason == "tool_calls"
     assert made[0].pop("id")
     assert made[0] == {"type": "custom", "custom": {"name": "apply.patch", "input": INPUT}}
@@ -87,10 +89,10 @@ def test_a_call_of_it_comes_back_as_the_client_declared_it(server: str, stream: 
 @SERVERS
 @pytest.mark.parametrize("cuts", [1, 7])
 def test_a_call_of_it_is_told_in_any_cut(server: str, cuts: int) -> None:
-    exchange = opened(server, stream=True)
+    exchange = open_freeform(server, stream=True)
     exchange.request()
-    body = pairs.streamed(server, [], [("apply__patch", {"input": INPUT})])
-    made, _ = calls_of(fed(exchange.stream(), *(body[at : at + cuts] for at in range(0, len(body), cuts))))
+    body = pairs.make_stream(server, [], [("apply__patch", {"input": INPUT})])
+    made, _ = calls_of(feed_stream(exchange.stream(), *(body[at : at + cuts] for at in range(0, len(body), cuts))))
     assert made[0]["custom"] == {"name": "apply.patch", "input": INPUT}
 
 
@@ -99,14 +101,14 @@ def test_a_call_of_it_is_told_in_any_cut(server: str, cuts: int) -> None:
 def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool) -> None:
     upstream: Any = {} if server == "openai-chat" else {"upstream_api": (server,)}
     settings = {**upstream, "tools": "prompt", "dialect": "hermes"}
-    body = chat.encoded(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
+    body = chat.encode_json(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(**settings), "seed")
     sent = exchange.request().decode()
     assert "apply.patch" in sent
     assert '"custom"' not in sent
     text = chat.DIALECTS["hermes"]("apply.patch", {"input": INPUT})
-    reply = pairs.streamed(server, [text]) if stream else pairs.whole(server, text)
-    made, reason = calls_of(fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply))
+    reply = pairs.make_stream(server, [text]) if stream else pairs.make_whole_reply(server, text)
+    made, reason = calls_of(feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply))
     assert reason == "tool_calls"
     assert made[0]["custom"] == {"name": "apply.patch", "input": INPUT}
 
@@ -114,7 +116,7 @@ def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool)
 @STREAM
 def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
     """Raw text that is no JSON is correct; its frames are forwarded unchanged."""
-    body = chat.encoded(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
+    body = chat.encode_json(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     assert exchange.request() == body
     begun = {**MADE, "index": 0, "custom": {"name": "apply.patch", "input": INPUT[:5]}}
@@ -122,8 +124,8 @@ def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
     frames = [chat.ROLE, *(chat.chunk({"tool_calls": [one]}) for one in pieces), chat.chunk({}, "tool_calls")]
     reply = b"".join([*frames, chat.DONE])
     if not stream:
-        reply = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
-    assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
+        reply = chat.encode_json(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
+    assert (feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
 
 @STREAM
@@ -138,12 +140,12 @@ def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
 def test_a_policy_reads_the_raw_input_as_the_one_argument(guard: str, left: bool, stream: bool, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\nguards: {{{guard}}}\n")
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
-    body = chat.encoded(chat.request(tools=[PATCH], stream=stream))
+    body = chat.encode_json(chat.request(tools=[PATCH], stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, strict, "seed")
     exchange.request()
     reply = b"".join([chat.ROLE, chat.chunk({"tool_calls": [{**MADE, "index": 0}]}), chat.chunk({}, "tool_calls")])
     if not stream:
-        reply = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+        reply = chat.encode_json(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert (b'"custom"' in out) == left
     assert not left or calls_of(out)[0] == [MADE]

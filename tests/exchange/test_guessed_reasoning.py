@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.apis import chat, pairs
 from tests.apis.pairs import PAIRS, READ
 from tests.apis.shapes import THINKING
-from tests.exchange.crossings import BY_NAME, crossing, told
-from tests.exchanges import AGENT, PROFILES, fed, opened
+from tests.exchange.crossings import BY_NAME, open_bridge, read_client_reply
+from tests.exchanges import AGENT, PROFILES, feed_stream, open_session
 from tests.known import AGREEING
 from vtc.exchange import Session
 from vtc.guards import Guards
@@ -35,7 +35,7 @@ BEGINS = {  # text and a call in each client's API
 }
 
 
-def planned(model: dict[str, Any] | None = None, guards: dict[str, Any] | None = None) -> Planner:
+def make_planner(model: dict[str, Any] | None = None, guards: dict[str, Any] | None = None) -> Planner:
     """Return a planner with another setting of the model's reasoning, or with a policy."""
     profile = PROFILES.models[MODEL]
     changed = msgspec.structs.replace(profile, reasoning=msgspec.structs.replace(profile.reasoning, **model or {}))
@@ -47,35 +47,39 @@ def planned(model: dict[str, Any] | None = None, guards: dict[str, Any] | None =
     )
 
 
-def answered(
+def read_stream(
     *pieces: str, calls: bool = False, end: str = "", planner: Planner | None = None, memory: Memory | None = None
 ) -> chat.Read:
     """Read the stream of a reply in these pieces, before a native call if there are `calls`."""
-    body = chat.encoded(chat.request(stream=True, model="any"))
-    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner or planned(), "seed", memory)
+    body = chat.encode_json(chat.request(stream=True, model="any"))
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner or make_planner(), "seed", memory)
     native = [chat.chunk({"tool_calls": [NATIVE]})] if calls else []
     finish = end or ("tool_calls" if calls else "stop")
-    frames = [chat.ROLE, *chat.said(*pieces), *native, chat.chunk({}, finish), chat.DONE]
-    found = chat.read(fed(exchange.stream(), *frames))
+    frames = [chat.ROLE, *chat.make_text_chunks(*pieces), *native, chat.chunk({}, finish), chat.DONE]
+    found = chat.read(feed_stream(exchange.stream(), *frames))
     assert exchange.report.failures == []
     return found
 
 
-def parted(text: str, size: int) -> list[str]:
+def split_text(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 @pytest.mark.every
 @pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
 def test_text_before_a_native_call_is_text(client: str, server: str) -> None:
-    body = pairs.streamed(server, ["I look ", "at the file."], READ)
+    body = pairs.make_stream(server, ["I look ", "at the file."], READ)
     for cuts in (0, 9):
-        exchange = crossing(client, server, stream=True, settings={"model": MODEL}, **THINKING.get(client, {}))
+        exchange = open_bridge(client, server, stream=True, settings={"model": MODEL}, **THINKING.get(client, {}))
         assert exchange.plan.reading.thinking.begins_inside
-        found = told(exchange, client, body, stream=True, cuts=cuts)
-        assert (found.text, found.calls, found.end) == ("I look at the file.", pairs.said("", READ).calls, "calls")
+        found = read_client_reply(exchange, client, body, stream=True, cuts=cuts)
+        assert (found.text, found.calls, found.end) == (
+            "I look at the file.",
+            pairs.make_content("", READ).calls,
+            "calls",
+        )
         assert exchange.report.failures == []
-    out = fed(crossing(client, server, stream=True, settings={"model": MODEL}).stream(), body)
+    out = feed_stream(open_bridge(client, server, stream=True, settings={"model": MODEL}).stream(), body)
     out = out.replace(b'": ', b'":')
     said, called = BEGINS[client]
     assert -1 < out.find(said) < out.find(called)
@@ -84,24 +88,24 @@ def test_text_before_a_native_call_is_text(client: str, server: str) -> None:
 def test_such_replies_are_observations_of_the_server_and_the_model() -> None:
     memory = Memory()
     for _ in range(AGREEING):
-        assert answered("I look", " there.", calls=True, memory=memory).reasoning == "I look there."
-    found = answered("I look", " there.", calls=True, memory=memory)
+        assert read_stream("I look", " there.", calls=True, memory=memory).reasoning == "I look there."
+    found = read_stream("I look", " there.", calls=True, memory=memory)
     assert (found.reasoning, found.content) == ("", "I look there.")
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_no_markup_of_a_call_is_sent_as_reasoning(size: int) -> None:
-    found = answered(*parted(f"I look.\n{CALL}\nAnd then.", size))
+    found = read_stream(*split_text(f"I look.\n{CALL}\nAnd then.", size))
     assert (found.content, found.reasoning) == ("I look.\nAnd then.", "I look.")
     assert found.calls == [("read", {"filePath": "/a"})]
-    found = answered(*parted(CALL, size))
+    found = read_stream(*split_text(CALL, size))
     assert (found.content, found.reasoning, found.calls) == ("", "", [("read", {"filePath": "/a"})])
     # It is unknown if a text tool call before a native call is quoted.
-    found = answered(*parted(f"I look.\n{CALL}\nAnd then.", size), calls=True)
+    found = read_stream(*split_text(f"I look.\n{CALL}\nAnd then.", size), calls=True)
     assert (found.content, found.reasoning) == (f"I look.\n{CALL}\nAnd then.", "I look.")
     assert found.calls == [("read", {"filePath": "/b"})]
     # The server's parser did not remove the tag of a call.
-    found = answered(*parted("I look.\n<tool_call>\n", size), calls=True)
+    found = read_stream(*split_text("I look.\n<tool_call>\n", size), calls=True)
     assert (found.content.rstrip(), found.reasoning) == ("I look.", "I look.")
 
 
@@ -109,14 +113,14 @@ def test_no_markup_of_a_call_is_sent_as_reasoning(size: int) -> None:
 @pytest.mark.parametrize("calls", [False, True])
 def test_reasoning_that_ends_is_reasoning_with_the_calls_in_it(size: int, calls: bool) -> None:
     thought = f"Shall I?\n{CALL}\nNo."
-    found = answered(*parted(f"{thought}\n</think>\n\nHello.", size), calls=calls)
+    found = read_stream(*split_text(f"{thought}\n</think>\n\nHello.", size), calls=calls)
     assert (found.reasoning.strip(), found.content) == (thought, "Hello.")
     assert found.calls == ([("read", {"filePath": "/b"})] if calls else [])
 
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_reply_that_is_cut_off_may_think_still(size: int) -> None:
-    found = answered(*parted(f"Hm.\n{CALL}\nSo", size), end="length")
+    found = read_stream(*split_text(f"Hm.\n{CALL}\nSo", size), end="length")
     assert (found.content, found.reasoning, found.calls) == ("", f"Hm.\n{CALL}\nSo", [])
 
 
@@ -124,8 +128,8 @@ def test_a_reply_that_is_cut_off_may_think_still(size: int) -> None:
 @pytest.mark.parametrize("calls", [False, True])
 @pytest.mark.parametrize("to", ["reasoning_content", "drop"])
 def test_policies_look_at_such_text(size: int, calls: bool, to: str) -> None:
-    planner = planned({"to": to}, {"content": [{"pattern": "SECRET\\w+", "replacement": "xxx"}]})
-    found = answered(*parted(f"It is SECRETabc now. {CALL}\nSECRETdef", size), calls=calls, planner=planner)
+    planner = make_planner({"to": to}, {"content": [{"pattern": "SECRET\\w+", "replacement": "xxx"}]})
+    found = read_stream(*split_text(f"It is SECRETabc now. {CALL}\nSECRETdef", size), calls=calls, planner=planner)
     rest = f" now. {CALL}\nxxx" if calls else " now. \nxxx"
     assert found.content.split() == f"It is xxx{rest}".split()
 
@@ -137,9 +141,9 @@ PIECES = st.lists(st.sampled_from(SNIPPETS), max_size=6)
 @given(pieces=PIECES, size=st.integers(1, 40))
 def test_a_stream_is_read_as_the_whole_reply(pieces: list[str], size: int) -> None:
     text = "".join(pieces)
-    exchange = opened(settings={"model": MODEL})
-    whole = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text))))
-    found = answered(*parted(text, size))
+    exchange = open_session(settings={"model": MODEL})
+    whole = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text))))
+    found = read_stream(*split_text(text, size))
     assert (found.content.split(), found.calls) == (whole.content.split(), whole.calls)
 
 
@@ -154,6 +158,6 @@ def test_a_stream_is_read_as_the_whole_reply(pieces: list[str], size: int) -> No
     ],
 )
 def test_a_whole_reply_is_split_where_its_reasoning_opens(model: str, text: str, content: str, reasoning: str) -> None:
-    exchange = opened(model=model)
-    found = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text))))
+    exchange = open_session(model=model)
+    found = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text))))
     assert (found.content, found.reasoning) == (content, reasoning)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
-from tests.exchanges import FILE, SAID, declared
+from tests.exchanges import FILE, SAID, declare_tools
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -60,14 +60,16 @@ def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
 
 
 @cache
-def asked(api: str, **fields: Any) -> bytes:
-    return chat.encoded(SHAPES[api].request(stream=True, tools=declared(api, dict.fromkeys(TOOLS, FILE)), **fields))
+def make_request(api: str, **fields: Any) -> bytes:
+    return chat.encode_json(
+        SHAPES[api].request(stream=True, tools=declare_tools(api, dict.fromkeys(TOOLS, FILE)), **fields)
+    )
 
 
 def exchange(planner: Planner, api: str, agent: str = "Draws/1", **fields: Any) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     facts = Facts(user_agent=agent, host="127.0.0.1", path=SHAPES[api].at(stream=True, model=fields.get("model")))
-    return Session.open(found, asked(api, **fields), facts, planner, "seed")
+    return Session.open(found, make_request(api, **fields), facts, planner, "seed")
 
 
 ENDS = {
@@ -99,7 +101,7 @@ def so_far(one: Session, api: str, pieces: Sequence[str]) -> bytes:
     return b"".join(out)
 
 
-def parted(text: str, sizes: Sequence[int]) -> list[str]:
+def split_text(text: str, sizes: Sequence[int]) -> list[str]:
     pieces, at = [], 0
     while at < len(text):
         size = sizes[len(pieces) % len(sizes)]
@@ -163,7 +165,7 @@ def test_pieces_of_a_call_add_up_to_the_complete_call(
 ) -> None:
     calls = [ToolCall("write", json.dumps(one), f"call0000{place}") for place, one in enumerate(arguments)]
     text = before + write_calls(calls, DIALECTS[dialect], TOOLS) + after
-    pieces = parted(text.encode("utf-8", "replace").decode(), sizes)
+    pieces = split_text(text.encode("utf-8", "replace").decode(), sizes)
     drawn, other = exchange(planners[dialect], api), exchange(planners[dialect], api, "Other/1")
     read = READERS[api]
     said = read(b"".join(through(drawn, api, pieces)))
@@ -173,7 +175,7 @@ def test_pieces_of_a_call_add_up_to_the_complete_call(
     assert len({*ids}) == len(ids)
 
 
-def argued(out: bytes) -> str:
+def join_arguments(out: bytes) -> str:
     """Return the arguments that a client received so far, of any call."""
     said = []
     for line in out.decode().splitlines():
@@ -193,11 +195,11 @@ def argued(out: bytes) -> str:
 def test_lines_of_a_file_leave_as_they_are_written(dialect: str, api: str, planners: dict[str, Planner]) -> None:
     lines = [f"line_{number} = {number} < 1  # mark{number}\n" for number in range(20)]
     call = ToolCall("write", json.dumps({"filePath": "a.py", "content": "".join(lines)}), "call00001")
-    pieces = parted("Look.\n\n" + write_calls([call], DIALECTS[dialect], TOOLS), [4])
+    pieces = split_text("Look.\n\n" + write_calls([call], DIALECTS[dialect], TOOLS), [4])
     left = through(exchange(planners[dialect], api), api, pieces)
     for number in range(19):
         came = next(at for at in range(len(pieces)) if f"mark{number}" in "".join(pieces[: at + 1]))
-        assert f"line_{number} =" in argued(b"".join(left[: came + 4])), number
+        assert f"line_{number} =" in join_arguments(b"".join(left[: came + 4])), number
 
 
 @each
@@ -205,7 +207,7 @@ def test_the_name_leaves_before_the_arguments(api: str, planners: dict[str, Plan
     pieces = ["Look.\n\n", "<tool_call>\n<function=write>\n", "<parameter=limit>\n", "1", "2\n"]
     said = so_far(exchange(planners["qwen3-coder"], api), api, pieces)
     assert b'"write"' in said
-    assert argued(said) == '{"limit":'  # more digits can follow
+    assert join_arguments(said) == '{"limit":'  # more digits can follow
 
 
 @each
@@ -215,8 +217,8 @@ def test_a_call_that_is_cut_off_stays_as_it_left(dialect: str, api: str, planner
     text = write_calls([call], DIALECTS[dialect], TOOLS)
     cut = text[: text.index("three") + 2]
     one = exchange(planners[dialect], api)
-    out = b"".join(through(one, api, ["Look.\n\n", *parted(cut, [5])], cut=True))
-    assert argued(out).endswith(("one two", "one two ", "one two t", "one two th"))
+    out = b"".join(through(one, api, ["Look.\n\n", *split_text(cut, [5])], cut=True))
+    assert join_arguments(out).endswith(("one two", "one two ", "one two t", "one two th"))
     assert not one.report.calls
     (refusal,) = one.report.refusals
     assert "a part of it was already sent" in refusal["reason"]
@@ -229,7 +231,7 @@ def test_a_call_that_is_cut_off_stays_as_it_left(dialect: str, api: str, planner
 def test_any_reply_is_read_as_without_pieces_but_for_calls_that_break(
     api: str, texts: list[str], size: int, cut: bool, planners: dict[str, Planner]
 ) -> None:
-    pieces = parted("".join(texts), [size])
+    pieces = split_text("".join(texts), [size])
     drawn, other = exchange(planners["auto"], api), exchange(planners["auto"], api, "Other/1")
     out = b"".join(through(drawn, api, pieces, cut=cut))
     whole = b"".join(through(other, api, pieces, cut=cut))
@@ -246,19 +248,19 @@ REST = "</parameter>\n</function>\n</tool_call>\n"
 @pytest.mark.parametrize("before", ["Write it: ", "```\n", "    ", "> ", "`"])
 def test_a_call_that_may_be_quoted_waits(api: str, before: str, planners: dict[str, Planner]) -> None:
     text = '<tool_call>{"name": "write", "arguments": {"filePath": "a.py", "content": "one two three '
-    said = so_far(exchange(planners["hermes"], api), api, ["So:\n\n" + before, *parted(text, [9])])
-    assert not argued(said)
+    said = so_far(exchange(planners["hermes"], api), api, ["So:\n\n" + before, *split_text(text, [9])])
+    assert not join_arguments(said)
     if before == "Write it: ":
         return
-    begun = so_far(exchange(planners["hermes"], api), api, ["So:\n\n", *parted(text, [9])])
-    assert argued(begun) == '{"filePath":"a.py","content":"one two three'
+    begun = so_far(exchange(planners["hermes"], api), api, ["So:\n\n", *split_text(text, [9])])
+    assert join_arguments(begun) == '{"filePath":"a.py","content":"one two three'
 
 
 @each
 def test_what_breaks_a_call_that_has_begun_is_text(api: str, planners: dict[str, Planner]) -> None:
     one = exchange(planners["qwen3-coder"], api)
-    out = b"".join(through(one, api, [*parted(TEXT, [9]), "</parameter>\n<parameter==x>\nx\n", "and more"]))
-    assert argued(out).endswith("one two")
+    out = b"".join(through(one, api, [*split_text(TEXT, [9]), "</parameter>\n<parameter==x>\nx\n", "and more"]))
+    assert join_arguments(out).endswith("one two")
     assert b"and more" in out
     assert "a part of it was already sent" in one.report.refusals[0]["reason"]
 
@@ -269,7 +271,7 @@ def test_a_call_that_is_one_too_many_does_not_leave(api: str, planners: dict[str
     if api == "anthropic-messages":
         fields = {"tool_choice": _Frozen({"type": "auto", "disable_parallel_tool_use": True})}
     drawn, other = (exchange(planners["qwen3-coder"], api, agent, **fields) for agent in ("Draws/1", "Other/1"))
-    pieces = parted(TEXT + REST + TEXT.replace("a.py", "b.py") + REST, [9])
+    pieces = split_text(TEXT + REST + TEXT.replace("a.py", "b.py") + REST, [9])
     left = b"".join(through(drawn, api, pieces))
     assert READERS[api](left) == READERS[api](b"".join(through(other, api, pieces)))
     assert [one["name"] for one in drawn.report.calls] == ["write"]
@@ -292,18 +294,24 @@ def test_where_calls_do_not_leave_in_pieces_they_are_complete(
     client = {"kind": "client", "name": "draws", "match": {"user_agent": "Draws/*"}, "deliver": "incremental"}
     (tmp_path / "client.yaml").write_text(json.dumps(client), "utf-8")
     checked = exchange(Planner(load([builtin_directory(), tmp_path]), Settings()), api)
-    left = through(checked, api, parted(TEXT + REST, [9]))
+    left = through(checked, api, split_text(TEXT + REST, [9]))
     told = [place for place, out in enumerate(left) if b"a.py" in out or b"one two" in out]
     assert len(told) == 1 or api == "openai-responses"
     whole = exchange(planners["auto"], api)
-    assert b"a.py" in whole.whole.rewrite(chat.encoded(SHAPES[api].whole(TEXT + REST)))
+    assert b"a.py" in whole.whole.rewrite(chat.encode_json(SHAPES[api].whole(TEXT + REST)))
     assert [one["name"] for one in whole.report.calls] == ["write"]
 
 
 def test_upstreams_own_calls_after_one_in_text_have_other_numbers(planners: dict[str, Planner]) -> None:
     one = exchange(planners["qwen3-coder"], "openai-chat")
     own = chat.chunk({"tool_calls": [chat.native(0, id="c0", name="read", arguments='{"filePath": "b"}')]})
-    frames = [chat.ROLE, *chat.said(*parted(TEXT + REST, [9])), own, chat.chunk({}, "tool_calls"), chat.DONE]
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks(*split_text(TEXT + REST, [9])),
+        own,
+        chat.chunk({}, "tool_calls"),
+        chat.DONE,
+    ]
     stream = one.stream()
     out = b"".join(part for frame in frames for part in stream.feed(frame)) + b"".join(stream.finish())
     said = chat.read(out)
@@ -314,10 +322,10 @@ def test_upstreams_own_calls_after_one_in_text_have_other_numbers(planners: dict
 def test_a_call_of_upstreams_amid_one_in_text_breaks_that(planners: dict[str, Planner]) -> None:
     one = exchange(planners["qwen3-coder"], "openai-chat")
     own = chat.chunk({"tool_calls": [chat.native(0, id="c0", name="read", arguments='{"filePath": "b"}')]})
-    frames = [chat.ROLE, *chat.said(*parted(TEXT, [9])), own, chat.chunk({}, "tool_calls"), chat.DONE]
+    frames = [chat.ROLE, *chat.make_text_chunks(*split_text(TEXT, [9])), own, chat.chunk({}, "tool_calls"), chat.DONE]
     stream = one.stream()
     out = b"".join(part for frame in frames for part in stream.feed(frame)) + b"".join(stream.finish())
-    assert argued(out).startswith('{"filePath":"a.py","content":"one two')
-    assert argued(out).endswith('{"filePath": "b"}')
+    assert join_arguments(out).startswith('{"filePath":"a.py","content":"one two')
+    assert join_arguments(out).endswith('{"filePath": "b"}')
     assert "a part of it was already sent" in one.report.refusals[0]["reason"]
     assert not one.report.failures

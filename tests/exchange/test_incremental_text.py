@@ -42,24 +42,24 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Planner:
     return Planner(load([builtin_directory(), directory]), Settings())
 
 
-def opened(planner: Planner, client: str, model: str = "x") -> Session:
+def open_client(planner: Planner, client: str, model: str = "x") -> Session:
     facts = Facts(user_agent=f"{client}/1", host="127.0.0.1", path="/v1/chat/completions")
     body = {"model": model, "stream": True, "messages": [{"role": "system", "content": PROMPT}]}
-    return Session.open(CHAT, chat.encoded(body), facts, planner, "seed")
+    return Session.open(CHAT, chat.encode_json(body), facts, planner, "seed")
 
 
-def told(one: Session, pieces: Sequence[str], finish: str | None = "stop") -> list[str]:
+def list_texts(one: Session, pieces: Sequence[str], finish: str | None = "stop") -> list[str]:
     """Return the text sent for each piece of a reply, and at its end; without a finish reason the reply continues."""
     stream = one.stream()
     end = [chat.chunk({}, finish), chat.DONE] if finish else []
-    out = [b"".join(stream.feed(frame)) for frame in [chat.ROLE, *chat.said(*pieces)]]
+    out = [b"".join(stream.feed(frame)) for frame in [chat.ROLE, *chat.make_text_chunks(*pieces)]]
     if finish:
         out.append(b"".join([*(part for frame in end for part in stream.feed(frame)), *stream.finish()]))
     assert not one.report.failures, one.report.failures
     return [chat.read(part).content for part in out]
 
 
-def parted(text: str, size: int) -> list[str]:
+def split_text(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
@@ -85,9 +85,9 @@ def test_the_client_reads_the_same_as_where_calls_are_complete(
     planner: Planner, parts: list[str], size: int, finish: str, one: bool
 ) -> None:
     name = " one" * one
-    pieces = parted("".join(parts), size)
-    drawn, other = opened(planner, "draws" + name), opened(planner, "waits" + name)
-    out, whole = "".join(told(drawn, pieces, finish)), "".join(told(other, pieces, finish))
+    pieces = split_text("".join(parts), size)
+    drawn, other = open_client(planner, "draws" + name), open_client(planner, "waits" + name)
+    out, whole = "".join(list_texts(drawn, pieces, finish)), "".join(list_texts(other, pieces, finish))
     broken = any("has left" in refusal["reason"] for refusal in drawn.report.refusals)
     unmended = any(done["action"] == "passed" for done in drawn.report.policies)
     if not broken and not unmended:
@@ -99,9 +99,9 @@ def test_the_client_reads_the_same_as_where_calls_are_complete(
 def test_lines_of_a_file_leave_as_they_are_written(planner: Planner, model: str) -> None:
     lines = [f"line_{number} = {number}  # mark{number}\n" for number in range(20)]
     text = "Look.\n\n" + WRITE.format("".join(lines))
-    pieces = parted(text, 4)
-    one = opened(planner, "draws one", model)
-    left = told(one, pieces)
+    pieces = split_text(text, 4)
+    one = open_client(planner, "draws one", model)
+    left = list_texts(one, pieces)
     assert "".join(left) == text
     for number in range(20):
         came = next(at for at in range(len(pieces)) if f"mark{number}" in "".join(pieces[: at + 1]))
@@ -111,28 +111,30 @@ def test_lines_of_a_file_leave_as_they_are_written(planner: Planner, model: str)
 
 def test_a_value_waits_from_what_may_be_markup_to_its_end(planner: Planner) -> None:
     begun = "<write_to_file>\n<path>a.py</path>\n<content>\nif a "
-    assert "".join(told(opened(planner, "draws"), [begun, "< b:\n", "  more"], None)) == begun
+    assert "".join(list_texts(open_client(planner, "draws"), [begun, "< b:\n", "  more"], None)) == begun
     ended = [begun, "< b:\n", "  more\n", "</content>\n<task_progress>", "- [x] on"]
-    assert "".join(told(opened(planner, "draws"), ended, None)) == "".join(ended)
+    assert "".join(list_texts(open_client(planner, "draws"), ended, None)) == "".join(ended)
 
 
 def test_a_call_of_another_dialect_waits_for_its_end(planner: Planner) -> None:
     call = "<tool_call>\n<function=write_to_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=content>\nx = 1\n"
-    one = opened(planner, "draws")
-    assert not "".join(told(one, parted(call, 5), None)).strip()
-    out = "".join(told(opened(planner, "draws"), parted(call + "</parameter>\n</function>\n</tool_call>", 5)))
+    one = open_client(planner, "draws")
+    assert not "".join(list_texts(one, split_text(call, 5), None)).strip()
+    out = "".join(
+        list_texts(open_client(planner, "draws"), split_text(call + "</parameter>\n</function>\n</tool_call>", 5))
+    )
     assert clients.cline(out) == [("write_to_file", {"path": "a.py", "content": "x = 1"})]
 
 
 @pytest.mark.parametrize("second", [OTHER, OTHER[:-20]])
 def test_a_call_that_breaks_counts_for_no_limit(planner: Planner, second: str) -> None:
     broken = "<list_files>\n<path>src</path>\n<path>lib</path>\n</list_files>\n\n"
-    one = opened(planner, "draws one")
+    one = open_client(planner, "draws one")
     text = broken + WRITE.format("x") + "\n\n" + second
     finish = "stop" if second is OTHER else "length"
-    out = "".join(told(one, parted(text, 7), finish))
+    out = "".join(list_texts(one, split_text(text, 7), finish))
     assert out.startswith(broken + WRITE.format("x"))
-    assert out == "".join(told(opened(planner, "waits one"), parted(text, 7), finish))
+    assert out == "".join(list_texts(open_client(planner, "waits one"), split_text(text, 7), finish))
     assert [call["name"] for call in one.report.calls] == ["write_to_file"]
 
 
@@ -146,8 +148,8 @@ def test_a_call_that_breaks_counts_for_no_limit(planner: Planner, second: str) -
     ],
 )
 def test_a_repair_continues_what_has_left(planner: Planner, written: str, says: dict[str, Any] | None) -> None:
-    one, other = opened(planner, "draws"), opened(planner, "waits")
-    out, whole = ("".join(told(each, parted(written, 6))) for each in (one, other))
+    one, other = open_client(planner, "draws"), open_client(planner, "waits")
+    out, whole = ("".join(list_texts(each, split_text(written, 6))) for each in (one, other))
     assert clients.cline(out) == clients.cline(whole)
     assert one.report.calls == other.report.calls
     if says:

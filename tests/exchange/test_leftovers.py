@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.apis import chat
-from tests.exchanges import fed, opened
+from tests.exchanges import feed_stream, open_session
 from tests.known import AGREEING
 from vtc.profiles import Memory
 
@@ -16,18 +16,18 @@ TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_c
 OTHER = TEXT.replace("/a", "/b")
 
 
-def answered(before: str, after: str, *, pieces: int = 0) -> chat.Read:
+def read_around_call(before: str, after: str, *, pieces: int = 0) -> chat.Read:
     """Return the reply to a stream with text on both sides of a call, or the same reply whole."""
     cut = [text[at : at + pieces] for text in (before,) for at in range(0, len(text), pieces or 1)] if pieces else []
     rest = [after[at : at + pieces] for at in range(0, len(after), pieces)] if pieces else []
     frames = [
-        *chat.said(*cut),
+        *chat.make_text_chunks(*cut),
         chat.chunk({"tool_calls": [CALL]}),
-        *chat.said(*rest),
+        *chat.make_text_chunks(*rest),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ]
-    return chat.read(fed(opened().stream(), *frames))
+    return chat.read(feed_stream(open_session().stream(), *frames))
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 100])
@@ -48,7 +48,7 @@ def answered(before: str, after: str, *, pieces: int = 0) -> chat.Read:
     ],
 )
 def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, said: str, pieces: int) -> None:
-    found = answered(before, after, pieces=pieces)
+    found = read_around_call(before, after, pieces=pieces)
     assert found.calls == [("read", {"filePath": "/a"})]
     assert found.content.rstrip() == said.rstrip()
 
@@ -59,8 +59,8 @@ def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, sa
 )
 def test_whole_replies_are_read_alike(content: str, said: str) -> None:
     message = {"role": "assistant", "content": content, "tool_calls": [CALL]}
-    body = chat.encoded({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
-    found = json.loads(opened().whole.rewrite(body))["choices"][0]["message"]
+    body = chat.encode_json({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+    found = json.loads(open_session().whole.rewrite(body))["choices"][0]["message"]
     assert [call["function"] for call in found["tool_calls"]] == [CALL["function"]]
     assert (found["content"] or "") == said
 
@@ -70,16 +70,16 @@ def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: i
     """The reasoning ended before the calls, and the beginning that the reply revealed is used for the next one."""
     thoughts, answer = "I read.\n</think>Now:", "\nThat was it."
     frames = [
-        *chat.said(*(thoughts[at : at + pieces] for at in range(0, len(thoughts), pieces))),
+        *chat.make_text_chunks(*(thoughts[at : at + pieces] for at in range(0, len(thoughts), pieces))),
         chat.chunk({"tool_calls": [CALL]}),
-        *chat.said(answer),
+        *chat.make_text_chunks(answer),
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ]
     memory = Memory()
     for _ in range(AGREEING):
-        exchange = opened(model="qwen3.5:9b", memory=memory)
-        found = chat.read(fed(exchange.stream(), *frames))
+        exchange = open_session(model="qwen3.5:9b", memory=memory)
+        found = chat.read(feed_stream(exchange.stream(), *frames))
         assert (found.reasoning.strip(), found.content) == ("I read.", "Now:\nThat was it.")
         assert found.calls == [("read", {"filePath": "/a"})]
     learned = exchange.plan.reading.thinking.learned
@@ -90,4 +90,4 @@ def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: i
 def test_tags_without_end_are_given_back() -> None:
     """This bounds the text that is buffered and scanned again."""
     tags = "</tool_call>" * 1000
-    assert answered("", tags, pieces=500).content == tags
+    assert read_around_call("", tags, pieces=500).content == tags

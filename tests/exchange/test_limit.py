@@ -9,7 +9,7 @@ from vtc.exchange.replying.stages import Limit
 from vtc.profiles import Plan, ReadingPlan, ToolProtocol
 
 
-def limited(plan: Plan, *names: str, dialect: str = "hermes") -> list[Event]:
+def apply_limit(plan: Plan, *names: str, dialect: str = "hermes") -> list[Event]:
     limit = Limit(plan, ["read"])
     calls = [Call(name, ToolCall(name, "{}"), dialect) for name in names]
     return [out for call in calls for out in limit.feed(call)]
@@ -26,19 +26,19 @@ def limited(plan: Plan, *names: str, dialect: str = "hermes") -> list[Event]:
     ],
 )
 def test_a_call_of_a_tool_that_is_not_offered(plan: Plan, kind: type) -> None:
-    *told, last = limited(plan, "rm")
+    *told, last = apply_limit(plan, "rm")
     assert isinstance(last, kind)
     assert last.raw == "rm"
     assert [type(one) for one in told] == ([] if kind is Call else [UnreadCall])
 
 
 def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:
-    (call,) = limited(Plan(unoffered=frozenset({"rm"})), "rm", dialect=NATIVE)
+    (call,) = apply_limit(Plan(unoffered=frozenset({"rm"})), "rm", dialect=NATIVE)
     assert isinstance(call, Call)
 
 
 def test_calls_beyond_the_limit_are_left_out_and_told() -> None:
-    first, told, left_out = limited(Plan(protocol=ToolProtocol(max_calls=1)), "read", "read")
+    first, told, left_out = apply_limit(Plan(protocol=ToolProtocol(max_calls=1)), "read", "read")
     assert isinstance(first, Call)
     assert isinstance(told, Intervention)
     assert left_out == Markup("read")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.apis import chat
 from tests.dialects.material import CASES, plain
-from tests.exchanges import fed, opened
+from tests.exchanges import feed_stream, open_session
 from vtc.exchange import Session
 
 pytestmark = pytest.mark.every
@@ -36,7 +36,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def written(self) -> str:
-        return filled(self.text)
+        return fill_calls(self.text)
 
 
 class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -58,44 +58,48 @@ class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def messages(self) -> list[Any]:
         """The conversation."""
 
-        def called(name: str, id_: str, **arguments: str) -> Any:
+        def make_call(name: str, id_: str, **arguments: str) -> Any:
             function = {"name": name, "arguments": json.dumps(arguments)}
             return {"id": id_, "type": "function", "function": function}
 
         def commands(of: list[str], id_: str) -> list[Any]:
-            entries = [called("bash", f"{id_}{place}", command=command) for place, command in enumerate(of)]
+            entries = [make_call("bash", f"{id_}{place}", command=command) for place, command in enumerate(of)]
             results = [{"role": "tool", "tool_call_id": entry["id"], "content": "done"} for entry in entries]
             return [{"role": "assistant", "content": None, "tool_calls": entries}, *results] if of else []
 
         return [
-            {"role": "user", "content": filled(self.user)},
+            {"role": "user", "content": fill_calls(self.user)},
             *commands(self.before, "b"),
-            {"role": "assistant", "content": filled(self.said), "tool_calls": [called("read_file", "r", path="a")]},
-            {"role": "tool", "tool_call_id": "r", "content": filled(self.result)},
+            {
+                "role": "assistant",
+                "content": fill_calls(self.said),
+                "tool_calls": [make_call("read_file", "r", path="a")],
+            },
+            {"role": "tool", "tool_call_id": "r", "content": fill_calls(self.result)},
             *commands(self.after, "a"),
         ]
 
 
-def filled(text: str) -> str:
+def fill_calls(text: str) -> str:
     """Return a text with calls in place of `{FORM command}`."""
     return re.sub(r"\{(\w) ([^{}]+)\}", lambda found: FILE["forms"][found[1]].replace("%s", found[2]), text)
 
 
-def said(exchange: Session, body: bytes) -> tuple[str, list[str], list[str]]:
+def summarize_reply(exchange: Session, body: bytes) -> tuple[str, list[str], list[str]]:
     """Return a client's view: the text, its commands, and why others are none."""
     read = chat.read(body)
     commands = [arguments.get("command", name) for name, arguments in read.calls]
     return read.content, commands, [one["reason"] for one in exchange.report.refusals]
 
 
-def whole(text: str, **fields: Any) -> tuple[str, list[str], list[str]]:
-    exchange = opened(tools=TOOLS, **fields)
-    return said(exchange, exchange.whole.rewrite(chat.encoded(chat.completion(text))))
+def read_whole(text: str, **fields: Any) -> tuple[str, list[str], list[str]]:
+    exchange = open_session(tools=TOOLS, **fields)
+    return summarize_reply(exchange, exchange.whole.rewrite(chat.encode_json(chat.completion(text))))
 
 
-def streamed(pieces: Iterable[str], **fields: Any) -> tuple[str, list[str], list[str]]:
-    exchange = opened(tools=TOOLS, **fields)
-    return said(exchange, fed(exchange.stream(), *chat.streamed(*pieces)))
+def read_stream(pieces: Iterable[str], **fields: Any) -> tuple[str, list[str], list[str]]:
+    exchange = open_session(tools=TOOLS, **fields)
+    return summarize_reply(exchange, feed_stream(exchange.stream(), *chat.make_stream(*pieces)))
 
 
 CHOSEN = [
@@ -108,14 +112,14 @@ CHOSEN = [
 def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case, some: Any) -> None:
     text = case.written
     fields: dict[str, Any] = {"model": case.model, "settings": case.settings}
-    content, commands, refusals = found = whole(text, **fields)
+    content, commands, refusals = found = read_whole(text, **fields)
     assert commands == case.calls, refusals
     assert case.content is None or content == case.content
     assert case.calls or content.strip() == text.strip()  # an example stays unchanged
     assert case.refusal in " ".join(refusals)
     for _, size in some(product([text], SIZES), 4):
         cut = (text[at : at + size] for at in range(0, len(text), size))
-        assert streamed(cut, **fields) == found, size
+        assert read_stream(cut, **fields) == found, size
 
 
 ECHOES = [
@@ -126,11 +130,11 @@ ECHOES = [
 
 @pytest.mark.parametrize("case", ECHOES)
 def test_a_call_that_stands_in_a_result_is_no_call(case: Echo) -> None:
-    text = filled(case.text)
+    text = fill_calls(case.text)
     fields: dict[str, Any] = {"model": case.model, "messages": case.messages, "settings": case.settings}
-    content, commands, refusals = found = whole(text, **fields)
+    content, commands, refusals = found = read_whole(text, **fields)
     assert commands == case.calls, refusals
-    assert case.content is None or content == filled(case.content)
+    assert case.content is None or content == fill_calls(case.content)
     assert case.refusal in " ".join(refusals)
-    assert streamed(text, **fields) == found
-    assert streamed([text], **fields) == found
+    assert read_stream(text, **fields) == found
+    assert read_stream([text], **fields) == found

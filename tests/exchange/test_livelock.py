@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.dialects import faulty
-from tests.exchanges import PROFILES, agent, fed
+from tests.exchanges import PROFILES, agent, feed_stream
 from vtc.apis import APIS, Api
 from vtc.exchange import Session
 from vtc.guards import Guards
@@ -22,8 +22,8 @@ DENYING = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert({"den
 STRICT = Planner(dataclasses.replace(PROFILES, policies={"mine": DENYING}), Settings())
 
 
-def opened(api: Api, planner: Planner) -> Session:
-    body = chat.encoded(SHAPES[api.name].request(stream=True))
+def open_api_session(api: Api, planner: Planner) -> Session:
+    body = chat.encode_json(SHAPES[api.name].request(stream=True))
     return Session.open(api, body, agent(api.name, stream=True), planner, "seed")
 
 
@@ -36,13 +36,13 @@ def rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_a_reply_fails_open_as_it_came(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     shape = SHAPES[api.name]
-    exchange = opened(api, Planner(PROFILES, Settings()))
+    exchange = open_api_session(api, Planner(PROFILES, Settings()))
     frames = shape.streamed(*PIECES)
-    assert fed(exchange.stream(), *frames) == b"".join(frames)
+    assert feed_stream(exchange.stream(), *frames) == b"".join(frames)
     (failure,) = exchange.report.failures
     assert failure.startswith("Livelock: no progress in state ")
     assert "the rest of this reply is forwarded unchanged" in caplog.records[0].message
-    exchange, body = opened(api, Planner(PROFILES, Settings())), chat.encoded(shape.whole(TEXT))
+    exchange, body = open_api_session(api, Planner(PROFILES, Settings())), chat.encode_json(shape.whole(TEXT))
     assert exchange.whole.rewrite(body) == body
     assert [one.partition(":")[0] for one in exchange.report.failures] == ["Livelock"]
 
@@ -51,8 +51,11 @@ def test_a_reply_fails_open_as_it_came(api: Api, caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_where_a_policy_refuses_calls_it_fails_closed(api: Api) -> None:
     shape = SHAPES[api.name]
-    streamed, whole = opened(api, STRICT), opened(api, STRICT)
-    outs = fed(streamed.stream(), *shape.streamed(*PIECES)), whole.whole.rewrite(chat.encoded(shape.whole(TEXT)))
+    streamed, whole = open_api_session(api, STRICT), open_api_session(api, STRICT)
+    outs = (
+        feed_stream(streamed.stream(), *shape.streamed(*PIECES)),
+        whole.whole.rewrite(chat.encode_json(shape.whole(TEXT))),
+    )
     for exchange, out in zip((streamed, whole), outs, strict=True):
         assert b"filePath" not in out
         assert not exchange.report.failures

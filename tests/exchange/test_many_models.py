@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.apis import chat
-from tests.exchanges import BODY, opened
+from tests.exchanges import BODY, open_session
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS, MAX_COMPILED_BYTES
 
 MODELS = [
@@ -31,7 +31,7 @@ OFFERED = [chat.tool("read", filePath="string")]
 
 
 def exchange(model: str) -> None:
-    one = opened(tools=OFFERED, model=model)
+    one = open_session(tools=OFFERED, model=model)
     one.request()
     one.warm()
     stream = one.stream()

@@ -16,7 +16,7 @@ from fuzz import targets
 from tests.apis import chat, messages, sdks
 from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import MIXED, REPLIES
-from tests.exchanges import PROFILES, SAID, FastPath, fed, planner, shows_reasoning
+from tests.exchanges import PROFILES, SAID, FastPath, feed_stream, planner, shows_reasoning
 from vtc.apis import APIS
 from vtc.dialects import Reader
 from vtc.exchange import Session
@@ -29,20 +29,20 @@ LEAK = "messages/ollama-leak.sse"
 CALLING = [name for name in RECORDED if b'"tool_use"' in REPLIES[name] and b"server_tool_use" not in REPLIES[name]]
 
 
-def opened(**fields: Any) -> Session:
-    body = chat.encoded(messages.request(stream=True, **fields))
+def open_messages(**fields: Any) -> Session:
+    body = chat.encode_json(messages.request(stream=True, **fields))
     return Session.open(API, body, CLIENT, planner(), "seed")
 
 
-def cut(body: bytes, size: int) -> list[bytes]:
+def cut_body(body: bytes, size: int) -> list[bytes]:
     return [body[at : at + size] for at in range(0, len(body), size)]
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 300, 1 << 20])
 @pytest.mark.parametrize("name", [name for name in RECORDED if name not in (LEAK, *MIXED)])
 def test_recorded_reply_passes_byte_for_byte(name: str, size: int) -> None:
-    exchange = opened()
-    assert fed(exchange.stream(), *cut(REPLIES[name], size)) == REPLIES[name]
+    exchange = open_messages()
+    assert feed_stream(exchange.stream(), *cut_body(REPLIES[name], size)) == REPLIES[name]
     assert exchange.report.failures == []
 
 
@@ -50,14 +50,14 @@ def test_recorded_reply_passes_byte_for_byte(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", MIXED)
 def test_recorded_blocks_that_are_mixed_leave_in_order(name: str, size: int) -> None:
     """Text inside of the block of a call gets a separate block."""
-    found = messages.read(fed(opened().stream(), *cut(REPLIES[name], size)))
+    found = messages.read(feed_stream(open_messages().stream(), *cut_body(REPLIES[name], size)))
     said = [block.get("thinking") or block.get("text") or block["input"] for block in found.blocks]
     assert said == MIXED[name]
 
 
 @pytest.mark.parametrize("size", [1, 64, 1 << 20])
 def test_recorded_leak_is_lifted(size: int) -> None:
-    found = messages.read(fed(opened().stream(), *cut(REPLIES[LEAK], size)))
+    found = messages.read(feed_stream(open_messages().stream(), *cut_body(REPLIES[LEAK], size)))
     assert (found.calls, found.stop_reason) == ([("read", {"filePath": "a.txt"})], "tool_use")
     assert found.content == "I'll read the file."
 
@@ -86,7 +86,7 @@ def leaking(name: str) -> tuple[bytes, messages.Read]:
         elif kind == "content_block_stop" and index == text:
             for call, arguments in calls:
                 written = f"\n\n{chat.DIALECTS['hermes'](call, arguments)}"
-                out += messages.said(index, *cut_text(written))
+                out += messages.make_text_deltas(index, *cut_text(written))
             out.append(frame(event.data))
         elif kind == "message_delta":
             out.append(frame({**event.data, "delta": {**event.data["delta"], "stop_reason": "end_turn"}}))
@@ -105,13 +105,13 @@ def cut_text(text: str) -> list[str]:
 @pytest.mark.parametrize("name", [name for name in CALLING if name != "messages/sglang-text-in-a-call.sse"])
 async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_recording(name: str) -> None:
     body, was = leaking(name)
-    out = fed(opened().stream(), *cut(body, 100))
+    out = feed_stream(open_messages().stream(), *cut_body(body, 100))
     found = messages.read(out)
     assert found == was
     assert [one["type"] for one in found.blocks] == was.kinds
     assert (await sdks.read_messages([out])) == was
     for size in (1, 33, 1 << 20):
-        assert fed(opened().stream(), *cut(body, size)) == out
+        assert feed_stream(open_messages().stream(), *cut_body(body, size)) == out
 
 
 @given(
@@ -145,15 +145,15 @@ def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
             blocks.append(messages.text_block(index, *one))
             content.append(messages.text("".join(one)))
     reason = "tool_use" if "call" in said else "end_turn"
-    body = b"".join(messages.streamed(*blocks, stop_reason=reason))
+    body = b"".join(messages.make_stream(*blocks, stop_reason=reason))
     how: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinks else {}
-    exchange = opened(**how)
-    out = fed(exchange.stream(), body)
+    exchange = open_messages(**how)
+    out = feed_stream(exchange.stream(), body)
     assert exchange.report.failures == []
     places = [0, *sorted(min(place, len(body)) for place in cuts), len(body)]
-    assert fed(opened(**how).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
-    whole = opened(**how)
-    rewritten = whole.whole.rewrite(chat.encoded(messages.message(*content, stop_reason=reason)))
+    assert feed_stream(open_messages(**how).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
+    whole = open_messages(**how)
+    rewritten = whole.whole.rewrite(chat.encode_json(messages.message(*content, stop_reason=reason)))
     assert whole.report.failures == []
     assert said_by(out) == said_by(rewritten) or shows_reasoning(
         whole, *("".join(one) for one in said if isinstance(one, list))
@@ -200,7 +200,7 @@ def test_what_is_sent_to_a_model_is_what_anthropic_takes(
     dialect = dialect if dialect in PROFILES.dialects else "hermes"
     for how in ({"tools": "prompt", "dialect": dialect}, {"tools": "native"}):
         facts = dataclasses.replace(CLIENT, host=host)
-        exchange = Session.open(API, chat.encoded(body), facts, planner(**how), "seed")
+        exchange = Session.open(API, chat.encode_json(body), facts, planner(**how), "seed")
         sent = json.loads(exchange.request())
         messages.check_request(sent)
         blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
@@ -251,17 +251,17 @@ def test_blocks_after_a_failure_keep_the_numbers_that_the_client_needs(
     """A call before it shifted their indexes."""
     call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
     blocks = [messages.text_block(0, "Look.", call), messages.thinking_block(1, "Hm."), messages.text_block(2, "On.")]
-    body = b"".join(messages.streamed(*blocks, stop_reason="max_tokens"))
-    exchange = opened()
+    body = b"".join(messages.make_stream(*blocks, stop_reason="max_tokens"))
+    exchange = open_messages()
     stream = exchange.stream()
 
     def fails(*_: Any) -> None:
         raise RuntimeError("planted")
 
     at = body.index(b'"On."')
-    out = [piece for part in cut(body[:at], size) for piece in stream.feed(part)]
+    out = [piece for part in cut_body(body[:at], size) for piece in stream.feed(part)]
     monkeypatch.setattr(Reader, "feed", fails)
-    out += [piece for part in cut(body[at:], size) for piece in stream.feed(part)]
+    out += [piece for part in cut_body(body[at:], size) for piece in stream.feed(part)]
     found = messages.read(b"".join([*out, *stream.finish()]))
     assert exchange.report.failures == ["RuntimeError: planted"]
     assert found.kinds == ["text", "tool_use", "thinking", "text"]
@@ -273,34 +273,39 @@ def test_frames_of_plain_text_take_the_fast_path(monkeypatch: pytest.MonkeyPatch
     fast = []
     feed = FastPath.feed
 
-    def counted(path: FastPath, chunk: bytes) -> list[bytes] | None:
+    def count_fast(path: FastPath, chunk: bytes) -> list[bytes] | None:
         out = feed(path, chunk)
         fast.append(out is not None)
         return out
 
-    monkeypatch.setattr(FastPath, "feed", counted)
+    monkeypatch.setattr(FastPath, "feed", count_fast)
     words = ["Let", " me", *(f" word{i}" for i in range(40))]
     for index in (0, 7):
         fast.clear()
         others = [messages.thinking_block(i, "x") for i in range(index)]
-        frames = messages.streamed(*others, messages.text_block(index, *words))
-        exchange = opened()
+        frames = messages.make_stream(*others, messages.text_block(index, *words))
+        exchange = open_messages()
         stream = exchange.stream()
         assert b"".join(out for frame in frames for out in stream.feed(frame)) == b"".join(frames)
         assert sum(fast) > 30
     fast.clear()
-    frames = messages.streamed(messages.thinking_block(0, *words), messages.text_block(1, "a"))
-    assert fed(opened().stream(), *frames) == b"".join(frames)
+    frames = messages.make_stream(messages.thinking_block(0, *words), messages.text_block(1, "a"))
+    assert feed_stream(open_messages().stream(), *frames) == b"".join(frames)
     assert sum(fast) > 30
 
 
 def test_fast_path_takes_no_delta_of_another_block() -> None:
     """Text of a block that has ended is added to the open one, because no client accepts it."""
     words = [f" word{i}" for i in range(20)]
-    head = [messages.START, *messages.text_block(0, "a"), messages.started(1, messages.text(""))]
-    frames = [*head, *messages.said(1, "Let", *words), *messages.said(0, " odd"), *messages.said(1, *words)]
-    out = fed(opened().stream(), *frames)
-    found = messages.read(out + b"".join([messages.stopped(1), *messages.end()]))
+    head = [messages.START, *messages.text_block(0, "a"), messages.make_block_start(1, messages.text(""))]
+    frames = [
+        *head,
+        *messages.make_text_deltas(1, "Let", *words),
+        *messages.make_text_deltas(0, " odd"),
+        *messages.make_text_deltas(1, *words),
+    ]
+    out = feed_stream(open_messages().stream(), *frames)
+    found = messages.read(out + b"".join([messages.make_block_stop(1), *messages.end()]))
     assert found.blocks == [messages.text("a"), messages.text("".join(["Let", *words, " odd", *words]))]
 
 
@@ -313,6 +318,6 @@ def test_the_mark_for_the_cache_of_a_result_stays_where_the_client_put_it() -> N
     ]
     body = messages.request(messages=said, tools=messages.TOOLS)
     plans = planner(tools="prompt", dialect="hermes")
-    sent = json.loads(Session.open(API, chat.encoded(body), CLIENT, plans, "seed").request())
+    sent = json.loads(Session.open(API, chat.encode_json(body), CLIENT, plans, "seed").request())
     blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
     assert [place for place, one in enumerate(blocks) if "cache_control" in one] == [len(blocks) - 1]

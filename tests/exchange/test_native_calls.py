@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, gemini, messages, ollama, pairs, responses
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import agent, fed, planner
+from tests.exchanges import agent, feed_stream, planner
 from vtc.apis import APIS
 from vtc.apis.calls import RAW_INPUT_SCHEMA
 from vtc.dialects import Repair
@@ -169,7 +169,7 @@ def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
 
 def exchange(api: str, *, stream: bool) -> Session:
     (found,) = [one for one in APIS if one.name == api]
-    body = chat.encoded(SHAPES[api].request(stream=stream))
+    body = chat.encode_json(SHAPES[api].request(stream=stream))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=stream))
     return Session.open(found, body, facts, planner(), "seed")
 
@@ -180,7 +180,7 @@ def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
         case "openai-chat", False:
             function = {"name": name, "arguments": arguments}
             calls = [{"id": "a", "type": "function", "function": function}]
-            return chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": calls}))
+            return chat.encode_json(chat.completion(None, "tool_calls", message={"tool_calls": calls}))
         case "openai-chat", True:
             half = len(arguments) // 2
             first = chat.native(0, id="a", name=name, arguments=arguments[:half])
@@ -189,13 +189,13 @@ def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
             return b"".join([chat.ROLE, *pieces, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE])
         case "anthropic-messages", False:
             call = {**messages.call(name), "input": json.loads(arguments)}
-            return chat.encoded(messages.message(call, stop_reason="tool_use"))
+            return chat.encode_json(messages.message(call, stop_reason="tool_use"))
         case "anthropic-messages", True:
-            return b"".join(messages.streamed(messages.call_block(0, name, arguments), stop_reason="tool_use"))
+            return b"".join(messages.make_stream(messages.call_block(0, name, arguments), stop_reason="tool_use"))
         case "openai-responses", False:
-            return chat.encoded(responses.response({**responses.call(name), "arguments": arguments}))
+            return chat.encode_json(responses.response({**responses.call(name), "arguments": arguments}))
         case "openai-responses", True:
-            return b"".join(responses.streamed(responses.call_events(name, arguments)))
+            return b"".join(responses.make_stream(responses.call_events(name, arguments)))
         case _:
             try:
                 said: Any = json.loads(arguments)
@@ -203,15 +203,17 @@ def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
                 said = arguments
             if api == "gemini-generate":
                 part = {"functionCall": {"name": name, "args": said}}
-                made = gemini.streamed(gemini.frame(gemini.event(part)))
-                return b"".join(made) if stream else chat.encoded(gemini.reply(part))
+                made = gemini.make_stream(gemini.frame(gemini.event(part)))
+                return b"".join(made) if stream else chat.encode_json(gemini.reply(part))
             call = {"function": {"name": name, "arguments": said}}
             return (
-                b"".join(ollama.streamed(ollama.piece("", call))) if stream else chat.encoded(ollama.message("", call))
+                b"".join(ollama.make_stream(ollama.piece("", call)))
+                if stream
+                else chat.encode_json(ollama.message("", call))
             )
 
 
-def said(api: str, body: bytes, *, stream: bool) -> list[tuple[str, Any]]:
+def list_calls(api: str, body: bytes, *, stream: bool) -> list[tuple[str, Any]]:
     """Return the calls that a strict client reads."""
     match api:
         case "openai-chat":
@@ -251,8 +253,8 @@ def test_a_troubled_call_reaches_every_client_in_order(name: str, api: str, stre
     called, arguments = NAMES[name] if name in NAMES else ("read", MENDED[name][0])
     one = exchange(api, stream=stream)
     body = calling(api, called, arguments, stream=stream)
-    out = fed(one.stream(), body) if stream else one.whole.rewrite(body)
-    assert said(api, out, stream=stream) == [("read", A)]
+    out = feed_stream(one.stream(), body) if stream else one.whole.rewrite(body)
+    assert list_calls(api, out, stream=stream) == [("read", A)]
     assert one.report.failures == []
     assert one.report.calls[0]["repairs"]
 
@@ -262,7 +264,7 @@ def test_a_troubled_call_reaches_every_client_in_order(name: str, api: str, stre
 def test_a_clean_call_keeps_its_bytes(api: str, stream: bool) -> None:
     one = exchange(api, stream=stream)
     body = calling(api, "read", '{ "filePath":  "/a</tool_call>" }', stream=stream)
-    assert (fed(one.stream(), body) if stream else one.whole.rewrite(body)) == body
+    assert (feed_stream(one.stream(), body) if stream else one.whole.rewrite(body)) == body
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -270,7 +272,7 @@ def test_a_clean_call_keeps_its_bytes(api: str, stream: bool) -> None:
 def test_a_call_in_a_name_that_cannot_be_read_passes_and_is_told(api: str, stream: bool) -> None:
     one = exchange(api, stream=stream)
     body = calling(api, "read<arg_key>filePath</arg_key>", "{}", stream=stream)
-    assert (fed(one.stream(), body) if stream else one.whole.rewrite(body)) == body
+    assert (feed_stream(one.stream(), body) if stream else one.whole.rewrite(body)) == body
     assert [(told["name"], told["reason"]) for told in one.report.refusals] == [
         ("read", "its name holds more than a name, and cannot be read")
     ]
@@ -312,10 +314,10 @@ def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(s
     entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "read", "input": "/a"}}
     body = chat.request(stream=stream, tools=[chat.tool("read", ["filePath"], filePath="string")])
     (api,) = (one for one in APIS if one.name == "openai-chat")
-    exchange = Session.open(api, chat.encoded(body), Facts(path=SHAPES[api.name].path), planner(), "seed")
+    exchange = Session.open(api, chat.encode_json(body), Facts(path=SHAPES[api.name].path), planner(), "seed")
     frames = [chat.ROLE, chat.chunk({"tool_calls": [entry]}), chat.chunk({}, "tool_calls"), chat.DONE]
-    whole = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [entry]}))
-    out = fed(exchange.stream(), *frames) if stream else exchange.whole.rewrite(whole)
+    whole = chat.encode_json(chat.completion(None, "tool_calls", message={"tool_calls": [entry]}))
+    out = feed_stream(exchange.stream(), *frames) if stream else exchange.whole.rewrite(whole)
     assert chat.read(out).calls == [("read", A)]
 
 
@@ -324,7 +326,11 @@ def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(s
 @pytest.mark.parametrize("server", pairs.NAMES)
 def test_an_id_that_a_past_call_has_is_made_anew(server: str, client: str, stream: bool) -> None:
     """Servers number the calls of each reply from zero, or reuse one id; agents match results by id, and lose them."""
-    reply = pairs.streamed(server, ["I look."], pairs.READ) if stream else pairs.whole(server, "I look.", pairs.READ)
+    reply = (
+        pairs.make_stream(server, ["I look."], pairs.READ)
+        if stream
+        else pairs.make_whole_reply(server, "I look.", pairs.READ)
+    )
     written = re.search(rb'"(?:call_id|id)": ?"((?:call|toolu)_[^"]*)"', reply)
     used = written[1].decode() if written else "call_0"
     history = json.dumps(SHAPES[client].history)
@@ -333,12 +339,12 @@ def test_an_id_that_a_past_call_has_is_made_anew(server: str, client: str, strea
     history = history.replace(past[1], used)
     exchange = Session.open(
         BY_NAME[client],
-        asked(client, stream=stream, **json.loads(history)),
+        make_request_body(client, stream=stream, **json.loads(history)),
         agent(client, stream=stream),
         planner(**({} if client == server else {"upstream_api": (server,)})),
         "seed",
     )
     exchange.request()
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
-    assert pairs.read(client, out, stream=stream) == pairs.said("I look.", pairs.READ)
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert pairs.read(client, out, stream=stream) == pairs.make_content("I look.", pairs.READ)
     assert f'"{used}"'.encode() not in out

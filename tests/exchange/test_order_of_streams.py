@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, checker, messages, pairs
 from tests.apis.replies import REPLIES
 from tests.apis.shapes import SHAPES
-from tests.exchange.disordered import CASES, in_cuts, opened, written
+from tests.exchange.disordered import CASES, encode_frames, in_cuts, open_with_tools
 
 FOLDERS = {"messages": "anthropic-messages", "responses": "openai-responses", "ollama": "ollama-chat"}
 RECORDED = [name for name in REPLIES if name.endswith((".sse", ".ndjson"))]
@@ -31,7 +31,7 @@ CALLS: Any = st.lists(
 @pytest.mark.parametrize("client", pairs.NAMES)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_streams_are_in_order_for_every_client(name: str, client: str) -> None:
-    exchange = opened(client, FOLDERS[name.split("/")[0]], stream=True)
+    exchange = open_with_tools(client, FOLDERS[name.split("/")[0]], stream=True)
     assert checker.problems(client, in_cuts(exchange, REPLIES[name], 1000)) == []
 
 
@@ -43,15 +43,15 @@ def test_recorded_streams_are_in_order_for_every_client(name: str, client: str) 
     cuts=st.integers(1, 99),
 )
 def test_random_streams_are_in_order(api: str, client: str, pieces: list[str], calls: Any, cuts: int) -> None:
-    body = pairs.streamed(api, pieces, calls)
-    assert checker.problems(client, in_cuts(opened(client, api, stream=True), body, cuts)) == []
+    body = pairs.make_stream(api, pieces, calls)
+    assert checker.problems(client, in_cuts(open_with_tools(client, api, stream=True), body, cuts)) == []
 
 
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("case", CASES["frames"], ids=lambda case: case["name"])
 def test_streams_that_came_out_of_order_are_put_in_order(case: dict[str, Any], client: str) -> None:
-    body = written(case)
-    assert checker.problems(client, in_cuts(opened(client, case["api"], stream=True), body, 100)) == []
+    body = encode_frames(case)
+    assert checker.problems(client, in_cuts(open_with_tools(client, case["api"], stream=True), body, 100)) == []
 
 
 BLOCKS = st.lists(
@@ -79,12 +79,12 @@ def test_random_blocks_that_are_mixed_are_put_in_order(client: str, blocks: Any,
             del to_come[index]
     calls = [("write", {"filePath": "a"}) for kind, _ in blocks if kind == "call"]
     body = b"".join([messages.START, *frames, *messages.end("tool_use" if calls else "end_turn")])
-    out = in_cuts(opened(client, "anthropic-messages", stream=True), body, 100)
+    out = in_cuts(open_with_tools(client, "anthropic-messages", stream=True), body, 100)
     assert checker.problems(client, out) == []
     if client == "openai-chat" and len(calls) > 1:
         return  # in this API pieces of several calls can be interleaved, because each has its number
     found = pairs.read(client, out, stream=True)
-    expected = pairs.said("".join(texts.split()), calls)
+    expected = pairs.make_content("".join(texts.split()), calls)
     assert ("".join(found.text.split()), found.calls) == (expected.text, expected.calls)
     if client == "anthropic-messages":
         assert all(out.count(piece) == body.count(piece) for piece in (b"Hm. ", b"So", b"query"))
@@ -107,7 +107,7 @@ def test_the_checker_knows_most_of_them() -> None:
     known = [
         case["name"]
         for case in CASES["frames"]
-        if not case.get("run_on") and checker.problems(case["api"], written(case))
+        if not case.get("run_on") and checker.problems(case["api"], encode_frames(case))
     ]
     assert len(known) >= 24
 
@@ -123,5 +123,7 @@ def test_random_pieces_of_a_call_are_put_in_order(pieces: list[tuple[str, dict[s
         entry = {"index": 0, **odd, "function": {"name": name, "arguments": text}}
         frames.append(chat.chunk({**role, "tool_calls": [entry]}, reason))
     body = b"".join([*frames, chat.chunk({}, "tool_calls"), chat.DONE])
-    found = checker.problems("openai-chat", in_cuts(opened("openai-chat", "openai-chat", stream=True), body, 50))
+    found = checker.problems(
+        "openai-chat", in_cuts(open_with_tools("openai-chat", "openai-chat", stream=True), body, 50)
+    )
     assert {*found} <= {checker.NO_OBJECT}

@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, gemini, pairs, responses
 from tests.apis.named_events import StreamError
-from tests.apis.pairs import CROSSED, READ, Calls, said
-from tests.apis.shapes import SHAPES, THINKING, asked
-from tests.exchange.crossings import BY_NAME, HEAD, IN_TEXT, PAIR, STREAM, TWO, call_piece, crossing, told
-from tests.exchanges import agent, fed, planner
+from tests.apis.pairs import CROSSED, READ, Calls, make_content
+from tests.apis.shapes import SHAPES, THINKING, make_request_body
+from tests.exchange.crossings import (
+    BY_NAME,
+    HEAD,
+    IN_TEXT,
+    PAIR,
+    STREAM,
+    TWO,
+    call_piece,
+    open_bridge,
+    read_client_reply,
+)
+from tests.exchanges import agent, feed_stream, planner
 from vtc.exchange import Session
 
 
@@ -24,59 +34,59 @@ from vtc.exchange import Session
 @STREAM
 @pytest.mark.parametrize("calls", [[], READ, TWO], ids=["text", "call", "two calls"])
 def test_a_reply_says_the_same_to_the_client(client: str, server: str, stream: bool, calls: Calls) -> None:
-    exchange = crossing(client, server, stream=stream)
+    exchange = open_bridge(client, server, stream=stream)
     exchange.request()
-    body = pairs.streamed(server, ["Hel", "lo"], calls) if stream else pairs.whole(server, "Hello", calls)
-    assert told(exchange, client, body, stream=stream) == said("Hello", calls)
+    body = pairs.make_stream(server, ["Hel", "lo"], calls) if stream else pairs.make_whole_reply(server, "Hello", calls)
+    assert read_client_reply(exchange, client, body, stream=stream) == make_content("Hello", calls)
 
 
 @PAIR
 @pytest.mark.parametrize("cuts", [1, 7])
 def test_a_reply_in_any_cut_says_the_same(client: str, server: str, cuts: int) -> None:
-    exchange = crossing(client, server, stream=True)
-    body = pairs.streamed(server, ["Hel", "lo"], TWO)
-    assert told(exchange, client, body, stream=True, cuts=cuts) == said("Hello", TWO)
+    exchange = open_bridge(client, server, stream=True)
+    body = pairs.make_stream(server, ["Hel", "lo"], TWO)
+    assert read_client_reply(exchange, client, body, stream=True, cuts=cuts) == make_content("Hello", TWO)
 
 
 @PAIR
 @STREAM
 def test_a_call_in_text_is_a_call_for_the_client(client: str, server: str, stream: bool) -> None:
-    exchange = crossing(client, server, stream=stream)
+    exchange = open_bridge(client, server, stream=stream)
     pieces = ["I look.\n", *IN_TEXT.partition("name")]
-    body = pairs.streamed(server, pieces) if stream else pairs.whole(server, "".join(pieces))
-    assert told(exchange, client, body, stream=stream) == said("I look.", READ)
+    body = pairs.make_stream(server, pieces) if stream else pairs.make_whole_reply(server, "".join(pieces))
+    assert read_client_reply(exchange, client, body, stream=stream) == make_content("I look.", READ)
 
 
 @PAIR
 @STREAM
 def test_the_form_of_a_reply_is_the_one_that_the_client_asked_for(client: str, server: str, stream: bool) -> None:
     """The server streams although a whole reply was requested, or the reverse."""
-    exchange = crossing(client, server, stream=stream)
-    body = pairs.whole(server, "Hello", READ) if stream else pairs.streamed(server, ["Hello"], READ)
-    assert pairs.read(client, exchange.whole.rewrite(body), stream=stream) == said("Hello", READ)
+    exchange = open_bridge(client, server, stream=stream)
+    body = pairs.make_whole_reply(server, "Hello", READ) if stream else pairs.make_stream(server, ["Hello"], READ)
+    assert pairs.read(client, exchange.whole.rewrite(body), stream=stream) == make_content("Hello", READ)
 
 
 @PAIR
 def test_a_reply_that_was_cut_off_says_so(client: str, server: str) -> None:
-    exchange = crossing(client, server, stream=True)
-    body = pairs.streamed(server, ["Hel"], cut=True)
-    assert told(exchange, client, body, stream=True) == said("Hel", end="length")
+    exchange = open_bridge(client, server, stream=True)
+    body = pairs.make_stream(server, ["Hel"], cut=True)
+    assert read_client_reply(exchange, client, body, stream=True) == make_content("Hel", end="length")
 
 
 @PAIR
 def test_what_the_server_thought_is_reasoning_for_the_client(client: str, server: str) -> None:
     fields: dict[str, Any] = THINKING.get(client, {})
-    exchange = crossing(client, server, stream=True, **fields)
-    body = pairs.streamed(server, ["Hello"], READ, reasoning="Hm.")
-    assert told(exchange, client, body, stream=True) == said("Hello", READ, reasoning="Hm.")
+    exchange = open_bridge(client, server, stream=True, **fields)
+    body = pairs.make_stream(server, ["Hello"], READ, reasoning="Hm.")
+    assert read_client_reply(exchange, client, body, stream=True) == make_content("Hello", READ, reasoning="Hm.")
 
 
 @PAIR
 def test_a_conversation_is_one_that_the_server_takes(client: str, server: str) -> None:
-    exchange = crossing(client, server, **SHAPES[client].history)
+    exchange = open_bridge(client, server, **SHAPES[client].history)
     body = json.loads(exchange.request())
     pairs.check_request(server, body)
-    sent = BY_NAME[server].request(chat.encoded(body))
+    sent = BY_NAME[server].request(chat.encode_json(body))
     _, called, result = sent.messages[-3:]
     assert [(call.name, json.loads(call.arguments)) for call in called.calls] == [("read", {"filePath": "/a"})]
     assert (result.role, result.text, result.name) == ("tool", "hello", "read")
@@ -88,11 +98,13 @@ def test_a_conversation_is_one_that_the_server_takes(client: str, server: str) -
 def test_tools_in_the_prompt_and_calls_back_as_text(client: str, server: str) -> None:
     """For a model without tools, the request contains no tools, and calls are read from the text."""
     settings = {"tools": "prompt", "dialect": "hermes"}
-    exchange = crossing(client, server, settings=settings, stream=True, **SHAPES[client].history)
+    exchange = open_bridge(client, server, settings=settings, stream=True, **SHAPES[client].history)
     body = json.loads(exchange.request())
     assert "tools" not in body
     assert "<tool_call>" in json.dumps(body)
-    assert told(exchange, client, pairs.streamed(server, [IN_TEXT]), stream=True) == said("", READ)
+    assert read_client_reply(exchange, client, pairs.make_stream(server, [IN_TEXT]), stream=True) == make_content(
+        "", READ
+    )
 
 
 @PAIR
@@ -103,11 +115,13 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
-    exchange = Session.open(BY_NAME[client], asked(client, stream=stream), agent(client, stream=stream), strict, "seed")
+    exchange = Session.open(
+        BY_NAME[client], make_request_body(client, stream=stream), agent(client, stream=stream), strict, "seed"
+    )
     offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).offer.tools}
     assert "read" not in offered
-    body = pairs.streamed(server, ["Hello"], TWO) if stream else pairs.whole(server, "Hello", TWO)
-    found = told(exchange, client, body, stream=stream)
+    body = pairs.make_stream(server, ["Hello"], TWO) if stream else pairs.make_whole_reply(server, "Hello", TWO)
+    found = read_client_reply(exchange, client, body, stream=stream)
     assert [name for name, _ in found.calls] == ["write"]
 
 
@@ -115,8 +129,8 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
 @pytest.mark.parametrize("frames", range(12))
 def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, frames: int) -> None:
     """No exception is raised, and no event states that the reply is complete."""
-    stream = crossing(client, server, stream=True).stream()
-    body = pairs.streamed(server, ["Hel", "lo"], READ)
+    stream = open_bridge(client, server, stream=True).stream()
+    body = pairs.make_stream(server, ["Hel", "lo"], READ)
     end = b"\n" if server == "ollama-chat" else b"\n\n"
     pieces = [piece + end for piece in body.split(end) if piece][:frames]
     out = b"".join([*(one for piece in pieces for one in stream.feed(piece)), *stream.break_off("reset")])
@@ -133,9 +147,11 @@ def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, fram
 OTHERS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-chat"])
 
 
-def chat_reply(client: str, *frames: bytes, ends: bool = True) -> pairs.Said:
+def chat_reply(client: str, *frames: bytes, ends: bool = True) -> pairs.ReplyContent:
     end = [chat.chunk({}, "tool_calls"), chat.DONE] if ends else []
-    return told(crossing(client, "openai-chat", stream=True), client, b"".join([*frames, *end]), stream=True)
+    return read_client_reply(
+        open_bridge(client, "openai-chat", stream=True), client, b"".join([*frames, *end]), stream=True
+    )
 
 
 @OTHERS
@@ -148,7 +164,7 @@ def test_parallel_calls_that_come_mixed_are_whole_and_in_order(client: str) -> N
         call_piece(0, arguments='"/a"}'),
     ]
     calls: Calls = [*READ, ("list_files", {"path": "."})]
-    assert chat_reply(client, chat.ROLE, *pieces) == said("", calls)
+    assert chat_reply(client, chat.ROLE, *pieces) == make_content("", calls)
 
 
 @OTHERS
@@ -156,14 +172,14 @@ def test_numbers_of_calls_may_have_gaps(client: str) -> None:
     pieces = [
         call_piece(at, id=f"c{at}", type="function", name="read", arguments='{"filePath": "/a"}') for at in (0, 2)
     ]
-    assert chat_reply(client, chat.ROLE, *pieces) == said("", READ * 2)
+    assert chat_reply(client, chat.ROLE, *pieces) == make_content("", READ * 2)
 
 
 @OTHERS
 def test_a_call_in_the_chunk_of_the_finish_and_one_in_the_first(client: str) -> None:
     entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
     only = chat.chunk({"role": "assistant", "content": "", "tool_calls": [entry]}, "tool_calls")
-    assert chat_reply(client, only, chat.DONE, ends=False) == said("", READ)
+    assert chat_reply(client, only, chat.DONE, ends=False) == make_content("", READ)
 
 
 @OTHERS
@@ -173,9 +189,9 @@ def test_a_call_whose_name_comes_late_and_one_that_never_gets_one(client: str) -
         call_piece(0, name="read"),
         call_piece(0, arguments='{"filePath": "/a"}'),
     ]
-    assert chat_reply(client, chat.ROLE, *late) == said("", READ)
+    assert chat_reply(client, chat.ROLE, *late) == make_content("", READ)
     none = call_piece(0, id="a", type="function", name="", arguments='{"filePath": "/a"}')
-    assert chat_reply(client, chat.ROLE, none) == said('{"filePath": "/a"}')
+    assert chat_reply(client, chat.ROLE, none) == make_content('{"filePath": "/a"}')
 
 
 @OTHERS
@@ -186,7 +202,7 @@ def test_calls_of_one_id_or_number_are_two_in_order(client: str) -> None:
             for at, (number, id_) in enumerate(zip(numbers, ids, strict=True))
         ]
         expected: Calls = [("read", {"filePath": f"/{at}"}) for at in (0, 1)]
-        assert chat_reply(client, chat.ROLE, *pieces) == said("", expected)
+        assert chat_reply(client, chat.ROLE, *pieces) == make_content("", expected)
 
 
 @pytest.mark.parametrize("reason", ["length", "tool_calls"])
@@ -214,27 +230,29 @@ def test_a_reply_of_nothing_is_an_error(client: str, body: list[bytes]) -> None:
 @OTHERS
 def test_a_reply_that_just_stops_broke_off(client: str) -> None:
     with pytest.raises(StreamError, match="broke off"):
-        chat_reply(client, chat.ROLE, *chat.said("Hi"), ends=False)
-    ended = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop")]
-    assert chat_reply(client, *ended, ends=False) == said("Hi")
+        chat_reply(client, chat.ROLE, *chat.make_text_chunks("Hi"), ends=False)
+    ended = [chat.ROLE, *chat.make_text_chunks("Hi"), chat.chunk({}, "stop")]
+    assert chat_reply(client, *ended, ends=False) == make_content("Hi")
 
 
 @OTHERS
 def test_an_error_is_no_whole_reply(client: str) -> None:
     """This covers an error inside of a stream that replaced the whole reply, and a reply without any choice."""
     error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
-    for body in (b"".join([chat.ROLE, *chat.said("Hi"), error]), chat.encoded({**HEAD, "choices": []})):
+    for body in (b"".join([chat.ROLE, *chat.make_text_chunks("Hi"), error]), chat.encode_json({**HEAD, "choices": []})):
         with pytest.raises(StreamError, match=r"out of memory|before it sent any content"):
-            told(crossing(client, "openai-chat", stream=False), client, body, stream=False)
+            read_client_reply(open_bridge(client, "openai-chat", stream=False), client, body, stream=False)
 
 
 def test_a_call_that_the_limit_cut_is_text_in_a_whole_message() -> None:
     function = {"name": "read", "arguments": '{"filePath": "/a'}
     call = {"id": "a", "type": "function", "function": function}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    body = chat.encoded(chat.completion(None, "length", message=message))
-    found = told(crossing("anthropic-messages", "openai-chat", stream=False), "anthropic-messages", body, stream=False)
-    assert found == said('read {"filePath": "/a', end="length")
+    body = chat.encode_json(chat.completion(None, "length", message=message))
+    found = read_client_reply(
+        open_bridge("anthropic-messages", "openai-chat", stream=False), "anthropic-messages", body, stream=False
+    )
+    assert found == make_content('read {"filePath": "/a', end="length")
 
 
 @OTHERS
@@ -245,28 +263,35 @@ def test_an_empty_list_of_calls_is_none(client: str, nothing: Any) -> None:
         chat.chunk({}, "stop"),
         chat.DONE,
     ]
-    assert chat_reply(client, *frames, ends=False) == said("Hi")
+    assert chat_reply(client, *frames, ends=False) == make_content("Hi")
 
 
 @OTHERS
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
 def test_why_it_ended_follows_what_was_sent(client: str, reason: str) -> None:
     """The server's finish reason does not matter."""
-    frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, reason), chat.DONE]
-    assert chat_reply(client, *frames, ends=False) == said("Hi")
+    frames = [chat.ROLE, *chat.make_text_chunks("Hi"), chat.chunk({}, reason), chat.DONE]
+    assert chat_reply(client, *frames, ends=False) == make_content("Hi")
     call = call_piece(0, id="a", type="function", name="read", arguments='{"filePath": "/a"}')
-    assert chat_reply(client, chat.ROLE, call, chat.chunk({}, reason), chat.DONE, ends=False) == said("", READ)
+    assert chat_reply(client, chat.ROLE, call, chat.chunk({}, reason), chat.DONE, ends=False) == make_content("", READ)
 
 
 @OTHERS
 def test_a_marker_of_the_end_without_a_reason_completes_the_reply(client: str) -> None:
-    assert chat_reply(client, chat.ROLE, *chat.said("Hi"), chat.DONE, ends=False) == said("Hi")
+    assert chat_reply(client, chat.ROLE, *chat.make_text_chunks("Hi"), chat.DONE, ends=False) == make_content("Hi")
 
 
 @OTHERS
 def test_what_comes_after_the_end_is_not_told(client: str) -> None:
-    frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), chat.DONE, *chat.said(" again"), chat.DONE]
-    assert chat_reply(client, *frames, ends=False) == said("Hi")
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks("Hi"),
+        chat.chunk({}, "stop"),
+        chat.DONE,
+        *chat.make_text_chunks(" again"),
+        chat.DONE,
+    ]
+    assert chat_reply(client, *frames, ends=False) == make_content("Hi")
 
 
 @OTHERS
@@ -274,15 +299,20 @@ def test_an_error_in_a_stream_is_one_of_the_clients_api(client: str) -> None:
     """No event states that the reply is complete."""
     error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
     with pytest.raises(StreamError, match="out of memory"):
-        chat_reply(client, chat.ROLE, *chat.said("Hi"), error, chat.DONE, ends=False)
+        chat_reply(client, chat.ROLE, *chat.make_text_chunks("Hi"), error, chat.DONE, ends=False)
 
 
 @OTHERS
 def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(client: str) -> None:
     """The Messages API excludes cached tokens."""
     usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
-    frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), chat.frame({**HEAD, "choices": [], "usage": usage})]
-    out = fed(crossing(client, "openai-chat", stream=True).stream(), *frames, chat.DONE)
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks("Hi"),
+        chat.chunk({}, "stop"),
+        chat.frame({**HEAD, "choices": [], "usage": usage}),
+    ]
+    out = feed_stream(open_bridge(client, "openai-chat", stream=True).stream(), *frames, chat.DONE)
     expected = {
         "anthropic-messages": [b'"input_tokens":200', b'"cache_read_input_tokens":800', b'"output_tokens":7'],
         "openai-responses": [b'"input_tokens":1000', b'"cached_tokens":800', b'"output_tokens":7'],
@@ -293,9 +323,9 @@ def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(cli
 
 
 def test_a_chat_client_is_told_of_the_tokens_only_if_it_asks() -> None:
-    body = pairs.streamed("anthropic-messages", ["Hi"])
+    body = pairs.make_stream("anthropic-messages", ["Hi"])
     quiet, asking = (
-        fed(crossing("openai-chat", "anthropic-messages", stream=True, **fields).stream(), body)
+        feed_stream(open_bridge("openai-chat", "anthropic-messages", stream=True, **fields).stream(), body)
         for fields in ({}, {"stream_options": {"include_usage": True}})
     )
     assert b'"usage"' not in quiet
@@ -328,10 +358,10 @@ def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
     for place in at:
         tokens = {**COUNTED, "candidatesTokenCount": 10 - max(at) + place}
         events[place] = {**events[place], "usageMetadata": tokens}
-    exchange = crossing(client, "gemini-generate", stream=stream, stream_options={"include_usage": True})
+    exchange = open_bridge(client, "gemini-generate", stream=stream, stream_options={"include_usage": True})
     reply = b"".join(map(gemini.frame, events))
-    sent = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
-    assert pairs.read(client, sent, stream=stream) == said("Hello")
+    sent = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert pairs.read(client, sent, stream=stream) == make_content("Hello")
     for name, tokens in COUNTS[client].items():
         figures = [int(figure) for figure in re.findall(rf'"{name}": ?(\d+)', sent.decode())]
         assert figures[-1] == tokens, sent
@@ -345,11 +375,11 @@ def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
 @STREAM
 def test_a_reply_has_a_time_also_where_its_server_tells_none(client: str, server: str, stream: bool) -> None:
     facts = replace(agent(client, stream=stream), time=1_790_000_000)
-    body = asked(client, stream=stream)
+    body = make_request_body(client, stream=stream)
     exchange = Session.open(BY_NAME[client], body, facts, planner(upstream_api=(server,)), "seed")
-    reply = pairs.streamed(server, ["Hello"]) if stream else pairs.whole(server, "Hello")
+    reply = pairs.make_stream(server, ["Hello"]) if stream else pairs.make_whole_reply(server, "Hello")
     reply = reply.replace(b'"created": 1,', b"").replace(b'"created_at": 1,', b"")
-    sent = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    sent = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     times = re.findall(rb'"created(?:_at)?": ?"?([\d-]+)', sent)
     assert {*times} <= {b"1790000000", b"2026-09-21"}, sent
     assert bool(times) == (client not in ("anthropic-messages", "gemini-generate"))
@@ -368,10 +398,10 @@ CALLS = st.lists(
 @given(st.sampled_from(CROSSED), st.lists(st.text(min_size=1, max_size=12), max_size=3), CALLS, st.integers(0, 40))
 def test_any_reply_streamed_is_the_whole_one(pair: tuple[str, str], pieces: list[str], calls: Any, cuts: int) -> None:
     client, server = pair
-    streamed_ = crossing(client, server, stream=True)
-    whole = crossing(client, server, stream=False)
-    one = told(streamed_, client, pairs.streamed(server, pieces, calls), stream=True, cuts=cuts)
-    other = told(whole, client, pairs.whole(server, "".join(pieces), calls), stream=False)
+    streamed_ = open_bridge(client, server, stream=True)
+    whole = open_bridge(client, server, stream=False)
+    one = read_client_reply(streamed_, client, pairs.make_stream(server, pieces, calls), stream=True, cuts=cuts)
+    other = read_client_reply(whole, client, pairs.make_whole_reply(server, "".join(pieces), calls), stream=False)
     assert one == other
 
 
@@ -393,7 +423,7 @@ def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: st
     """Otherwise the model would answer without knowing that a part is missing."""
     part, text = parts[client], {"type": "input_text" if client == "openai-responses" else "text", "text": "See this."}
     key = "input" if client == "openai-responses" else "messages"
-    exchange = crossing(client, server, **{key: [{"role": "user", "content": [text, part]}]})
+    exchange = open_bridge(client, server, **{key: [{"role": "user", "content": [text, part]}]})
     said_ = BY_NAME[server].request(exchange.request()).messages[-1].text
     of_file = "file_id" in json.dumps(part)
     assert "See this." in said_
@@ -404,9 +434,9 @@ def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: st
 
 @pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-responses"])
 def test_a_file_in_a_result_leaves_a_note_in_the_result(server: str) -> None:
-    history = [responses.said("user", "x"), responses.call("read", filePath="/a")]
+    history = [responses.make_input_message("user", "x"), responses.call("read", filePath="/a")]
     output = {**responses.output("x"), "output": [KEPT["openai-responses"]]}
-    exchange = crossing("openai-responses", server, input=[*history, output])
+    exchange = open_bridge("openai-responses", server, input=[*history, output])
     result = BY_NAME[server].request(exchange.request()).messages[-1]
     assert (result.role, result.text) == (
         "tool",

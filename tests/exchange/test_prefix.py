@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat, messages
-from tests.apis.conversations import asks
+from tests.apis.conversations import make_question
 from tests.apis.shapes import SHAPES
 from tests.exchange.talks import Talk
 from vtc.exchange.remembering.past import first_difference
@@ -30,54 +30,54 @@ def result(number: int) -> list[Any]:
     ]
 
 
-def begun(turns: int = 3, **options: Any) -> Talk:
+def begin_talk(turns: int = 3, **options: Any) -> Talk:
     """Return a conversation of some turns, all of them sent."""
     talk = Talk("openai-chat", **options)
-    talk.ask({"role": "system", "content": SYSTEM}, *asks("openai-chat", "Read it"))
+    talk.ask({"role": "system", "content": SYSTEM}, *make_question("openai-chat", "Read it"))
     for turn in range(turns):
         talk.ask(*result(turn))
     return talk
 
 
-def told(talk: Talk) -> str:
+def broken_part(talk: Talk) -> str:
     return describe_broken_prefix(talk.exchange.report.prefix)
 
 
 @APIS
 def test_a_conversation_that_goes_on_keeps_its_prefix(client: str) -> None:
     talk = Talk(client)
-    talk.ask(*asks(client, "Read it"))
+    talk.ask(*make_question(client, "Read it"))
     assert talk.exchange.report.prefix == {}
     for turn in range(3):
         talk.reply(b"".join(SHAPES[client].streamed(f"Done {turn}.")))
-        talk.ask(*asks(client, "Go on"))
+        talk.ask(*make_question(client, "Go on"))
         prefix = talk.exchange.report.prefix
-        assert told(talk) == ""
+        assert broken_part(talk) == ""
         assert prefix["chars"] == prefix["chars_of"] > 0
 
 
 def test_the_place_and_the_cause_of_a_break_are_told() -> None:
-    talk = begun()
+    talk = begin_talk()
     talk.entries[0] = {"role": "system", "content": SYSTEM.replace("65abc", "12def")}
     talk.ask(*result(9))
-    assert told(talk) == "prompt cache usable to message 0 of 10: system changed at 22"
+    assert broken_part(talk) == "prompt cache usable to message 0 of 10: system changed at 22"
     prefix = talk.exchange.report.prefix
     assert "cch=65abc" in prefix["before"]
     assert "cch=12def" in prefix["now"]
     assert prefix["chars"] < prefix["chars_of"]
     assert "prompt cache usable to message 0 of 10" in talk.exchange.report.summarize()
     talk.ask(*result(10))
-    assert told(talk) == ""
+    assert broken_part(talk) == ""
 
 
 def test_a_message_amid_the_conversation_that_changed_or_came_in_is_told() -> None:
-    talk = begun()
+    talk = begin_talk()
     talk.entries[3] = {**talk.entries[3], "content": "[old result cleared]"}
     talk.ask(*result(9))
-    assert told(talk) == "prompt cache usable to message 3 of 10: tool changed at 0"
+    assert broken_part(talk) == "prompt cache usable to message 3 of 10: tool changed at 0"
     talk.entries.insert(5, {"role": "user", "content": "A note"})
     talk.ask(*result(10))
-    assert told(talk) == "prompt cache usable to message 5 of 13: user in the place of tool"
+    assert broken_part(talk) == "prompt cache usable to message 5 of 13: user in the place of tool"
 
 
 @pytest.mark.parametrize(
@@ -91,34 +91,34 @@ def test_a_message_amid_the_conversation_that_changed_or_came_in_is_told() -> No
     ids=["order", "added", "gone", "changed"],
 )
 def test_tools_stand_before_all_messages(change: Any, expected: str) -> None:
-    talk = begun()
+    talk = begin_talk()
     talk.ask(*result(9), tools=change(chat.TOOLS))
-    assert told(talk).startswith(f"prompt cache usable to message 0 of 10: {expected}")
+    assert broken_part(talk).startswith(f"prompt cache usable to message 0 of 10: {expected}")
 
 
 def test_what_stood_last_may_be_there_for_one_turn_alone() -> None:
     """Examples are a reminder after the last message, a replaced message, and a repeated turn."""
-    talk = begun()
+    talk = begin_talk()
     note = {"role": "user", "content": "<system-reminder>Be quick.</system-reminder>"}
     talk.ask(note)
     talk.entries.remove(note)
     talk.ask(*result(9), note)
-    assert told(talk) == ""
+    assert broken_part(talk) == ""
     talk.entries = [*talk.entries[:4], {"role": "user", "content": "Rather do this"}]
     talk.ask()
-    assert told(talk) == ""
+    assert broken_part(talk) == ""
 
 
 def title(talk: Talk) -> None:
     """Request a title, with a different prompt and no tools, that quotes the first message."""
-    entries = [{"role": "system", "content": "You write titles."}, *asks("openai-chat", "Write one for:")]
-    talk.entries = [*entries, *asks("openai-chat", "Read it")]
+    entries = [{"role": "system", "content": "You write titles."}, *make_question("openai-chat", "Write one for:")]
+    talk.entries = [*entries, *make_question("openai-chat", "Read it")]
     talk.ask(tools=None)
 
 
 def title_of_all(talk: Talk) -> None:
     """Request a title at the end of the conversation itself."""
-    talk.ask(*asks("openai-chat", "Write a title"))
+    talk.ask(*make_question("openai-chat", "Write a title"))
 
 
 def memory_pass(talk: Talk) -> None:
@@ -127,14 +127,14 @@ def memory_pass(talk: Talk) -> None:
     talk.ask(tools=[chat.tool("save_memory", fact="string")])
 
 
-def compacted(talk: Talk) -> None:
+def compact_talk(talk: Talk) -> None:
     """Compact the conversation as Codex does: the user's messages, and a summary."""
-    talk.entries = [talk.entries[0], talk.entries[1], *asks("openai-chat", "Summary: all was read.")]
+    talk.entries = [talk.entries[0], talk.entries[1], *make_question("openai-chat", "Summary: all was read.")]
     talk.ask()
 
 
 def another(talk: Talk) -> None:
-    talk.entries = [talk.entries[0], *asks("openai-chat", "Something else")]
+    talk.entries = [talk.entries[0], *make_question("openai-chat", "Something else")]
     talk.ask()
 
 
@@ -144,27 +144,27 @@ def same_again(talk: Talk) -> None:
 
 
 def sub_agent(talk: Talk) -> None:
-    talk.entries = [{"role": "system", "content": "You search."}, *asks("openai-chat", "Search it")]
+    talk.entries = [{"role": "system", "content": "You search."}, *make_question("openai-chat", "Search it")]
     talk.ask(tools=chat.TOOLS[:2])
     talk.ask(*result(77), tools=chat.TOOLS[:2])
 
 
-@pytest.mark.parametrize("aside", [title, title_of_all, memory_pass, compacted, another, same_again, sub_agent])
+@pytest.mark.parametrize("aside", [title, title_of_all, memory_pass, compact_talk, another, same_again, sub_agent])
 @pytest.mark.parametrize("turns", [0, 1, 4])
 def test_no_other_request_is_taken_for_a_break_of_a_conversation(turns: int, aside: Any) -> None:
     """Neither the side request nor the next turn is reported."""
-    talk = begun(turns)
+    talk = begin_talk(turns)
     entries = copy.deepcopy(talk.entries)
     aside(talk)
-    assert told(talk) == ""
+    assert broken_part(talk) == ""
     talk.entries = entries
     talk.ask(*result(9))
-    assert told(talk) == ""
+    assert broken_part(talk) == ""
     assert talk.exchange.report.prefix["kept"] >= len(entries) - 1
 
 
 def test_conversations_of_others_are_never_compared() -> None:
-    talk = begun(facts=Facts(host="one", headers={"x-api-key": "mine"}))
+    talk = begin_talk(facts=Facts(host="one", headers={"x-api-key": "mine"}))
     for facts in (Facts(host="one", headers={"x-api-key": "yours"}), Facts(host="two", headers={"x-api-key": "mine"})):
         other = Talk("openai-chat", memory=talk.memory, facts=facts)
         other.entries = [{"role": "system", "content": "Other"}, *talk.entries[1:]]
@@ -179,7 +179,7 @@ def test_marks_for_the_cache_and_other_forms_of_the_same_text_break_nothing() ->
     talk.ask(messages.user([{**messages.text("Read it"), **marked}]), system=[{**messages.text("Be brief."), **marked}])
     talk.entries = [messages.user("Read it"), messages.assistant(messages.call("read", "t1"))]
     talk.ask(messages.user([messages.result("x", "t1")]), system="Be brief.")
-    assert told(talk) == ""
+    assert broken_part(talk) == ""
 
 
 @pytest.mark.parametrize(("host", "breaks"), [("127.0.0.1", True), ("api.anthropic.com", False)])
@@ -189,11 +189,11 @@ def test_the_billing_line_breaks_the_prompt_of_all_servers_but_its_own(host: str
         head = messages.text(f"x-anthropic-billing-header: cc_version=2.1.5; cch=65{number};")
         ask = messages.user(f"ask {turn}") if not turn else messages.assistant(messages.text("Done."))
         talk.ask(ask, *([messages.user("go on")] if turn else []), system=[head, messages.text("Be brief.")])
-    assert bool(told(talk)) is breaks
+    assert bool(broken_part(talk)) is breaks
 
 
 def test_an_excerpt_holds_no_secret() -> None:
-    talk = begun(facts=Facts(host="one", headers={"authorization": "Bearer opensesame-1234567"}))
+    talk = begin_talk(facts=Facts(host="one", headers={"authorization": "Bearer opensesame-1234567"}))
     secret = f"{'sk-' + 'a' * 30}"
     for text in (f"key {secret} 1", f"key {secret} 2 opensesame-1234567", "key sk-bbbbbbbbbbbbbbbb 3"):
         talk.entries[0] = {"role": "system", "content": text}
@@ -202,7 +202,7 @@ def test_an_excerpt_holds_no_secret() -> None:
         assert "aaaa" not in quoted
         assert "bbbb" not in quoted
         assert "sesame" not in quoted
-        assert told(talk)
+        assert broken_part(talk)
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.apis.chat import encoded
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.chat import encode_json
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import agent, planner
 from vtc.apis import find_api
 from vtc.exchange import Session
@@ -21,17 +21,17 @@ WORDS = "the reply ended without a reason"
 BROKEN = "the server broke off: its stream ended without a reason and without an end mark"
 
 
-def opened(client: str, server: str, *, stream: bool) -> Session:
+def open_pair(client: str, server: str, *, stream: bool) -> Session:
     api = find_api(client)
     assert api
     plans = planner(upstream_api=(server,))
-    exchange = Session.open(api, asked(client, stream=stream), agent(client, stream=stream), plans, "seed")
+    exchange = Session.open(api, make_request_body(client, stream=stream), agent(client, stream=stream), plans, "seed")
     exchange.request()
     return exchange
 
 
-def streamed(client: str, server: str, frames: Sequence[bytes]) -> list[str]:
-    exchange = opened(client, server, stream=True)
+def stream_frames(client: str, server: str, frames: Sequence[bytes]) -> list[str]:
+    exchange = open_pair(client, server, stream=True)
     stream = exchange.stream()
     out = b"".join([*(piece for frame in frames for piece in stream.feed(frame)), *stream.finish()])
     assert b"Hello" in out
@@ -51,8 +51,8 @@ def reasonless(value: Any) -> Any:
 @pytest.mark.parametrize("client", SHAPES)
 def test_a_stream_that_ends_without_a_reason_is_told_so(client: str, server: str) -> None:
     frames = SHAPES[server].streamed("Hello ", "there")
-    assert streamed(client, server, frames) == []
-    assert streamed(client, server, [frame for frame in frames if not END.search(frame)]) == [
+    assert stream_frames(client, server, frames) == []
+    assert stream_frames(client, server, [frame for frame in frames if not END.search(frame)]) == [
         WORDS if client == server else BROKEN
     ]
 
@@ -61,7 +61,7 @@ def test_a_stream_that_ends_without_a_reason_is_told_so(client: str, server: str
 @pytest.mark.parametrize("client", SHAPES)
 def test_so_is_one_that_the_server_ended(client: str, server: str) -> None:
     frames = SHAPES[server].streamed("Hello ", "there")
-    assert streamed(client, server, [frame for frame in frames if not REASON.search(frame)]) == [WORDS]
+    assert stream_frames(client, server, [frame for frame in frames if not REASON.search(frame)]) == [WORDS]
 
 
 @pytest.mark.parametrize("server", ["openai-chat", "anthropic-messages", "gemini-generate"])
@@ -69,8 +69,8 @@ def test_so_is_one_that_the_server_ended(client: str, server: str) -> None:
 def test_so_is_a_whole_reply(client: str, server: str) -> None:
     reply = SHAPES[server].whole("Hello there")
     for body, errors in ((reply, []), (reasonless(reply), [WORDS])):
-        exchange = opened(client, server, stream=False)
-        out = exchange.whole.rewrite(encoded(body))
+        exchange = open_pair(client, server, stream=False)
+        out = exchange.whole.rewrite(encode_json(body))
         assert b"Hello there" in out
-        assert (out == encoded(body)) == (client == server)
+        assert (out == encode_json(body)) == (client == server)
         assert exchange.report.errors == errors

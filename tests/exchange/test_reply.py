@@ -19,7 +19,7 @@ TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"ty
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
-def guarded(guards: Guards) -> ProfileStack:
+def with_guards(guards: Guards) -> ProfileStack:
     return ProfileStack(policies=(PolicyProfile(name="mine", match=Match(), guards=guards),))
 
 
@@ -59,7 +59,7 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
 def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
     """The call of another tool stays text, and the report states the reason."""
-    events, report = whole(Plan(stack=guarded(Guards(allowed_tools=allowed))), f"Hi.\n{CALL}")
+    events, report = whole(Plan(stack=with_guards(Guards(allowed_tools=allowed))), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"
     assert [(entry["policy"], entry["tool"]) for entry in report.policies] == (

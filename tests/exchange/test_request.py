@@ -9,18 +9,18 @@ import msgspec
 import pytest
 
 from tests.apis import chat
-from tests.exchanges import API, opened
+from tests.exchanges import API, open_session
 from vtc.exchange import Session
 from vtc.profiles import Plan, PolicyProfile
 
 
-def sent(plan: Plan, **fields: Any) -> Any:
-    body = chat.encoded(chat.request(stream=True, **fields))
+def send_plan(plan: Plan, **fields: Any) -> Any:
+    body = chat.encode_json(chat.request(stream=True, **fields))
     return json.loads(Session(API, API.request(body), body, plan, "seed").request())
 
 
 def test_what_need_not_change_is_the_very_bytes() -> None:
-    assert opened().request() == chat.encoded(chat.request(stream=True))
+    assert open_session().request() == chat.encode_json(chat.request(stream=True))
 
 
 @pytest.mark.parametrize("last", [{"role": "user", "content": "Go on."}, None])
@@ -28,24 +28,24 @@ def test_a_remark_stands_after_what_was_said_last(last: dict[str, str] | None) -
     policy = {"name": "mine", "match": {}, "guards": {"loop": {"malformed_calls": 2, "action": "steer"}}}
     broken = {"role": "assistant", "content": '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'}
     messages = [{"role": "user", "content": "Go."}, broken, broken, *([last] if last else [])]
-    plan = opened(messages=messages).plan
+    plan = open_session(messages=messages).plan
     stack = msgspec.structs.replace(plan.stack, policies=(msgspec.convert(policy, PolicyProfile),))
-    *before, remark = sent(msgspec.structs.replace(plan, stack=stack), messages=messages)["messages"]
+    *before, remark = send_plan(msgspec.structs.replace(plan, stack=stack), messages=messages)["messages"]
     assert before == messages[:-1] if last else messages
     assert remark["role"] == "user"
     assert remark["content"].startswith("Go on.\n\n(2 replies in a row" if last else "(2 replies in a row")
 
 
 def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> None:
-    plan = opened(settings={"tools": "prompt"}, tool_choice="required").plan
+    plan = open_session(settings={"tools": "prompt"}, tool_choice="required").plan
     offered = tuple(tool for tool in plan.offered if tool.name == "list_files")
-    body = sent(msgspec.structs.replace(plan, offered=offered, withheld=frozenset({"write", "read"})))
+    body = send_plan(msgspec.structs.replace(plan, offered=offered, withheld=frozenset({"write", "read"})))
     assert "<list_files>" in body["messages"][0]["content"]
     assert "<write>" not in body["messages"][0]["content"]
 
 
 def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
-    body = sent(Plan(buffered=True), stream_options={"include_usage": True})
+    body = send_plan(Plan(buffered=True), stream_options={"include_usage": True})
     assert (body["stream"], "stream_options" in body) == (False, False)
 
 
@@ -68,7 +68,7 @@ def test_past_call_with_broken_arguments_is_mended_and_told(arguments: str, sent
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ]
-    one = opened(messages=turns)
+    one = open_session(messages=turns)
     body = json.loads(one.request())
     (entry,) = body["messages"][0]["tool_calls"]
     assert (json.loads(entry["function"]["arguments"]) if sent is not None else entry) == (

@@ -18,11 +18,11 @@ from google import genai
 from google.genai import types
 
 from tests.apis import chat, gemini, messages, responses
-from tests.apis.conversations import ASKED, BY_NAME, answered, asks, brought, told
+from tests.apis.conversations import ASKED, BY_NAME, decode_reply, make_answer_entries, make_full_entries, make_question
 from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.talks import Talk
-from tests.exchanges import fed
+from tests.exchanges import feed_stream
 from vtc.events import Message, ToolCall
 from vtc.profiles import Facts, Memory, Profiles, builtin_directory, load
 
@@ -62,7 +62,7 @@ def of_gemini(*before: Json) -> Form:
     return Form(
         *("gemini-generate", "gemini-3-pro", "generativelanguage.googleapis.com"),
         gemini.reply(*parts),
-        b"".join(gemini.streamed(*frames)),
+        b"".join(gemini.make_stream(*frames)),
         back,
         expected,
         thought,
@@ -79,7 +79,7 @@ def of_messages(block: Json, streamed: list[bytes]) -> Form:
     return Form(
         *("anthropic-messages", "claude-sonnet-4-6", "api.anthropic.com"),
         messages.message(block, messages.call("read", **READ), stop_reason="tool_use"),
-        b"".join(messages.streamed(streamed, call, stop_reason="tool_use")),
+        b"".join(messages.make_stream(streamed, call, stop_reason="tool_use")),
         back,
         block,
         block.get("thinking", ""),
@@ -102,7 +102,7 @@ def of_responses(*summary: Json) -> Form:
     return Form(
         *("openai-responses", "gpt-5.1", "api.openai.com"),
         responses.response(item, responses.call("read", **READ)),
-        b"".join(responses.streamed(events, responses.call_events("read", WRITTEN))),
+        b"".join(responses.make_stream(events, responses.call_events("read", WRITTEN))),
         back,
         {"type": "reasoning", "summary": [], "encrypted_content": SEAL},
         thought,
@@ -142,10 +142,10 @@ COPILOT = {"reasoning_opaque", "reasoning_text"}
 REDACTED = {"type": "redacted_thinking", "data": SEAL}
 FORMS = {
     "gemini": of_gemini(),
-    "gemini, with a thought": of_gemini(gemini.thought(THOUGHT)),
+    "gemini, with a thought": of_gemini(gemini.make_thought(THOUGHT)),
     "messages": of_messages(messages.thinking(THOUGHT, SEAL), messages.thinking_block(0, THOUGHT, signature=SEAL)),
     "messages, a signature alone": of_messages(messages.thinking("", SEAL), messages.thinking_block(0, signature=SEAL)),
-    "messages, redacted": of_messages(REDACTED, [messages.started(0, REDACTED), messages.stopped(0)]),
+    "messages, redacted": of_messages(REDACTED, [messages.make_block_start(0, REDACTED), messages.make_block_stop(0)]),
     "responses": of_responses(),
     "responses, with a summary": of_responses({"type": "summary_text", "text": THOUGHT}),
     "chat of Google": of_chat("gemini-3-pro", "generativelanguage.googleapis.com", {}, GOOGLE),
@@ -169,15 +169,15 @@ FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
-def begun(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Talk, Message]:
+def begin_talk(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Talk, Message]:
     """Let a client ask, and the server call; return the reply to the client."""
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, form.server, facts=facts)
     talk.model = model or form.model
-    talk.ask(*asks(client, "Read it"), stream=stream)
-    body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    return talk, told(client, out)
+    talk.ask(*make_question(client, "Read it"), stream=stream)
+    body = form.streamed if stream else chat.encode_json(form.whole)
+    out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
+    return talk, decode_reply(client, out)
 
 
 @CLIENT
@@ -185,9 +185,9 @@ def begun(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Ta
 @STREAM
 def test_a_seal_comes_back_through_a_client_that_loses_it(client: str, form: Form, stream: bool) -> None:
     """It is at its server's place, and once, in each later request, with or without readable reasoning."""
-    talk, said = begun(client, form, stream=stream)
-    talk.entries += answered(client, said, "found")
-    for body in (talk.ask(), talk.ask(*asks(client, "And now?"))):
+    talk, said = begin_talk(client, form, stream=stream)
+    talk.entries += make_answer_entries(client, said, "found")
+    for body in (talk.ask(), talk.ask(*make_question(client, "And now?"))):
         assert form.back(body) == [form.expected]
         assert json.dumps(body).count(SEAL) == 1
     assert "reasoning of 1 past turn restored" in talk.exchange.report.request
@@ -196,8 +196,8 @@ def test_a_seal_comes_back_through_a_client_that_loses_it(client: str, form: For
 @FORM
 @pytest.mark.parametrize("model", ["qwen3-coder", "deepseek-v3.2", "made-up-model"])
 def test_the_profile_of_a_model_does_not_matter(form: Form, model: str) -> None:
-    talk, said = begun("openai-chat", form, stream=True, model=model)
-    talk.entries += answered("openai-chat", said, "found")
+    talk, said = begin_talk("openai-chat", form, stream=True, model=model)
+    talk.entries += make_answer_entries("openai-chat", said, "found")
     assert form.back(talk.ask()) == [form.expected]
 
 
@@ -212,7 +212,7 @@ def with_copy(client: str, entries: list[Any], text: str) -> list[Any]:
         case "openai-responses":
             return [responses.open_reasoning(text), *entries]
         case "gemini-generate":
-            return [gemini.model(gemini.thought(text), *first["parts"]), *entries[1:]]
+            return [gemini.model(gemini.make_thought(text), *first["parts"]), *entries[1:]]
     return [{**first, "thinking": text}, *entries[1:]]
 
 
@@ -220,8 +220,8 @@ def with_copy(client: str, entries: list[Any], text: str) -> list[Any]:
 @FORM
 def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, form: Form) -> None:
     """The copy contains only the text; agents that send `reasoning_content` back had the worst results."""
-    talk, said = begun(client, form, stream=True)
-    talk.entries += with_copy(client, answered(client, said, "found"), "Mine.")
+    talk, said = begin_talk(client, form, stream=True)
+    talk.entries += with_copy(client, make_answer_entries(client, said, "found"), "Mine.")
     body = talk.ask()
     assert form.back(body) == [form.expected]
     assert json.dumps(body).count(SEAL) == 1
@@ -232,15 +232,15 @@ def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, for
 CARRIES = pytest.mark.parametrize("client", [*ASKED])
 
 
-def carried(client: str, form: Form, *, stream: bool) -> Talk:
+def begin_carrying_talk(client: str, form: Form, *, stream: bool) -> Talk:
     """Let a client ask, and the server call; continue as a client that sends back everything it received."""
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, form.server, facts=facts)
     talk.model = form.model
-    talk.ask(*asks(client, "Read it"), stream=stream, **ASKED[client])
-    body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    said = brought(client, out, "found", stream=stream)
+    talk.ask(*make_question(client, "Read it"), stream=stream, **ASKED[client])
+    body = form.streamed if stream else chat.encode_json(form.whole)
+    out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
+    said = make_full_entries(client, out, "found", stream=stream)
     talk.entries += said
     return talk
 
@@ -250,7 +250,7 @@ def carried(client: str, form: Form, *, stream: bool) -> Talk:
 @STREAM
 def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: Form, stream: bool) -> None:
     """It is unchanged for a server of the client's API, and converted as VTC sent it to the client for others."""
-    talk = carried(client, form, stream=stream)
+    talk = begin_carrying_talk(client, form, stream=stream)
     sent = talk.ask(**ASKED[client])
     assert json.dumps(sent).count(SEAL) == 1
     assert "restored" not in str(talk.exchange.report.request)
@@ -266,7 +266,7 @@ FOREIGN = "1 seal of past reasoning left out: VTC sent the client no such seal i
 )
 def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, form: Form, differs: str) -> None:
     """It is signed, so this holds even after its exchange is forgotten."""
-    talk = carried(client, form, stream=True)
+    talk = begin_carrying_talk(client, form, stream=True)
     if client == form.server:  # whose bytes pass unchanged
         return
     facts, entries = talk.facts, talk.entries
@@ -276,7 +276,7 @@ def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, 
         case "upstream":
             facts = replace(facts, host="other.test")
         case "conversation":
-            entries = asks(client, "Read this") + entries[1:]
+            entries = make_question(client, "Read this") + entries[1:]
         case "a letter":
             text = json.dumps(entries)
             place = text.index("dnRjM") + 36  # base64 of `vtc2.`, and a position after its signature
@@ -297,7 +297,9 @@ def test_no_seal_is_told_as_left_out_where_the_client_says_that_nobody_signed() 
     """Gemini CLI sends this value with each call that has no signature, whichever server made it."""
     talk = Talk("gemini-generate", "anthropic-messages")
     call = {**gemini.call("read"), "thoughtSignature": "skip_thought_signature_validator"}
-    talk.ask(*asks("gemini-generate", "Read it"), gemini.model(call), gemini.user(gemini.result("found", "read")))
+    talk.ask(
+        *make_question("gemini-generate", "Read it"), gemini.model(call), gemini.user(gemini.result("found", "read"))
+    )
     assert not any("left out" in line for line in talk.exchange.report.request)
     assert b"skip_thought" not in talk.sent
 
@@ -310,10 +312,10 @@ async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool)
     talk = Talk("gemini-generate", form.server, facts=Facts(user_agent="google-genai", host=form.host, port=443))
     talk.model = form.model
     asked = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
-    talk.ask(*asks("gemini-generate", "Read it"), stream=stream, **asked)
-    body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    replies = [Reply([out], SSE if stream else JSON), Reply([chat.encoded(gemini.reply(gemini.text("So.")))], JSON)]
+    talk.ask(*make_question("gemini-generate", "Read it"), stream=stream, **asked)
+    body = form.streamed if stream else chat.encode_json(form.whole)
+    out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
+    replies = [Reply([out], SSE if stream else JSON), Reply([chat.encode_json(gemini.reply(gemini.text("So.")))], JSON)]
     async with serving(lambda _: replies.pop(0)) as upstream:
         options: Any = {"base_url": upstream.url, "async_client_args": {"trust_env": False, "verify": False}}
         async with genai.Client(api_key="sk-none", http_options=options).aio as sdk:
@@ -338,27 +340,27 @@ async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool)
 @FORM
 @pytest.mark.parametrize("differs", ["credential", "upstream", "model", "conversation"])
 def test_a_seal_goes_to_no_other_conversation(client: str, form: Form, differs: str) -> None:
-    talk, said = begun(client, form, stream=True)
+    talk, said = begin_talk(client, form, stream=True)
     kept: Memory = talk.memory
-    entries = [*talk.entries, *answered(client, said, "found")]
+    entries = [*talk.entries, *make_answer_entries(client, said, "found")]
     facts = Facts(user_agent="OpenAI/Python 3", host="other.test" if differs == "upstream" else form.host, port=443)
     if differs == "credential":
         facts.headers["authorization"] = "Bearer sk-other"
     other = Talk(client, form.server, kept, facts)
     other.model = "another-model" if differs == "model" else form.model
-    other.ask(*(asks(client, "Read this") + entries[1:] if differs == "conversation" else entries))
+    other.ask(*(make_question(client, "Read this") + entries[1:] if differs == "conversation" else entries))
     assert SEAL.encode() not in other.sent
 
 
 def test_seals_in_frames_that_are_alike_all_come_back() -> None:
     talk = Talk("gemini-generate", facts=Facts(user_agent="OpenAI/Python 3", host="generativelanguage.googleapis.com"))
-    talk.ask(*asks("gemini-generate", "Read it"))
+    talk.ask(*make_question("gemini-generate", "Read it"))
     texts = [
         {**gemini.text(text), "thoughtSignature": seal} for text, seal in (("One.", "U0VBTA=="), ("Two.", "U0VBTB=="))
     ]
     frames = [gemini.frame(gemini.event(part)) for part in (*texts, gemini.call("read", **READ))]
-    out = fed(talk.exchange.stream(), *gemini.streamed(*frames))
-    talk.entries += answered("gemini-generate", told("gemini-generate", out), "found")
+    out = feed_stream(talk.exchange.stream(), *gemini.make_stream(*frames))
+    talk.entries += make_answer_entries("gemini-generate", decode_reply("gemini-generate", out), "found")
     assert talk.ask()["contents"][1]["parts"][:2] == texts
 
 
@@ -396,9 +398,9 @@ def placed_in_messages() -> Placed:
                 return messages.text_block(at, *block["text"])
             case "tool_use":
                 return messages.call_block(at, "read", *json.dumps(block["input"]), id=block["id"])
-        return [messages.started(at, block), messages.stopped(at)]
+        return [messages.make_block_start(at, block), messages.make_block_stop(at)]
 
-    streamed = messages.streamed(*(frames(at, block) for at, block in enumerate(blocks)), stop_reason="tool_use")
+    streamed = messages.make_stream(*(frames(at, block) for at, block in enumerate(blocks)), stop_reason="tool_use")
     return Placed(
         *("anthropic-messages", "api.anthropic.com", messages.message(*blocks, stop_reason="tool_use")),
         b"".join(streamed),
@@ -408,7 +410,7 @@ def placed_in_messages() -> Placed:
 
 
 def placed_in_responses() -> Placed:
-    def sealed(seal: str) -> Json:
+    def make_seal(seal: str) -> Json:
         return {"type": "reasoning", "id": f"rs_{seal[:2]}", "summary": [], "encrypted_content": seal}
 
     def events(item: Json) -> list[Json]:
@@ -421,24 +423,24 @@ def placed_in_responses() -> Placed:
 
     (id_, first), (other_id, second) = CALLED
     items = [
-        *(sealed("QQ=="), responses.message("One. "), sealed("Qg=="), responses.message("Two.", "msg_2")),
-        *(sealed("Qw=="), responses.call("read", "fc_1", id_, **first)),
-        *(sealed("RA=="), responses.call("read", "fc_2", other_id, **second)),
+        *(make_seal("QQ=="), responses.message("One. "), make_seal("Qg=="), responses.message("Two.", "msg_2")),
+        *(make_seal("Qw=="), responses.call("read", "fc_1", id_, **first)),
+        *(make_seal("RA=="), responses.call("read", "fc_2", other_id, **second)),
     ]
 
-    def kept(item: Json) -> Json:
+    def keep_essence(item: Json) -> Json:
         match item["type"]:
             case "reasoning":
-                return {**sealed(item["encrypted_content"]), "id": None}
+                return {**make_seal(item["encrypted_content"]), "id": None}
             case "message":
                 return {"said": item["content"][0]["text"]}
         return {"call": item["call_id"]}
 
     return Placed(
         *("openai-responses", "api.openai.com", responses.response(*items)),
-        b"".join(responses.streamed(*map(events, items))),
-        lambda body: [kept(item) for item in body["input"][1:] if item["type"] != "function_call_output"],
-        [*map(kept, items)],
+        b"".join(responses.make_stream(*map(events, items))),
+        lambda body: [keep_essence(item) for item in body["input"][1:] if item["type"] != "function_call_output"],
+        [*map(keep_essence, items)],
     )
 
 
@@ -453,7 +455,7 @@ def placed_in_gemini() -> Placed:
     ]
     return Placed(
         *("gemini-generate", "generativelanguage.googleapis.com", gemini.reply(*parts)),
-        b"".join(gemini.streamed(*(gemini.frame(gemini.event(part)) for part in parts))),
+        b"".join(gemini.make_stream(*(gemini.frame(gemini.event(part)) for part in parts))),
         lambda body: body["contents"][1]["parts"],
         parts,
     )
@@ -480,13 +482,13 @@ def test_each_of_several_seals_comes_back_in_its_place(client: str, server: str,
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, server, facts=facts)
     talk.profiles = denying() if strict else None
-    talk.ask(*asks(client, "Read it"), stream=stream)
-    body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    said = told(client, out)
+    talk.ask(*make_question(client, "Read it"), stream=stream)
+    body = form.streamed if stream else chat.encode_json(form.whole)
+    out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
+    said = decode_reply(client, out)
     assert said.text.split() == ["One.", "Two."]
-    talk.entries += answered(client, said, "found")
-    for sent in (talk.ask(), talk.ask(*asks(client, "And now?"))):
+    talk.entries += make_answer_entries(client, said, "found")
+    for sent in (talk.ask(), talk.ask(*make_question(client, "And now?"))):
         back = form.back(sent)[: len(form.expected)]
         assert [numberless(one) for one in back] == [numberless(one) for one in form.expected]
 
@@ -505,12 +507,12 @@ GOOGLE_HOST = "generativelanguage.googleapis.com"
 MISSING = "Function call is missing a thought_signature in functionCall parts. This is required for tools to work."
 
 
-def unsigned(client: str) -> list[Any]:
+def make_unsigned_turns(client: str) -> list[Any]:
     """Return a conversation with calls of another model: two at once, then one."""
-    entries = asks(client, "Read them")
+    entries = make_question(client, "Read them")
     for calls in (("/a", "/b"), ("/c",)):
         made = [ToolCall("read", json.dumps({"filePath": path}), f"call_{path[1:]}") for path in calls]
-        entries += answered(client, Message("assistant", ("I look.",), tuple(made)), "found")
+        entries += make_answer_entries(client, Message("assistant", ("I look.",), tuple(made)), "found")
     return entries
 
 
@@ -532,25 +534,25 @@ def test_calls_that_nobody_signed_are_told_as_such_where_google_wants_that(
     """The first call of each step is marked, in each turn."""
     talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host=GOOGLE_HOST, port=443))
     talk.model = model
-    sent = talk.ask(*unsigned(client))
+    sent = talk.ask(*make_unsigned_turns(client))
     assert signatures(server, sent) == ([STAND_IN, None, STAND_IN] if "3" in model else [None] * 3)
     form = "contents" if server == "gemini-generate" else "messages"
     kept = sent[form][:-1]
-    assert talk.ask(*asks(client, "And?"))[form][: len(kept)] == kept
+    assert talk.ask(*make_question(client, "And?"))[form][: len(kept)] == kept
 
 
 @CLIENT
 @pytest.mark.parametrize("server", ["gemini-generate", "openai-chat"])
 def test_a_refusal_teaches_to_tell_of_calls_that_nobody_signed(client: str, server: str) -> None:
     talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
-    assert set(signatures(server, talk.ask(*unsigned(client)))) == {None}
-    error = chat.encoded({"error": {"code": 400, "message": MISSING, "status": "INVALID_ARGUMENT"}})
+    assert set(signatures(server, talk.ask(*make_unsigned_turns(client)))) == {None}
+    error = chat.encode_json({"error": {"code": 400, "message": MISSING, "status": "INVALID_ARGUMENT"}})
     again = talk.exchange.encode_after_rejection(error, 400)
     assert again is not None
     assert signatures(server, json.loads(again)) == [STAND_IN, None, STAND_IN]
     talk.exchange.confirm_quirks()
     assert talk.exchange.encode_after_rejection(error, 400) is None
-    assert signatures(server, talk.ask(*asks(client, "And?"))) == [STAND_IN, None, STAND_IN]
+    assert signatures(server, talk.ask(*make_question(client, "And?"))) == [STAND_IN, None, STAND_IN]
 
 
 OF_GEMINI = {"role": "model", "parts": [{**gemini.call("read"), "thoughtSignature": "THEIRS"}]}
@@ -602,10 +604,10 @@ BROUGHT: dict[str, tuple[str, list[Any], str]] = {
 @pytest.mark.parametrize("case", BROUGHT)
 def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(case: str) -> None:
     api, turn, words = BROUGHT[case]
-    error = chat.encoded({"error": {"code": 400, "message": words}})
+    error = chat.encode_json({"error": {"code": 400, "message": words}})
     talk = Talk(api, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
     for _ in range(2):  # it is not stored, because other seals of the server are valid
-        first = talk.ask(*asks(api, "Read it"), *turn) if not talk.entries else talk.ask()
+        first = talk.ask(*make_question(api, "Read it"), *turn) if not talk.entries else talk.ask()
         assert "THEIRS" in json.dumps(first)
         again = talk.exchange.encode_after_rejection(error, 400)
         assert again is not None
@@ -629,11 +631,11 @@ def test_what_nobody_signed_is_left_out_of_all_conversations_with_a_server_that_
     api, facts = "anthropic-messages", Facts(user_agent="OpenAI/Python 3", host=host, port=443)
     words = "Invalid `signature` in `thinking` block" if signature else "thinking.signature: Field required"
     talk = Talk(api, facts=facts)
-    turn = [*asks(api, "Read it"), *of_claude(**signature)]
+    turn = [*make_question(api, "Read it"), *of_claude(**signature)]
     if host == "gateway.test":
         assert "Hm." in json.dumps(talk.ask(*turn))
         again = talk.exchange.encode_after_rejection(
-            chat.encoded({"error": {"message": f"messages.1.content.0: {words}"}}), 400
+            chat.encode_json({"error": {"message": f"messages.1.content.0: {words}"}}), 400
         )
         assert (b"Hm." in (again or b"Hm."), b"found" in (again or b"")) == (False, True)
         talk.exchange.confirm_quirks()
@@ -656,11 +658,11 @@ def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Fo
     """For example, a gateway with several accounts uses another one in the next turn, and the client cannot prevent
     it.
     """
-    talk, said = begun(client, form, stream=False)
-    talk.entries += answered(client, said, "found")
+    talk, said = begin_talk(client, form, stream=False)
+    talk.entries += make_answer_entries(client, said, "found")
     first = json.dumps(talk.ask())
     assert SEAL in first
-    error = chat.encoded({"error": {"message": UNVERIFIED[form.server]}})
+    error = chat.encode_json({"error": {"message": UNVERIFIED[form.server]}})
     again = (talk.exchange.encode_after_rejection(error, 400) or b"").decode()
     assert [word in again for word in ("I look.", "found", '"read"', SEAL)] == ["I look." in first, True, True, False]
     assert talk.exchange.encode_after_rejection(error, 400) is None
@@ -673,9 +675,12 @@ def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the
     unthought = [messages.assistant(messages.call("read", filePath="/a")), messages.user([messages.result("found")])]
     words = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
     talk, thinking = Talk("anthropic-messages"), {"thinking": {"type": "enabled", "budget_tokens": 1024}}
-    for turn in (asks("anthropic-messages", "Read it") + unthought, asks("anthropic-messages", "Go on")):
+    for turn in (
+        make_question("anthropic-messages", "Read it") + unthought,
+        make_question("anthropic-messages", "Go on"),
+    ):
         assert "thinking" in talk.ask(*turn, **thinking)
-        again = talk.exchange.encode_after_rejection(chat.encoded({"error": {"message": words}}), 400)
+        again = talk.exchange.encode_after_rejection(chat.encode_json({"error": {"message": words}}), 400)
         assert again is not None
         assert "thinking" not in json.loads(again)
         assert "thinking left out" in str(talk.exchange.report.request)
@@ -685,17 +690,17 @@ def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the
 def test_what_says_nothing_else_than_what_is_signed_stays() -> None:
     thought = messages.assistant({"type": "thinking", "thinking": "Hm.", "signature": "THEIRS"})
     talk = Talk("anthropic-messages")
-    talk.ask(*asks("anthropic-messages", "Read it"), thought, messages.user("Go on"))
-    error = chat.encoded({"error": {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}})
+    talk.ask(*make_question("anthropic-messages", "Read it"), thought, messages.user("Go on"))
+    error = chat.encode_json({"error": {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}})
     assert talk.exchange.encode_after_rejection(error, 400) is None
 
 
 @CLIENT
 def test_calls_that_their_server_signed_keep_that(client: str) -> None:
     form = FORMS["gemini"]
-    talk, said = begun(client, form, stream=True, model="gemini-3-pro")
-    talk.entries += answered(client, said, "found")
-    talk.entries = [*talk.entries, *unsigned(client)[1:]]
+    talk, said = begin_talk(client, form, stream=True, model="gemini-3-pro")
+    talk.entries += make_answer_entries(client, said, "found")
+    talk.entries = [*talk.entries, *make_unsigned_turns(client)[1:]]
     assert signatures(form.server, talk.ask()) == [SEAL, STAND_IN, None, STAND_IN]
 
 
@@ -705,10 +710,10 @@ def test_a_client_of_chat_completions_brings_several_seals_on_its_calls(server: 
     """Google's API has them there; seals before the first call precede the text if their place is unknown."""
     form = PLACED[server]
     talk = Talk("openai-chat", server, facts=Facts(user_agent="OpenAI/Python 3", host=form.host, port=443))
-    talk.ask(*asks("openai-chat", "Read it"), stream=stream)
-    body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    talk.entries += brought("openai-chat", out, "found", stream=stream)
+    talk.ask(*make_question("openai-chat", "Read it"), stream=stream)
+    body = form.streamed if stream else chat.encode_json(form.whole)
+    out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
+    talk.entries += make_full_entries("openai-chat", out, "found", stream=stream)
     exact = form.back(talk.ask())
     talk.memory = Memory()  # as after a restart
     sent = json.dumps(talk.ask())

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, pairs
-from tests.apis.shapes import asked
-from tests.exchange.ready.servers import RULES, until_taken
+from tests.apis.shapes import make_request_body
+from tests.exchange.ready.servers import RULES, send_until_accepted
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import AGENT, agent, fed, planner
+from tests.exchanges import AGENT, agent, feed_stream, planner
 from tests.known import EXPIRES, MAX_REQUESTS
 from vtc.events import Tool
 from vtc.exchange import Session
@@ -76,12 +76,12 @@ ASKED: dict[str, tuple[str, Json]] = {
 }
 
 
-def opened(
+def open_client(
     memory: Memory | None = None, client: str = "openai-chat", settings: Json | None = None, **fields: Any
 ) -> Session:
     return Session.open(
         BY_NAME[client],
-        asked(client, **fields),
+        make_request_body(client, **fields),
         agent(client, stream=fields.get("stream")),
         planner(**settings or {}),
         "seed",
@@ -97,11 +97,11 @@ def texts(body: Json) -> str:
 def test_a_refused_request_is_asked_until_it_is_taken_and_the_next_one_at_once(case: str) -> None:
     rule, fields = ASKED[case]
     memory = Memory()
-    first = until_taken(opened(memory, **fields), RULES[rule])
+    first = send_until_accepted(open_client(memory, **fields), RULES[rule])
     assert 1 < len(first) <= MAX_REQUESTS
     for word in ("one", "two", "parts", "note", "lost", "found", "Be brief."):
         assert (word in texts(first[0])) == (word in texts(first[-1]))
-    (again,) = until_taken(opened(memory, **fields), RULES[rule])
+    (again,) = send_until_accepted(open_client(memory, **fields), RULES[rule])
     assert again == first[-1]
 
 
@@ -128,7 +128,7 @@ EVERYTHING = [
     ],
 )
 def test_a_profile_knows_what_its_server_refuses(rule: str, settings: Json, fields: Json) -> None:
-    assert len(until_taken(opened(settings=settings, **fields), RULES[rule])) == 1
+    assert len(send_until_accepted(open_client(settings=settings, **fields), RULES[rule])) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_a_profile_knows_what_its_server_refuses(rule: str, settings: Json, fiel
 )
 def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) -> None:
     fields = {"messages": [SYSTEM, user("one"), call("123456789"), result("123456789")], "tools": [function()]}
-    exchange = opened(settings={"server": server}, **fields)
+    exchange = open_client(settings={"server": server}, **fields)
     exchange.report.request.clear()
-    came = json.loads(asked("openai-chat", **fields))
+    came = json.loads(make_request_body("openai-chat", **fields))
     fields_set = exchange.plan.stack.request.set
-    assert fields_set or exchange.request() == asked("openai-chat", **fields)
+    assert fields_set or exchange.request() == make_request_body("openai-chat", **fields)
     assert {**json.loads(exchange.request()), **fields_set} == {
         **came,
         **fields_set,
@@ -153,71 +153,73 @@ def test_what_no_server_refuses_is_the_very_bytes(case: str) -> None:
     """The server accepts everything, although another one taught the same client many quirks."""
     memory = Memory()
     _, fields = ASKED[case]
-    assert opened(memory, **fields).request() == asked("openai-chat", **fields)
+    assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
 
 
 def test_what_was_taught_changes_nothing_where_nothing_is_of_that() -> None:
     memory = Memory()
     for rule, fields in ASKED.values():
-        until_taken(opened(memory, **fields), RULES[rule])
+        send_until_accepted(open_client(memory, **fields), RULES[rule])
     plain: Json = {
         "messages": [{"role": "system", "content": "s"}, user("one"), {"role": "assistant", "content": "two"}]
     }
-    assert opened(memory, **plain).request() == asked("openai-chat", **plain)
+    assert open_client(memory, **plain).request() == make_request_body("openai-chat", **plain)
 
 
 def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
     now = [0.0]
     memory = Memory(clock=lambda: now[0])
     rule, fields = ASKED["schemas"]
-    exchange = opened(memory, **fields)
-    until_taken(exchange, RULES[rule], status=500)
+    exchange = open_client(memory, **fields)
+    send_until_accepted(exchange, RULES[rule], status=500)
     told = ", ".join(exchange.report.request)
     assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
     assert "applied at once from now on: schemas" in str(exchange.report.notes)
     now[0] = EXPIRES - 1
-    assert "changed since the server rejected a request: schemas" in opened(memory, **fields).plan.why
+    assert "changed since the server rejected a request: schemas" in open_client(memory, **fields).plan.why
     now[0] = EXPIRES + 1
-    assert opened(memory, **fields).request() == asked("openai-chat", **fields)
+    assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
 
 
 def test_what_did_not_help_is_not_kept() -> None:
     memory = Memory()
     _, fields = ASKED["schemas"]
-    exchange = opened(memory, **fields)
+    exchange = open_client(memory, **fields)
     exchange.request()
     assert exchange.encode_after_rejection(b'{"error": "failed to parse grammar"}', 400) is not None
     assert exchange.encode_after_rejection(b'{"error": "failed to parse grammar"}', 400) is None
-    assert opened(memory, **fields).request() == asked("openai-chat", **fields)
+    assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
 
 
 def test_another_client_is_taught_by_its_own_refusals() -> None:
     memory = Memory()
     rule, fields = ASKED["schemas"]
-    until_taken(opened(memory, **fields), RULES[rule])
+    send_until_accepted(open_client(memory, **fields), RULES[rule])
     from dataclasses import replace
 
     other = replace(AGENT, headers={"authorization": "Bearer other"})
-    exchange = Session.open(BY_NAME["openai-chat"], asked("openai-chat", **fields), other, planner(), "seed", memory)
-    assert exchange.request() == asked("openai-chat", **fields)
+    exchange = Session.open(
+        BY_NAME["openai-chat"], make_request_body("openai-chat", **fields), other, planner(), "seed", memory
+    )
+    assert exchange.request() == make_request_body("openai-chat", **fields)
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
 def test_clients_of_other_apis_are_asked_for_again_alike(client: str) -> None:
     memory, settings = Memory(), {"upstream_api": ("openai-chat",)}
-    tools = BY_NAME["openai-chat"].request(chat.encoded(chat.request(tools=NARROW))).offer.tools
-    declared = [BY_NAME[client].request(asked(client))._declaration(one) for one in tools]
-    assert len(until_taken(opened(memory, client, settings, tools=declared), RULES["grammar"])) == 2
-    assert len(until_taken(opened(memory, client, settings, tools=declared), RULES["grammar"])) == 1
+    tools = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(tools=NARROW))).offer.tools
+    declared = [BY_NAME[client].request(make_request_body(client))._declaration(one) for one in tools]
+    assert len(send_until_accepted(open_client(memory, client, settings, tools=declared), RULES["grammar"])) == 2
+    assert len(send_until_accepted(open_client(memory, client, settings, tools=declared), RULES["grammar"])) == 1
 
 
 def test_a_call_is_fitted_to_the_whole_schema() -> None:
     """This holds although the server received a simplified schema."""
     count = {"anyOf": [{"type": "integer"}, {"type": "null"}], "maximum": 5}
-    exchange = opened(settings={"server": "llama.cpp"}, tools=[function("count", n=count)])
+    exchange = open_client(settings={"server": "llama.cpp"}, tools=[function("count", n=count)])
     sent = json.loads(exchange.request())["tools"][0]["function"]["parameters"]["properties"]["n"]
     assert sent == {"type": "integer", "description": "(maximum: 5)"}
-    body = chat.encoded(
+    body = chat.encode_json(
         chat.completion(None, "tool_calls", message=_calling("count", '{"n": "null"}')),
     )
     (found,) = json.loads(exchange.whole.rewrite(body))["choices"][0]["message"]["tool_calls"]
@@ -236,8 +238,8 @@ LONG = "mcp__" + "x" * 80
 WIRE = f"{LONG[:55]}_"
 
 
-def shortened(**fields: Any) -> tuple[Session, str]:
-    exchange = opened(settings={"server": "deepseek"}, tools=[function(LONG)], **fields)
+def open_long_name(**fields: Any) -> tuple[Session, str]:
+    exchange = open_client(settings={"server": "deepseek"}, tools=[function(LONG)], **fields)
     (tool,) = json.loads(exchange.request())["tools"]
     assert tool["function"]["name"].startswith(WIRE)
     return exchange, tool["function"]["name"]
@@ -246,21 +248,21 @@ def shortened(**fields: Any) -> tuple[Session, str]:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("form", ["call", "text"])
 def test_a_tool_whose_name_was_shortened_is_called_by_its_own(stream: bool, form: str) -> None:
-    exchange, wire = shortened(stream=stream)
+    exchange, wire = open_long_name(stream=stream)
     text = f'<tool_call>\n{{"name": "{wire}", "arguments": {{"filePath": "/a"}}}}\n</tool_call>'
     calls = [(wire, {"filePath": "/a"})] if form == "call" else []
     said = [] if calls else [text]
     if stream:
-        body = pairs.streamed("openai-chat", said, calls)
-        went = fed(exchange.stream(), *(body[at : at + 7] for at in range(0, len(body), 7)))
+        body = pairs.make_stream("openai-chat", said, calls)
+        went = feed_stream(exchange.stream(), *(body[at : at + 7] for at in range(0, len(body), 7)))
     else:
-        went = exchange.whole.rewrite(pairs.whole("openai-chat", "".join(said), calls))
+        went = exchange.whole.rewrite(pairs.make_whole_reply("openai-chat", "".join(said), calls))
     assert pairs.read("openai-chat", went, stream=stream).calls == ((LONG, '{"filePath": "/a"}'),)
 
 
 def test_names_are_the_same_in_history_and_in_the_choice() -> None:
     choice = {"type": "function", "function": {"name": LONG}}
-    exchange, wire = shortened(messages=[user("one"), call("a", LONG), result("a")], tool_choice=choice)
+    exchange, wire = open_long_name(messages=[user("one"), call("a", LONG), result("a")], tool_choice=choice)
     body = json.loads(exchange.request())
     assert body["messages"][1]["tool_calls"][0]["function"]["name"] == wire
     assert body["tool_choice"]["function"]["name"] == wire
@@ -279,7 +281,9 @@ def test_names_are_the_same_in_history_and_in_the_choice() -> None:
     ],
 )
 def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, left: list[str], line: str) -> None:
-    exchange = opened(settings={"server": "ollama"}, tools=[function("read"), function("write")], tool_choice=choice)
+    exchange = open_client(
+        settings={"server": "ollama"}, tools=[function("read"), function("write")], tool_choice=choice
+    )
     body = json.loads(exchange.request())
     assert [one["function"]["name"] for one in body.get("tools", [])] == left
     assert ("tool_choice" in body) == (not line)
@@ -289,33 +293,33 @@ def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, l
 # The window
 
 
-def windowed(tmp: Any, context: int = 65536) -> Callable[..., Session]:
+def make_windowed_opener(tmp: Any, context: int = 65536) -> Callable[..., Session]:
     from vtc.profiles import Planner, Settings, builtin_directory, load
 
     (tmp / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\nready: {{context: {context}}}\n")
     profiles = load([builtin_directory(), tmp])
 
-    def opened_(client: str, server: str, **fields: Any) -> Session:
+    def open_windowed(client: str, server: str, **fields: Any) -> Session:
         settings = Settings(server="mine", upstream_api=(server,))
         return Session.open(
             BY_NAME[client],
-            asked(client, **fields),
+            make_request_body(client, **fields),
             agent(client, stream=fields.get("stream")),
             Planner(profiles, settings),
             "seed",
         )
 
-    return opened_
+    return open_windowed
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_ollamas_own_api_is_told_the_window(client: str, tmp_path: Any) -> None:
-    body = json.loads(windowed(tmp_path)(client, "ollama-chat").request())
+    body = json.loads(make_windowed_opener(tmp_path)(client, "ollama-chat").request())
     assert (body["options"]["num_ctx"], body["truncate"]) == (65536, False)
 
 
 def test_a_window_that_the_client_says_stays(tmp_path: Any) -> None:
-    exchange = windowed(tmp_path)("ollama-chat", "ollama-chat", options={"num_ctx": 8192, "temperature": 0})
+    exchange = make_windowed_opener(tmp_path)("ollama-chat", "ollama-chat", options={"num_ctx": 8192, "temperature": 0})
     assert json.loads(exchange.request())["options"] == {"num_ctx": 8192, "temperature": 0}
 
 
@@ -330,10 +334,13 @@ def test_a_limit_beyond_the_window_is_lowered_at_once_after_a_refusal() -> None:
             "length is 32768 tokens and your request has 100 input tokens"
         )
 
-    assert [one["max_tokens"] for one in until_taken(opened(memory, max_tokens=64000), serve)] == [64000, 32668]
-    (body,) = until_taken(opened(memory, max_tokens=64000), serve)
+    assert [one["max_tokens"] for one in send_until_accepted(open_client(memory, max_tokens=64000), serve)] == [
+        64000,
+        32668,
+    ]
+    (body,) = send_until_accepted(open_client(memory, max_tokens=64000), serve)
     assert 32768 / 2 < body["max_tokens"] < 32768
-    assert opened(memory, max_tokens=1000).request() == asked("openai-chat", max_tokens=1000)
+    assert open_client(memory, max_tokens=1000).request() == make_request_body("openai-chat", max_tokens=1000)
 
 
 FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (4096 tokens), try"}}'
@@ -342,7 +349,7 @@ FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the avail
 @pytest.mark.parametrize("client", pairs.NAMES)
 @pytest.mark.parametrize("server", ["openai-chat", "same"])
 def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: str) -> None:
-    exchange = opened(client=client, settings={"upstream_api": (server,)})
+    exchange = open_client(client=client, settings={"upstream_api": (server,)})
     exchange.request()
     reply = exchange.whole.translate_error(FULL, 500)
     assert reply
@@ -357,7 +364,7 @@ def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: s
 
 
 def test_errors_of_hosted_apis_stay() -> None:
-    exchange = opened(settings={"server": "hosted"})
+    exchange = open_client(settings={"server": "hosted"})
     exchange.request()
     assert exchange.whole.translate_error(FULL, 400) is None
 
@@ -367,19 +374,19 @@ def test_errors_of_hosted_apis_stay() -> None:
     ("tokens", "line"), [(2050, "the server cut the prompt: it read 2050 tokens of 60 KB"), (15000, "")]
 )
 def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: str) -> None:
-    exchange = opened(stream=stream, messages=[user("word " * 12000)])
+    exchange = open_client(stream=stream, messages=[user("word " * 12000)])
     exchange.request()
     usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
     if stream:
         frames = [
             chat.ROLE,
-            *chat.said("Hi"),
+            *chat.make_text_chunks("Hi"),
             chat.chunk({}, "stop"),
             chat.frame({**pairs.USAGE, "id": "x", "usage": usage}),
         ]
-        fed(exchange.stream(), *frames, chat.DONE)
+        feed_stream(exchange.stream(), *frames, chat.DONE)
     else:
-        exchange.whole.rewrite(chat.encoded({**chat.completion("Hi"), "usage": usage}))
+        exchange.whole.rewrite(chat.encode_json({**chat.completion("Hi"), "usage": usage}))
     told = ", ".join(exchange.report.notes)
     assert (line in told) if line else ("cut" not in told)
 
@@ -389,17 +396,17 @@ def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: s
 
 def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prompt() -> None:
     memory = Memory()
-    exchange = opened(memory)
+    exchange = open_client(memory)
     assert b'"tools"' in exchange.request()
     words = "The model produced output that does not match the expected peg-native format"
     went = exchange.encode_after_rejection(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
-    assert b'"tools"' in opened(memory).request()  # not before the server accepted it
+    assert b'"tools"' in open_client(memory).request()  # not before the server accepted it
     exchange.confirm_quirks()
     told = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in told
     assert "in the prompt, as are later requests" in str(exchange.report.notes)
     assert "`tools: prompt`, `dialect: tag`" in str(exchange.report.notes)
-    for body in (json.loads(went or b""), json.loads(opened(memory).request())):
+    for body in (json.loads(went or b""), json.loads(open_client(memory).request())):
         assert "tools" not in body
         assert "filePath" in texts(body)
 
@@ -413,7 +420,7 @@ def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, clie
     from tests.apis.turns import turns
 
     settings = {"server": server, "upstream_api": ("openai-chat",), "model": "mistral"}
-    bodies = [json.loads(opened(client=client, settings=settings, **fields).request()) for fields in turns(client)]
+    bodies = [json.loads(open_client(client=client, settings=settings, **fields).request()) for fields in turns(client)]
     for before, after in pairwise(bodies):
         assert after["messages"][: len(before["messages"]) - 1] == before["messages"][:-1]
         assert after["tools"] == before["tools"]
@@ -426,10 +433,10 @@ def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, clie
 def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, left: int) -> None:
     line = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.5; cch=65abc;"}
     prompt = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
-    exchange = opened(client="anthropic-messages", settings={"server": server}, system=[line, prompt])
+    exchange = open_client(client="anthropic-messages", settings={"server": server}, system=[line, prompt])
     body = json.loads(exchange.request())
     assert body["system"] == [line, prompt][2 - left :]
-    came = json.loads(asked("anthropic-messages", system=[line, prompt]))
+    came = json.loads(make_request_body("anthropic-messages", system=[line, prompt]))
     assert {key: one for key, one in body.items() if key in came and key != "system"} == {
         key: one for key, one in came.items() if key != "system"
     }
@@ -438,11 +445,11 @@ def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, lef
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
 def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
     memory, settings = Memory(), {"server": "llama.cpp"}
-    make = BY_NAME[client].request(asked(client))._declaration
+    make = BY_NAME[client].request(make_request_body(client))._declaration
     schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}
     declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
-    came = json.loads(asked(client, tools=declared))["tools"]
-    exchange = opened(memory, client, settings, tools=declared)
+    came = json.loads(make_request_body(client, tools=declared))["tools"]
+    exchange = open_client(memory, client, settings, tools=declared)
     exchange._encoder._steps["names"] = True
     first, second = json.loads(exchange.request())["tools"]
     key = "input_schema" if client == "anthropic-messages" else "parameters"

@@ -12,7 +12,7 @@ import pytest
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.exchange.crossings import BY_NAME
-from tests.exchanges import PROFILES, agent, declared, fed
+from tests.exchanges import PROFILES, agent, declare_tools, feed_stream
 from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
@@ -33,7 +33,7 @@ def tokens(text: str) -> dict[str, Any]:
     return {"token": text, "logprob": -0.1, "bytes": [*text.encode()], "top_logprobs": []}
 
 
-def streamed(api: str, pieces: list[str]) -> bytes:
+def stream_with_metadata(api: str, pieces: list[str]) -> bytes:
     """Encode a reply that repeats its text in metadata, with each piece and at its end."""
     whole = "".join(pieces)
     match api:
@@ -47,7 +47,7 @@ def streamed(api: str, pieces: list[str]) -> bytes:
             cited = chat.chunk({"annotations": [{"type": "url_citation", "url_citation": {"title": whole}}]})
             return b"".join([chat.ROLE, *frames, cited, chat.STOP, chat.DONE])
         case "anthropic-messages":
-            frames = messages.streamed(messages.text_block(0, *pieces))
+            frames = messages.make_stream(messages.text_block(0, *pieces))
             citation = {"type": "char_location", "cited_text": whole, "document_index": 0, "document_title": "d"}
             cited = {
                 "type": "content_block_delta",
@@ -59,7 +59,7 @@ def streamed(api: str, pieces: list[str]) -> bytes:
             return b"".join([*frames[:place], made, *frames[place:]])
         case "openai-responses":
             out = []
-            for frame in responses.streamed(responses.text_events(*pieces)):
+            for frame in responses.make_stream(responses.text_events(*pieces)):
                 head, _, data = frame.partition(b"data: ")
                 event = json.loads(data)
                 for part in (event, event.get("part"), *_parts(event.get("item")), *_parts(event.get("response"))):
@@ -85,7 +85,7 @@ def streamed(api: str, pieces: list[str]) -> bytes:
             }
             return b"".join([*events, gemini.frame(last)])
     lines = [json.loads(ollama.piece(piece)) | {"logprobs": [tokens(piece)]} for piece in pieces]
-    return b"".join(ollama.streamed(*(chat.encoded(line) + b"\n" for line in lines)))
+    return b"".join(ollama.make_stream(*(chat.encode_json(line) + b"\n" for line in lines)))
 
 
 def _parts(item: Any) -> list[Any]:
@@ -93,15 +93,15 @@ def _parts(item: Any) -> list[Any]:
     return [part for one in items for part in one.get("content", ())]
 
 
-def folded(api: str, stream: bytes) -> bytes:
+def fold_stream(api: str, stream: bytes) -> bytes:
     """Return the whole reply that the frames of a stream add up to."""
     lines = (line.removeprefix(b"data:").strip() for line in stream.split(b"\n"))
-    return chat.encoded(BY_NAME[api].fold([json.loads(line) for line in lines if line.startswith(b"{")]))
+    return chat.encode_json(BY_NAME[api].fold([json.loads(line) for line in lines if line.startswith(b"{")]))
 
 
-def opened(api: str, planner: Planner, *, stream: bool) -> Session:
-    tools = declared(api, {name: {"type": "object"} for name in ("rm", "read")})
-    body = chat.encoded(SHAPES[api].request(stream=stream, tools=tools))
+def open_tools(api: str, planner: Planner, *, stream: bool) -> Session:
+    tools = declare_tools(api, {name: {"type": "object"} for name in ("rm", "read")})
+    body = chat.encode_json(SHAPES[api].request(stream=stream, tools=tools))
     return Session.open(BY_NAME[api], body, agent(api, stream=stream), planner, "seed")
 
 
@@ -109,20 +109,20 @@ def opened(api: str, planner: Planner, *, stream: bool) -> Session:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("api", SHAPES)
 def test_what_repeats_a_text_is_left_out_where_that_was_changed(api: str, text: str) -> None:
-    body = streamed(api, TEXTS[text])
+    body = stream_with_metadata(api, TEXTS[text])
     for size in (len(body), 50):
-        exchange = opened(api, PLANNER, stream=True)
-        out = fed(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))
+        exchange = open_tools(api, PLANNER, stream=True)
+        out = feed_stream(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))
         assert exchange.report.failures == []
         assert b"SECRET" not in out
         assert b"RETa" not in out
         assert str([*b"SECRET"])[1:-1].encode() not in out
-    out = opened(api, PLANNER, stream=False).whole.rewrite(folded(api, body))
+    out = open_tools(api, PLANNER, stream=False).whole.rewrite(fold_stream(api, body))
     assert b"SECRET" not in out
     assert str([*b"SECRET"])[1:-1].encode() not in out
 
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_what_repeats_a_text_that_stays_leaves_with_it(api: str) -> None:
-    body = streamed(api, ["The word ", "is SECRETabc", " now."])
-    assert fed(opened(api, NO_POLICY, stream=True).stream(), body) == body
+    body = stream_with_metadata(api, ["The word ", "is SECRETabc", " now."])
+    assert feed_stream(open_tools(api, NO_POLICY, stream=True).stream(), body) == body

@@ -19,7 +19,7 @@ CASES = plain((Path(__file__).parents[1] / "cases" / "silence.yaml").read_text()
 
 def is_asked(text: str, **fields: Any) -> bool:
     """Return True if the model is reminded after a whole reply with this text."""
-    body = chat.encoded(chat.request())
+    body = chat.encode_json(chat.request())
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(retry="on"), "seed")
     exchange.request()
     asked = []
@@ -29,7 +29,7 @@ def is_asked(text: str, **fields: Any) -> bool:
         yield
         raise NoAnswer("not now")
 
-    reply = chat.encoded(chat.completion(text, **fields))
+    reply = chat.encode_json(chat.completion(text, **fields))
     list(exchange.whole.rewrite_with_retry(reply, ask))
     return bool(asked)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, messages, responses
 from tests.apis.shapes import SHAPES
-from tests.exchanges import FILE, declared, planner
+from tests.exchanges import FILE, declare_tools, planner
 from vtc.apis import APIS
 from vtc.exchange import Session, Stream
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
@@ -25,7 +25,9 @@ each = pytest.mark.parametrize("api", NAMES)
 
 def exchange(api: str, **settings: Any) -> Session:
     (found,) = [one for one in APIS if one.name == api]
-    body = chat.encoded(SHAPES[api].request(stream=True, tools=declared(api, dict.fromkeys(("write", "read"), FILE))))
+    body = chat.encode_json(
+        SHAPES[api].request(stream=True, tools=declare_tools(api, dict.fromkeys(("write", "read"), FILE)))
+    )
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=True))
     return Session.open(found, body, facts, planner(**settings), "seed")
 
@@ -43,15 +45,15 @@ def calling(api: str, *calls: tuple[str, list[str]]) -> list[bytes]:
             blocks = [
                 messages.call_block(index, name, *pieces, id=f"t{index}") for index, (name, pieces) in enumerate(calls)
             ]
-            return messages.streamed(*blocks, stop_reason="tool_use")
+            return messages.make_stream(*blocks, stop_reason="tool_use")
     events = [
         responses.call_events(name, *pieces, id=f"fc_{index}", call_id=f"call_{index}")
         for index, (name, pieces) in enumerate(calls)
     ]
-    return responses.streamed(*events)
+    return responses.make_stream(*events)
 
 
-def said(api: str, body: bytes) -> list[tuple[str, Any]]:
+def list_calls(api: str, body: bytes) -> list[tuple[str, Any]]:
     readers: dict[str, Any] = {"openai-chat": chat.read, "anthropic-messages": messages.read}
     found: list[tuple[str, Any]] = readers.get(api, responses.read)(body).calls
     return found
@@ -72,7 +74,7 @@ def test_a_value_that_ends_in_one_special_token_again_and_again(api: str) -> Non
     text = '{"filePath": "/a' + "</｜DSML｜parameter>" * 10_000 + '"}'
     frames = calling(api, ("read", [text[at : at + 200] for at in range(0, len(text), 200)]))
     body = b"".join(through(exchange(api).stream(), frames))
-    assert said(api, body) == [("read", {"filePath": "/a"})]
+    assert list_calls(api, body) == [("read", {"filePath": "/a"})]
 
 
 @each
@@ -109,7 +111,7 @@ def test_what_is_wrong_later_is_mended_all_the_same(
 ) -> None:
     one = exchange(api)
     body = b"".join(through(one.stream(), calling(api, ("read", pieces))))
-    assert said(api, body) == [("read", arguments)]
+    assert list_calls(api, body) == [("read", arguments)]
     assert [repair] == [name for call in one.report.calls for name in call["repairs"]]
 
 
@@ -129,9 +131,9 @@ def test_what_is_wrong_later_is_mended_all_the_same(
 def test_a_trailing_comma_leaves_at_no_cut(api: str, pieces: list[str], others: list[Any]) -> None:
     one = exchange(api)
     body = b"".join(through(one.stream(), calling(api, ("read", pieces), *others)))
-    name, arguments = said(api, body)[0]
+    name, arguments = list_calls(api, body)[0]
     assert (name, arguments) == ("read", json.loads(_COMMA.sub(r"\1", "".join(pieces))))
-    assert [call for call, _ in said(api, body)] == ["read", *(name for name, _ in others)]
+    assert [call for call, _ in list_calls(api, body)] == ["read", *(name for name, _ in others)]
     assert "json-trailing-comma" in {name for call in one.report.calls for name in call["repairs"]}
     assert one.report.refusals == []
 
@@ -144,7 +146,7 @@ def test_a_trailing_comma_leaves_not_where_the_finish_stands_in_its_frame(pieces
     end = chat.chunk({"tool_calls": [chat.native(0, arguments=pieces[-1])]}, "tool_calls")
     one = exchange("openai-chat")
     body = b"".join(through(one.stream(), [*frames, end, used, done]))
-    assert said("openai-chat", body) == [("read", {"filePath": "a"})]
+    assert list_calls("openai-chat", body) == [("read", {"filePath": "a"})]
     assert chat.read(body).finish_reason == "tool_calls"
 
 
@@ -171,7 +173,7 @@ def test_a_long_piece_is_read_at_the_end_of_the_call_and_nothing_of_it_is_lost(a
     rest = ", ".join(f'"k{number}": {number}' for number in range(5000)) + "}"
     pieces = [*begun, ('2", ' if len(begun[-1:]) and "limit" in begun[-1] else "" if begun else "{") + rest]
     one = exchange(api)
-    (call,) = said(api, b"".join(through(one.stream(), calling(api, ("read", pieces)))))
+    (call,) = list_calls(api, b"".join(through(one.stream(), calling(api, ("read", pieces)))))
     expected = {"filePath": "a"} if begun else {}
     expected |= {"limit": 42} if "limit" in "".join(begun) else {}  # type: ignore[dict-item]
     assert call == ("read", expected | {f"k{number}": number for number in range(5000)})
@@ -181,14 +183,14 @@ def test_a_long_piece_is_read_at_the_end_of_the_call_and_nothing_of_it_is_lost(a
 def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp_path: Path) -> None:
     """A lone backtick can begin a code block; it was sent after the message about a later call."""
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"denied_tools": ["read"], "on_denied": "steer"}}
-    (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))
+    (tmp_path / "mine.yaml").write_bytes(chat.encode_json(policy))
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
-    body = chat.encoded(SHAPES["openai-chat"].request(stream=True))
+    body = chat.encode_json(SHAPES["openai-chat"].request(stream=True))
     (api,) = [one for one in APIS if one.name == "openai-chat"]
     stream = Session.open(api, body, Facts(user_agent="Any/1"), strict, "seed").stream()
     calls = [("read", ['{"filePath": "/a"}']), ("list_files", ['{"path": "."}'])]
     first, *frames = calling("openai-chat", *calls)
-    found = chat.read(b"".join(through(stream, [first, *chat.said("`"), *frames])))
+    found = chat.read(b"".join(through(stream, [first, *chat.make_text_chunks("`"), *frames])))
     assert found.content == "`\n\nThe tool `read` may not be used here, so the call was not carried out."
     assert found.calls == [("list_files", {"path": "."})]
 
@@ -197,7 +199,7 @@ def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp
 def test_what_mends_a_call_stands_before_the_next_one(api: str) -> None:
     """It was sent at the end of the reply, after the next call had begun."""
     frames = calling(api, ("read", ['{"filePath": "a', '\nb"', ', "limit": 1}']), WRITE)
-    calls = said(api, b"".join(through(exchange(api).stream(), frames)))
+    calls = list_calls(api, b"".join(through(exchange(api).stream(), frames)))
     assert calls == [("read", {"filePath": "a\nb", "limit": 1}), ("write", json.loads("".join(WRITE[1])))]
 
 
@@ -212,7 +214,7 @@ def test_text_after_a_long_call_that_waits_costs_no_more_than_after_a_short_one(
 
         stream = exchange("openai-chat").stream()
         call = calling("openai-chat", ("read", ['{"unknown": "', *["x"] * size, '"}']))[:-3]
-        *texts, last = chat.said("One ", "two ", "three ", "four ")
+        *texts, last = chat.make_text_chunks("One ", "two ", "three ", "four ")
         for frame in [*call, *texts]:
             stream.feed(frame)
         sys.setprofile(note)
@@ -229,7 +231,7 @@ def test_text_after_a_long_call_that_waits_costs_no_more_than_after_a_short_one(
 def test_other_objects_in_the_arguments_are_calls_of_their_own(api: str) -> None:
     pieces = ['{"filePath": ', '"a"}', '{"filePath"', ': "b"}']
     body = b"".join(through(exchange(api).stream(), calling(api, ("read", pieces))))
-    assert said(api, body) == [("read", {"filePath": "a"}), ("read", {"filePath": "b"})]
+    assert list_calls(api, body) == [("read", {"filePath": "a"}), ("read", {"filePath": "b"})]
 
 
 @each
@@ -237,7 +239,7 @@ def test_other_objects_in_the_arguments_are_calls_of_their_own(api: str) -> None
 def test_other_objects_in_the_arguments_are_calls_before_those_that_come_later(api: str, last: list[str]) -> None:
     for pieces in (['{"filePath": "a"}', '{"filePath": "b"}'], ['{"filePath": "a"}{"filePath"', ': "b"}']):
         frames = calling(api, ("read", pieces), ("write", last), ("read", ['{"filePath": "d"}']))
-        calls = said(api, b"".join(through(exchange(api).stream(), frames)))
+        calls = list_calls(api, b"".join(through(exchange(api).stream(), frames)))
         later = [("write", json.loads("".join(last))), ("read", {"filePath": "d"})]
         assert calls == [("read", {"filePath": "a"}), ("read", {"filePath": "b"}), *later]
 
@@ -250,7 +252,7 @@ def test_fault_in_what_has_left_is_told_and_the_rest_leaves_as_it_came(api: str)
     assert [refusal["name"] for refusal in one.report.refusals] == ["read"]
     assert one.report.failures == []
     with pytest.raises(json.JSONDecodeError):
-        said(api, body)
+        list_calls(api, body)
 
 
 @each
@@ -259,11 +261,11 @@ def test_a_call_that_waits_leaves_when_the_next_one_begins(api: str) -> None:
     frames = calling(api, ("read", ['{"unknown": 1}']), WRITE)
     left = through(exchange(api).stream(), frames)
     whole = b"".join(left)
-    assert [name for name, _ in said(api, whole)] == ["read", "write"]
+    assert [name for name, _ in list_calls(api, whole)] == ["read", "write"]
     until = next(place for place, frame in enumerate(frames) if b"y = 2" in frame)
     assert b"unknown" in b"".join(left[:until])
     body = b"".join(through(exchange(api).stream(), calling(api, waits, WRITE)))
-    assert [name for name, _ in said(api, body)] == ["read", "write"]
+    assert [name for name, _ in list_calls(api, body)] == ["read", "write"]
 
 
 def _texts(arguments: dict[str, Any]) -> list[str]:
@@ -295,4 +297,4 @@ def test_joined_pieces_are_the_arguments_in_any_cut(api: str, data: st.DataObjec
         re.search("</?[|｜]", value) for one in arguments for value in _texts(one)
     ):  # more than one special token
         assert body == b"".join(frames)
-    assert said(api, body) == [("write", one) for one in arguments]
+    assert list_calls(api, body) == [("write", one) for one in arguments]

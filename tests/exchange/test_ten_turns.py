@@ -17,7 +17,7 @@ import pytest
 
 from fuzz import targets
 from tests.apis import chat, messages, pairs, responses
-from tests.apis.conversations import BY_NAME, answered, asks, key, told
+from tests.apis.conversations import BY_NAME, decode_reply, key, make_answer_entries, make_question
 from tests.apis.pairs import PAIRS
 from tests.exchange.talks import Talk, one_id
 from vtc.exchange import Session
@@ -29,7 +29,7 @@ WROTE = '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_
 LOCAL = Facts(host="127.0.0.1")
 
 
-def returned[T](steps: Generator[None, None, T]) -> T:
+def run_generator[T](steps: Generator[None, None, T]) -> T:
     """Return the result of a generator that yields no requests."""
     while True:
         try:
@@ -42,10 +42,10 @@ def reply(server: str, turn: int, *, in_text: bool) -> bytes:
     """Return a call after reasoning, or an answer in some turns."""
     thought = f"Thought {turn}."
     if turn % 4 == 3:
-        return pairs.streamed(server, [f"Answer {turn}."], reasoning=thought)
+        return pairs.make_stream(server, [f"Answer {turn}."], reasoning=thought)
     if in_text:
-        return pairs.streamed(server, [f"I look {turn}.\n\n", WROTE], reasoning=thought)
-    return one_id(server, pairs.streamed(server, [f"I look {turn}."], pairs.READ, reasoning=thought), turn)
+        return pairs.make_stream(server, [f"I look {turn}.\n\n", WROTE], reasoning=thought)
+    return one_id(server, pairs.make_stream(server, [f"I look {turn}."], pairs.READ, reasoning=thought), turn)
 
 
 class ClaudeCode(Talk):
@@ -57,7 +57,7 @@ class ClaudeCode(Talk):
         if kept[-1]["role"] == "user":
             reminder = {**messages.text(f"<system-reminder>Reminder {number}</system-reminder>"), **MARK}
             self.entries = [*kept[:-1], {**kept[-1], "content": [*kept[-1]["content"], reminder]}]
-        later = [declared("never", "Never call it."), *map(declared, self.loaded())]
+        later = [declare_deferred("never", "Never call it."), *map(declare_deferred, self.list_loaded_tools())]
         body = self.ask(system=[head, messages.text("Be brief.")], tools=[*later, *messages.TOOLS])
         self.entries = kept
         return body
@@ -68,30 +68,30 @@ class ClaudeCode(Talk):
             if block["type"] == "tool_result":
                 block["content"] = [{"type": "tool_reference", "tool_name": f"late{number}"}]
 
-    def loaded(self) -> list[str]:
+    def list_loaded_tools(self) -> list[str]:
         blocks = [block for one in self.entries for block in one["content"]]
         results = [block["content"][0] for block in blocks if block["type"] == "tool_result"]
         return [part["tool_name"] for part in results]
 
 
-def declared(name: str, description: str = "It came late.") -> dict[str, Any]:
+def declare_deferred(name: str, description: str = "It came late.") -> dict[str, Any]:
     return {"name": name, "description": description, "input_schema": {"type": "object"}, "defer_loading": True}
 
 
 def went_on(client: str, talk: Talk, number: int) -> None:
     """Return the messages that the agent adds between two turns."""
     if number % 4 == 3:
-        talk.entries = [*talk.entries, *asks(client, f"Go on {number}")]
+        talk.entries = [*talk.entries, *make_question(client, f"Go on {number}")]
     elif client == "openai-responses" and number % 3 == 1:
-        talk.entries = [*talk.entries, responses.said("developer", f"Note {number}")]
+        talk.entries = [*talk.entries, responses.make_input_message("developer", f"Note {number}")]
     elif client == "openai-chat" and number % 3 == 1:
         talk.entries = [*talk.entries, {"role": "system", "content": f"Note {number}"}]
 
 
-def sent(client: str, server: str, **settings: Any) -> Iterator[dict[str, Any]]:
+def send_ten_turns(client: str, server: str, **settings: Any) -> Iterator[dict[str, Any]]:
     """Return the bodies of ten turns."""
     talk = Talk(client, server, facts=LOCAL, **settings)
-    talk.entries = asks(client, "Read it")
+    talk.entries = make_question(client, "Read it")
     for number in range(10):
         yield talk.ask()
         assert describe_broken_prefix(talk.exchange.report.prefix) == ""
@@ -112,7 +112,7 @@ def check(bodies: list[dict[str, Any]], server: str) -> None:
 @pytest.mark.parametrize("dialect", ["", "hermes"], ids=["native", "prompt"])
 def test_ten_turns_of_every_pair(client: str, server: str, dialect: str) -> None:
     settings = {"tools": "prompt", "dialect": dialect} if dialect else {}
-    check([*sent(client, server, **settings)], server)
+    check([*send_ten_turns(client, server, **settings)], server)
 
 
 @pytest.mark.parametrize("server", ["anthropic-messages", "openai-chat", "openai-responses", "ollama-chat"])
@@ -141,16 +141,16 @@ def test_ten_turns_of_claude_code(server: str, dialect: str) -> None:
         assert "billing" not in text
         assert text.count("It came late.") == 7
     for body in bodies:
-        body[key(server)] = [_unmarked(one) for one in body[key(server)]]
+        body[key(server)] = [_remove_marks(one) for one in body[key(server)]]
     check(bodies, server)
 
 
-def _unmarked(value: Any) -> Any:
+def _remove_marks(value: Any) -> Any:
     """Remove cache marks, which the client moves and no model reads."""
     if isinstance(value, list):
-        return [_unmarked(one) for one in value]
+        return [_remove_marks(one) for one in value]
     if isinstance(value, dict):
-        return {name: _unmarked(one) for name, one in value.items() if name != "cache_control"}
+        return {name: _remove_marks(one) for name, one in value.items() if name != "cache_control"}
     return value
 
 
@@ -170,12 +170,15 @@ READ_FILE = '<tool_call>\n{"name": "read_file", "arguments": {"path": "/a"}}\n</
 def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
     """Calls and results are text; the details of the environment change in each turn."""
     talk = Talk("openai-chat", facts=CLINE, **settings)
-    talk.entries = [{"role": "system", "content": targets.PROMPT}, *asks("openai-chat", "<task>\nLook.\n</task>")]
+    talk.entries = [
+        {"role": "system", "content": targets.PROMPT},
+        *make_question("openai-chat", "<task>\nLook.\n</task>"),
+    ]
     bodies = []
     for number in range(10):
         bodies.append(talk.ask(tools=None))
         assert describe_broken_prefix(talk.exchange.report.prefix) == ""
-        talk.reply(b"".join(chat.streamed(f"I look {number}.\n\n", wrote)))
+        talk.reply(b"".join(chat.make_stream(f"I look {number}.\n\n", wrote)))
         result = [
             f"[read_file for '/a'] Result:\nfound {number}",
             f"<environment_details>{number}</environment_details>",
@@ -189,14 +192,14 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
     profile = "kind: model\nname: mine\nmatch: {model: made-up-model}\nretry: {max: 1}\n"
     (tmp_path / "mine.yaml").write_text(profile)
     plans = Planner(load([builtin_directory(), tmp_path]), Settings())
-    memory, entries, bodies = Memory(), asks("openai-chat", "Read it"), []
+    memory, entries, bodies = Memory(), make_question("openai-chat", "Read it"), []
     for number in range(10):
-        body = chat.encoded(chat.request(messages=entries, model="made-up-model", stream=True))
+        body = chat.encode_json(chat.request(messages=entries, model="made-up-model", stream=True))
         exchange = Session.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
         bodies.append(json.loads(exchange.request()))
         assert describe_broken_prefix(exchange.report.prefix) == ""
-        good = chat.encoded(chat.completion(WROTE))
-        bad = chat.encoded(
+        good = chat.encode_json(chat.completion(WROTE))
+        bad = chat.encode_json(
             chat.completion('<tool_call>\n{"name": "read", "arguments": {"filePath": /a}}\n</tool_call>')
         )
 
@@ -204,6 +207,6 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
             yield
             return good
 
-        out = returned(exchange.whole.rewrite_with_retry(bad if number % 2 else good, ask))
-        entries = [*entries, *answered("openai-chat", told("openai-chat", out), f"found {number}")]
+        out = run_generator(exchange.whole.rewrite_with_retry(bad if number % 2 else good, ask))
+        entries = [*entries, *make_answer_entries("openai-chat", decode_reply("openai-chat", out), f"found {number}")]
     check(bodies, "openai-chat")

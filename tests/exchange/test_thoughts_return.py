@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat, messages, ollama, responses
-from tests.apis.conversations import answered, asks, told
+from tests.apis.conversations import decode_reply, make_answer_entries, make_question
 from tests.exchange.crossings import BY_NAME, STREAM
 from tests.exchange.talks import Talk
-from tests.exchanges import AGENT, fed, planner
+from tests.exchanges import AGENT, feed_stream, planner
 from vtc.exchange import Session
 
 M, R = "anthropic-messages", "openai-responses"
@@ -22,24 +22,24 @@ READ = '{"filePath": "/a"}'
 TEXTS = st.text(min_size=1, max_size=30)
 
 
-def opened(client: str, server: str, host: str = "upstream", **fields: Any) -> Session:
+def open_pair(client: str, server: str, host: str = "upstream", **fields: Any) -> Session:
     if client == M:
         body = messages.request(thinking={"type": "adaptive"}, **fields)
     else:
         body = responses.request(include=["reasoning.encrypted_content"], **fields)
     facts = replace(AGENT, host=host)
-    return Session.open(BY_NAME[client], chat.encoded(body), facts, planner(upstream_api=(server,)), "seed")
+    return Session.open(BY_NAME[client], chat.encode_json(body), facts, planner(upstream_api=(server,)), "seed")
 
 
 def asking(client: str) -> dict[str, Any]:
     """Return the field with the first message of a conversation, because seals return only within it."""
-    return {"messages": [messages.user("x")]} if client == M else {"input": [responses.said("user", "x")]}
+    return {"messages": [messages.user("x")]} if client == M else {"input": [responses.make_input_message("user", "x")]}
 
 
 def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str = "upstream") -> Any:
     """Send a client the reply and its call's result to the server; return the server's next request."""
-    first = opened(client, server, stream=stream, **asking(client))
-    out = fed(first.stream(), reply) if stream else first.whole.rewrite(reply)
+    first = open_pair(client, server, stream=stream, **asking(client))
+    out = feed_stream(first.stream(), reply) if stream else first.whole.rewrite(reply)
     if client == M:
         said = messages.read(out)
         history = [
@@ -50,8 +50,8 @@ def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str
         fields: dict[str, Any] = {"messages": history}
     else:
         items = [as_codex_sends(item) for item in responses.read(out).items]
-        fields = {"input": [responses.said("user", "x"), *items, responses.output("A", "toolu_1")]}
-    return json.loads(opened(client, server, host, **fields).request())
+        fields = {"input": [responses.make_input_message("user", "x"), *items, responses.output("A", "toolu_1")]}
+    return json.loads(open_pair(client, server, host, **fields).request())
 
 
 def as_codex_sends(item: dict[str, Any]) -> dict[str, Any]:
@@ -63,15 +63,15 @@ def as_codex_sends(item: dict[str, Any]) -> dict[str, Any]:
 def of_messages(*thoughts: dict[str, Any], stream: bool) -> bytes:
     blocks = [*thoughts, messages.call("read", "toolu_1", filePath="/a")]
     if not stream:
-        return chat.encoded(messages.message(*blocks, stop_reason="tool_use"))
+        return chat.encode_json(messages.message(*blocks, stop_reason="tool_use"))
     frames = [
         messages.thinking_block(at, one["thinking"], signature=one["signature"])
         if one["type"] == "thinking"
-        else [messages.started(at, one), messages.stopped(at)]
+        else [messages.make_block_start(at, one), messages.make_block_stop(at)]
         for at, one in enumerate(thoughts)
     ]
     call = messages.call_block(len(thoughts), "read", READ, id="toolu_1")
-    return b"".join(messages.streamed(*frames, call, stop_reason="tool_use"))
+    return b"".join(messages.make_stream(*frames, call, stop_reason="tool_use"))
 
 
 THOUGHTS = st.lists(
@@ -95,7 +95,7 @@ def of_responses(text: str, encrypted: str, *, stream: bool) -> bytes:
     item["encrypted_content"] = encrypted
     call = responses.call("read", "fc_1", "toolu_1", filePath="/a")
     if not stream:
-        return chat.encoded(responses.response(item, call))
+        return chat.encode_json(responses.response(item, call))
     events = (
         responses.reasoning_events(text)
         if text
@@ -105,7 +105,7 @@ def of_responses(text: str, encrypted: str, *, stream: bool) -> bytes:
         ]
     )
     events[-1] = {**events[-1], "item": item}
-    return b"".join(responses.streamed(events, responses.call_events("read", READ, id="fc_1", call_id="toolu_1")))
+    return b"".join(responses.make_stream(events, responses.call_events("read", READ, id="fc_1", call_id="toolu_1")))
 
 
 @given(st.just("") | TEXTS, TEXTS, st.booleans())
@@ -124,8 +124,13 @@ def test_nothing_of_another_server_comes_back(stream: bool) -> None:
     assert "thinking" not in json.dumps(body["messages"])
     body = next_turn(M, R, of_responses("Hm.", "enc", stream=stream), stream=stream, host="elsewhere")
     assert "reasoning" not in json.dumps(body["input"])
-    own = opened(
-        R, M, input=[{**responses.reasoning("Hm."), "encrypted_content": "theirs"}, responses.said("user", "x")]
+    own = open_pair(
+        R,
+        M,
+        input=[
+            {**responses.reasoning("Hm."), "encrypted_content": "theirs"},
+            responses.make_input_message("user", "x"),
+        ],
     )
     assert "Hm." not in own.request().decode()
     assert "theirs" not in own.request().decode()
@@ -138,7 +143,7 @@ def test_servers_of_open_models_are_told_the_text_alone(server: str) -> None:
         messages.assistant(messages.thinking("Hm.", "sig"), messages.text("A")),
         messages.user("y"),
     ]
-    body = opened(M, server, messages=history).request().decode()
+    body = open_pair(M, server, messages=history).request().decode()
     assert "Hm." in body
     assert "sig" not in body
 
@@ -162,10 +167,10 @@ def test_what_was_only_sealed_comes_back_through_a_client_that_loses_it(
 ) -> None:
     made = of_responses("", "theirs", stream=stream) if server == R else of_messages(sealed, stream=stream)
     talk = Talk(client, server)
-    talk.ask(*asks(client, "Read it"), stream=stream)
-    out = fed(talk.exchange.stream(), made) if stream else talk.exchange.whole.rewrite(made)
-    talk.entries = [*talk.entries, *answered(client, told(client, out), "found")]
-    sent = [talk.ask(), talk.ask(*asks(client, "And now?"))]
+    talk.ask(*make_question(client, "Read it"), stream=stream)
+    out = feed_stream(talk.exchange.stream(), made) if stream else talk.exchange.whole.rewrite(made)
+    talk.entries = [*talk.entries, *make_answer_entries(client, decode_reply(client, out), "found")]
+    sent = [talk.ask(), talk.ask(*make_question(client, "And now?"))]
     for one in sent:
         entries = one["input"] if server == R else one["messages"][1]["content"]
         place = next(at for at, entry in enumerate(entries) if entry["type"] == sealed["type"])
@@ -207,7 +212,7 @@ def of_chat(entries: list[dict[str, Any]], *, named: bool, stream: bool) -> byte
         call = {"id": "toolu_1", "type": "function", "function": {"name": "read", "arguments": READ}}
         own = {"reasoning": text_of(entries)} if named else {}
         message = {**own, "reasoning_details": entries, "tool_calls": [call]}
-        return chat.encoded(chat.completion(None, "tool_calls", message=message))
+        return chat.encode_json(chat.completion(None, "tool_calls", message=message))
     pieces = [piece for entry in entries for piece in in_pieces(entry)]
     frames = [
         chat.chunk({"content": "", "reasoning_details": [one], **({"reasoning": text_of([one])} if named else {})})
@@ -217,7 +222,7 @@ def of_chat(entries: list[dict[str, Any]], *, named: bool, stream: bool) -> byte
     return b"".join([chat.ROLE, *frames, called, chat.chunk({}, "tool_calls"), chat.DONE])
 
 
-def merged(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def drop_nulls(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: one for key, one in entry.items() if one is not None} for entry in entries]
 
 
@@ -228,13 +233,13 @@ def test_entries_of_a_chat_server_are_reasoning_once_and_come_back(
     """All entries return unchanged, even through Codex, which sends back no text."""
     entries = [*entries, LAST]
     reply = of_chat(entries, named=named, stream=stream)
-    exchange = opened(client, "openai-chat", stream=stream)
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    exchange = open_pair(client, "openai-chat", stream=stream)
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     found = messages.read(out) if client == M else responses.read(out)
     assert found.reasoning == text_of(entries)
     body = next_turn(client, "openai-chat", reply, stream=stream)
     (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
-    assert merged(past["reasoning_details"]) == merged(entries)
+    assert drop_nulls(past["reasoning_details"]) == drop_nulls(entries)
     assert not past.keys() & {"reasoning", "reasoning_content"}
     elsewhere = next_turn(client, "openai-chat", reply, stream=stream, host="elsewhere")
     assert "reasoning_details" not in json.dumps(elsewhere["messages"])
@@ -254,10 +259,10 @@ def test_entries_that_nothing_seals_come_back_as_text(stream: bool, named: bool)
 def test_entries_reach_clients_of_ollama_as_thinking(stream: bool) -> None:
     entries = [{"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}, LAST]
     fields = {"messages": [{"role": "user", "content": "x"}], "stream": stream}
-    body = chat.encoded(ollama.request(**fields))
+    body = chat.encode_json(ollama.request(**fields))
     exchange = Session.open(BY_NAME["ollama-chat"], body, AGENT, planner(upstream_api=("openai-chat",)), "seed")
     reply = of_chat(entries, named=False, stream=stream)
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert ollama.read(out, stream=stream).reasoning == "Hm."
 
 
@@ -268,7 +273,7 @@ def test_past_entries_of_a_client_are_reasoning_for_a_server_of_another_api() ->
         {"role": "assistant", "content": "A", "reasoning_details": details},
         {"role": "user", "content": "y"},
     ]
-    body = chat.encoded(chat.request(messages=history))
+    body = chat.encode_json(chat.request(messages=history))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=("ollama-chat",)), "seed")
     assert json.loads(exchange.request())["messages"][1]["thinking"] == "Hm."
 
@@ -277,10 +282,10 @@ def test_past_entries_of_a_client_are_reasoning_for_a_server_of_another_api() ->
 def test_entries_pass_a_client_of_chat_completions_as_they_came(
     entries: list[dict[str, Any]], named: bool, stream: bool
 ) -> None:
-    body = chat.encoded(chat.request(stream=stream))
+    body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_chat(entries, named=named, stream=stream)
-    assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
+    assert (feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
 
 def of_litellm(blocks: list[dict[str, Any]], *, stream: bool, repeats: bool) -> bytes:
@@ -288,7 +293,7 @@ def of_litellm(blocks: list[dict[str, Any]], *, stream: bool, repeats: bool) -> 
     call = chat.native(0, id="toolu_1", name="read", arguments=READ)
     if not stream:
         fields = {"reasoning_content": text_of(blocks), "thinking_blocks": blocks}
-        return chat.encoded(chat.completion(None, "tool_calls", message={**fields, "tool_calls": [call]}))
+        return chat.encode_json(chat.completion(None, "tool_calls", message={**fields, "tool_calls": [call]}))
     frames = []
     for block in blocks:
         if block["type"] == "thinking":
@@ -306,15 +311,17 @@ def test_blocks_that_litellm_tells_come_back_whole(
     client: str, blocks: list[dict[str, Any]], stream: bool, repeats: bool
 ) -> None:
     reply = of_litellm(blocks, stream=stream, repeats=repeats)
-    exchange = opened(client, "openai-chat", stream=stream)
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    exchange = open_pair(client, "openai-chat", stream=stream)
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert (messages.read(out) if client == M else responses.read(out)).reasoning == text_of(blocks)
     body = next_turn(client, "openai-chat", reply, stream=stream)
     (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
     assert past["thinking_blocks"] == blocks
     assert not past.keys() & {"reasoning", "reasoning_content", "reasoning_details"}
-    passed = Session.open(BY_NAME["openai-chat"], chat.encoded(chat.request(stream=stream)), AGENT, planner(), "seed")
-    assert (fed(passed.stream(), reply) if stream else passed.whole.rewrite(reply)) == reply
+    passed = Session.open(
+        BY_NAME["openai-chat"], chat.encode_json(chat.request(stream=stream)), AGENT, planner(), "seed"
+    )
+    assert (feed_stream(passed.stream(), reply) if stream else passed.whole.rewrite(reply)) == reply
 
 
 def of_copilot(texts: list[str], seals: list[str], *, stream: bool) -> bytes:
@@ -322,7 +329,7 @@ def of_copilot(texts: list[str], seals: list[str], *, stream: bool) -> bytes:
     call = chat.native(0, id="toolu_1", name="read", arguments=READ)
     if not stream:
         fields = {"reasoning_text": "".join(texts), "reasoning_opaque": "".join(seals)}
-        return chat.encoded(chat.completion(None, "tool_calls", message={**fields, "tool_calls": [call]}))
+        return chat.encode_json(chat.completion(None, "tool_calls", message={**fields, "tool_calls": [call]}))
     places: list[dict[str, Any]] = [{"content": ""}, {"tool_calls": [call]}, {}]
     sealed = [{**place, "reasoning_opaque": seal} for place, seal in zip(places, seals, strict=False)]
     *deltas, end = [*sealed, *places[len(seals) :]]
@@ -338,8 +345,8 @@ COPILOT = given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, min_size=1, max_siz
 def test_what_copilot_seals_comes_back_whole(client: str, texts: list[str], seals: list[str], stream: bool) -> None:
     """It is in one field, with its text, because the models reject a conversation without it."""
     reply = of_copilot(texts, seals, stream=stream)
-    exchange = opened(client, "openai-chat", stream=stream)
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    exchange = open_pair(client, "openai-chat", stream=stream)
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert (messages.read(out) if client == M else responses.read(out)).reasoning == "".join(texts)
     body = next_turn(client, "openai-chat", reply, stream=stream)
     (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
@@ -354,10 +361,10 @@ def test_what_copilot_seals_comes_back_whole(client: str, texts: list[str], seal
 def test_what_copilot_seals_passes_a_client_of_chat_completions(
     texts: list[str], seals: list[str], stream: bool
 ) -> None:
-    body = chat.encoded(chat.request(stream=stream))
+    body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_copilot(texts, seals, stream=stream)
-    assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
+    assert (feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
 
 @STREAM
@@ -369,7 +376,7 @@ def test_what_google_signs_on_a_call_comes_back_on_it(client: str, stream: bool,
     extra = {"extra_content": {"google": {"thought_signature": "SIG"}}}
     call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": READ}, **extra}
     message = {"tool_calls": [call], **({"reasoning_content": thought} if thought else {})}
-    reply = chat.encoded(chat.completion(None, "tool_calls", message=message))
+    reply = chat.encode_json(chat.completion(None, "tool_calls", message=message))
     if stream:
         told = [chat.chunk({"reasoning_content": thought})] if thought else []
         frames = [*told, chat.chunk({"tool_calls": [{**call, "index": 0}]}), chat.chunk({}, "tool_calls")]

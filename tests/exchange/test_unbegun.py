@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.apis import pairs, responses
-from tests.apis.pairs import READ, said
-from tests.apis.shapes import THINKING, asked
-from tests.exchange.crossings import BY_NAME, IN_TEXT, crossing, told
-from tests.exchanges import agent, fed
+from tests.apis.pairs import READ, make_content
+from tests.apis.shapes import THINKING, make_request_body
+from tests.exchange.crossings import BY_NAME, IN_TEXT, open_bridge, read_client_reply
+from tests.exchanges import agent, feed_stream
 from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
@@ -24,7 +24,7 @@ REFUSED = {**TEXT, "content": [{"type": "refusal", "refusal": "No."}]}
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 
 
-def streamed(*ended: Any, output: Any) -> bytes:
+def stream_ends(*ended: Any, output: Any) -> bytes:
     """Return a reply with only the end events of some items, and the output in the last event."""
     response = responses.response(*output)
     begun = {**response, "output": [], "status": "in_progress", "usage": None}
@@ -35,24 +35,28 @@ def streamed(*ended: Any, output: Any) -> bytes:
     return b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in made)
 
 
-def opened(client: str) -> Any:
+def open_client(client: str) -> Any:
     fields = THINKING.get(client, {})
-    return crossing(client, "openai-responses", stream=True, **fields)
+    return open_bridge(client, "openai-responses", stream=True, **fields)
 
 
 @CLIENTS
 @pytest.mark.parametrize("ended", [0, 1, 2, 3])
 def test_each_item_is_told_once(client: str, ended: int) -> None:
     items = [responses.reasoning("Hm."), TEXT, CALLED]
-    body = streamed(*items[:ended], output=items)
-    assert told(opened(client), client, body, stream=True) == said("Hi", READ, reasoning="Hm.")
-    assert told(opened(client), client, body, stream=True, cuts=7) == said("Hi", READ, reasoning="Hm.")
+    body = stream_ends(*items[:ended], output=items)
+    assert read_client_reply(open_client(client), client, body, stream=True) == make_content(
+        "Hi", READ, reasoning="Hm."
+    )
+    assert read_client_reply(open_client(client), client, body, stream=True, cuts=7) == make_content(
+        "Hi", READ, reasoning="Hm."
+    )
 
 
 @CLIENTS
 def test_an_item_that_goes_on_under_another_id_is_told_once(client: str) -> None:
     """Copilot changes ids in this way."""
-    frames = responses.streamed(responses.text_events("Hi"), responses.call_events("read", '{"filePath": "/a"}'))
+    frames = responses.make_stream(responses.text_events("Hi"), responses.call_events("read", '{"filePath": "/a"}'))
     out: list[bytes] = []
     for number, frame in enumerate(frames):
         event = json.loads(frame.partition(b"data: ")[2])
@@ -60,13 +64,13 @@ def test_an_item_that_goes_on_under_another_id_is_told_once(client: str) -> None
         for of in (event, event.get("item", {})):
             of.update({key: f"id_{number}" for key in ("id", "item_id") if key in of})
         out.append(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
-    assert told(opened(client), client, b"".join(out), stream=True) == said("Hi", READ)
+    assert read_client_reply(open_client(client), client, b"".join(out), stream=True) == make_content("Hi", READ)
 
 
 @OTHERS
 def test_a_refusal_is_told_and_what_the_server_ran_is_named(client: str) -> None:
-    exchange = opened(client)
-    out = fed(exchange.stream(), streamed(output=[SEARCH, REFUSED]))
+    exchange = open_client(client)
+    out = feed_stream(exchange.stream(), stream_ends(output=[SEARCH, REFUSED]))
     assert b"No." in out
     assert any("API has no such field: web_search_call" in line for line in exchange.report.notes)
 
@@ -75,7 +79,7 @@ def test_a_refusal_is_told_and_what_the_server_ran_is_named(client: str) -> None
 def test_a_custom_tool_and_one_of_the_server_are_calls(client: str) -> None:
     raw = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "patch", "input": 'a"b'}
     shell = {"type": "local_shell_call", "id": "l", "call_id": "call_3", "action": {"command": ["ls"]}}
-    found = told(opened(client), client, streamed(raw, output=[raw, shell]), stream=True)
+    found = read_client_reply(open_client(client), client, stream_ends(raw, output=[raw, shell]), stream=True)
     assert [name for name, _ in found.calls] == ["patch", "local_shell"]
     assert [json.loads(one) for _, one in found.calls] == [{"input": 'a"b'}, {"command": ["ls"]}]
 
@@ -86,15 +90,19 @@ def test_a_policy_sees_such_a_call_before_it_leaves(client: str, ended: int, tmp
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))
-    exchange = Session.open(BY_NAME[client], asked(client, stream=True), agent(client, stream=True), strict, "seed")
+    exchange = Session.open(
+        BY_NAME[client], make_request_body(client, stream=True), agent(client, stream=True), strict, "seed"
+    )
     exchange.request()
     items = [TEXT, CALLED]
-    found = told(exchange, client, streamed(*items[:ended], output=items), stream=True)
+    found = read_client_reply(exchange, client, stream_ends(*items[:ended], output=items), stream=True)
     assert (found.text[:2], found.calls) == ("Hi", ())
 
 
 @pytest.mark.parametrize("text", ["Hi", IN_TEXT])
 def test_text_that_is_only_in_the_last_event_is_read(text: str) -> None:
-    exchange = crossing("openai-chat", "openai-responses", stream=True)
-    body = streamed(output=[responses.message(text)])
-    assert told(exchange, "openai-chat", body, stream=True) == (said(text) if text == "Hi" else said("", READ))
+    exchange = open_bridge("openai-chat", "openai-responses", stream=True)
+    body = stream_ends(output=[responses.message(text)])
+    assert read_client_reply(exchange, "openai-chat", body, stream=True) == (
+        make_content(text) if text == "Hi" else make_content("", READ)
+    )

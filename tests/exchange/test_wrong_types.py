@@ -12,11 +12,11 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.apis.shapes import SHAPES, asked
-from tests.exchange.crossings import crossing
-from tests.exchange.damages import frames_of, no_faults, places, put
+from tests.apis.shapes import SHAPES, make_request_body
+from tests.exchange.crossings import open_bridge
+from tests.exchange.damages import frames_of, no_faults, places, put_value
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import agent, fed, planner
+from tests.exchanges import agent, feed_stream, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Session
 from vtc.profiles import Memory
@@ -54,13 +54,13 @@ def check(client: str, server: str, fields: Any, settings: dict[str, Any], refus
     with no_faults():
         try:
             plans = planner(**way, **settings)
-            exchange = Session.open(BY_NAME[client], chat.encoded(fields), agent(client), plans, "seed", Memory())
+            exchange = Session.open(BY_NAME[client], chat.encode_json(fields), agent(client), plans, "seed", Memory())
         except BadRequest:
             return
         sent, own = exchange.request(), exchange.answer()
         if own is None:
             assert isinstance(json.loads(sent), dict)
-            again = exchange.encode_after_rejection(chat.encoded({"error": {"message": refusal}}), 400)
+            again = exchange.encode_after_rejection(chat.encode_json({"error": {"message": refusal}}), 400)
             assert again is None or isinstance(json.loads(again), dict)
         else:
             assert isinstance(json.loads(own.body), dict)
@@ -69,9 +69,9 @@ def check(client: str, server: str, fields: Any, settings: dict[str, Any], refus
 @pytest.mark.parametrize("client", SHAPES)
 @over(data=st.data())
 def test_a_value_of_any_type_in_any_place_is_no_fault(client: str, data: st.DataObject) -> None:
-    fields = json.loads(asked(client, **SHAPES[client].history))
+    fields = json.loads(make_request_body(client, **SHAPES[client].history))
     for _ in range(data.draw(st.integers(1, 2))):
-        put(fields, data.draw(st.sampled_from([*places(fields)])), json.loads(json.dumps(data.draw(VALUE))))
+        put_value(fields, data.draw(st.sampled_from([*places(fields)])), json.loads(json.dumps(data.draw(VALUE))))
     server, settings = data.draw(st.sampled_from([*SHAPES])), data.draw(st.sampled_from(SETTINGS))
     check(client, server, fields, settings, data.draw(st.sampled_from(REFUSALS)))
 
@@ -80,10 +80,10 @@ def test_a_value_of_any_type_in_any_place_is_no_fault(client: str, data: st.Data
 @pytest.mark.parametrize("value", [{}, [], 5, None], ids=str)
 @pytest.mark.parametrize("client", SHAPES)
 def test_a_name_or_an_id_that_is_no_text_is_no_fault(client: str, value: Any, key: str) -> None:
-    whole = asked(client, **SHAPES[client].history)
+    whole = make_request_body(client, **SHAPES[client].history)
     for place in [place for place in places(json.loads(whole)) if place[-1] == key]:
         fields = json.loads(whole)
-        put(fields, place, value)
+        put_value(fields, place, value)
         for server in ("openai-chat", "ollama-chat"):
             check(client, server, fields, {"server": "mistral"}, REFUSALS[0])
 
@@ -97,9 +97,9 @@ def check_reply(client: str, server: str, number: int, place: tuple[Any, ...], v
         *above, last = place
         del reduce(getitem, above, fields)[last]
     else:
-        put(fields, place, value if value is not ... else None)
-    frames[number] = before + chat.encoded(fields) + frames[number][len(frames[number].rstrip()) :]
-    stream = crossing(client, server, stream=True).stream()
+        put_value(fields, place, value if value is not ... else None)
+    frames[number] = before + chat.encode_json(fields) + frames[number][len(frames[number].rstrip()) :]
+    stream = open_bridge(client, server, stream=True).stream()
     with no_faults():
         for frame in frames:
             stream.feed(frame)
@@ -130,7 +130,9 @@ def test_the_beginning_of_a_reply_of_responses_may_say_anything(place: tuple[Any
 
 
 def test_an_item_that_no_event_began_is_written_with_its_end() -> None:
-    out = fed(crossing("openai-responses", "openai-responses", stream=True).stream(), *frames_of("openai-responses"))
+    out = feed_stream(
+        open_bridge("openai-responses", "openai-responses", stream=True).stream(), *frames_of("openai-responses")
+    )
     events = chat.events(out)
     (search,) = [one for one in events if one["type"].endswith("item.done") and "search" in one["item"]["type"]]
     assert [item["type"] for item in events[-1]["response"]["output"]][search["output_index"]] == "web_search_call"

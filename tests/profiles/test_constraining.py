@@ -16,12 +16,12 @@ REQUIRED: dict[str, Any] = {"tools": [{"type": "function", "function": TOOL}], "
 
 
 def plan(server: str, model: str = "m", settings: dict[str, Any] | None = None, **fields: Any) -> Plan:
-    body = chat.encoded(chat.request(model=model, **{**REQUIRED, **fields}))
+    body = chat.encode_json(chat.request(model=model, **{**REQUIRED, **fields}))
     plans = planner(**{"server": server, "tools": "prompt", "dialect": "hermes", **(settings or {})})
     return plans.plan(Facts(model=model, path="/v1/chat/completions"), API.request(body))
 
 
-def told(found: Plan) -> str:
+def join_reasons(found: Plan) -> str:
     return "\n".join(found.why)
 
 
@@ -53,8 +53,8 @@ def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
 def test_where_no_grammar_is_sent(settings: dict[str, Any], fields: dict[str, Any], why: str) -> None:
     found = plan("vllm", settings=settings, **fields)
     assert "constrain" not in found.steps
-    assert ("no grammar" in told(found)) == bool(why)
-    assert why in told(found)
+    assert ("no grammar" in join_reasons(found)) == bool(why)
+    assert why in join_reasons(found)
 
 
 def test_free_text_is_constrained_where_that_is_wished() -> None:
@@ -89,7 +89,7 @@ def test_a_prompt_that_begins_the_thoughts() -> None:
     assert plan("llama.cpp", model).steps["constrain"].demand.begun == ("</think>",)
     found = plan("vllm", model)
     assert "constrain" not in found.steps
-    assert "replies begin with thoughts" in told(found)
+    assert "replies begin with thoughts" in join_reasons(found)
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ PROFILES = load([builtin_directory()])
 
 
 def plan(agent: str = "", settings: dict[str, Any] | None = None, host: str = "", **fields: Any) -> Plan:
-    request = Request(chat.encoded(chat.request(**fields)))
+    request = Request(chat.encode_json(chat.request(**fields)))
     facts = Facts(user_agent=agent, model=request.model, host=host, body=request.fields)
     return Planner(PROFILES, Settings(**settings or {})).plan(facts, request)
 
 
-def told(found: Plan) -> dict[str, Any]:
+def summarize_plan(found: Plan) -> dict[str, Any]:
     return {
         "read": [dialect.name for dialect in found.reading.dialects][:3],
         "write": found.protocol.write.name if found.protocol.write else None,
@@ -121,7 +121,7 @@ PROMPT = {"tools": "prompt"}
     ],
 )
 def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = told(plan(**request_))
+    found = summarize_plan(plan(**request_))
     assert {key: found[key] for key in expected} == expected
 
 
@@ -168,7 +168,7 @@ def test_a_long_user_agent_is_cut_short() -> None:
 # Values of profiles and settings
 
 
-def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fields: Any) -> Plan:
+def plan_profile(settings: dict[str, Any] | None = None, *, profile: Any = (), **fields: Any) -> Plan:
     """Return a plan with a user's model profile that the request matches."""
     mine = ModelProfile(name="mine", match=Match(model=chat.MODEL), **dict(profile))
     profiles = replace(
@@ -176,7 +176,7 @@ def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fiel
         models={**PROFILES.models, "mine": mine},
         sources={**PROFILES.sources, ("model", "mine"): Source(Path("mine.yaml"), 1, builtin=False)},
     )
-    request = Request(chat.encoded(chat.request(**fields)))
+    request = Request(chat.encode_json(chat.request(**fields)))
     facts = Facts(model=request.model, body=request.fields)
     return Planner(profiles, Settings(**settings or {})).plan(facts, request)
 
@@ -193,7 +193,7 @@ def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fiel
 )
 def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
     """The option takes precedence over the model's profile, and that over the default."""
-    assert planned({"lenient": option}, profile={"lenient": of_profile}).reading.lenient == lenient
+    assert plan_profile({"lenient": option}, profile={"lenient": of_profile}).reading.lenient == lenient
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
 )
 def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:
     """The client's limit takes precedence over the profile's."""
-    assert planned(profile={"max_calls": of_profile}, **fields).protocol.max_calls == most
+    assert plan_profile(profile={"max_calls": of_profile}, **fields).protocol.max_calls == most
 
 
 @pytest.mark.parametrize(
@@ -220,13 +220,13 @@ def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | N
     ],
 )
 def test_how_tools_reach_the_model(settings: dict[str, Any], profile: dict[str, Any], prompted: bool) -> None:
-    assert planned(settings, profile=profile).protocol.prompt_tools == prompted
+    assert plan_profile(settings, profile=profile).protocol.prompt_tools == prompted
 
 
 def test_accept_is_what_is_read() -> None:
     """Expected dialects are first, then all others; the dialect of the prompt counts if it is used."""
     profile = {"accept": ["hermes"], "dialect": "invoke"}
-    read = [planned(settings, profile=profile).reading.dialects for settings in ({}, PROMPT, {"dialect": "tag"})]
+    read = [plan_profile(settings, profile=profile).reading.dialects for settings in ({}, PROMPT, {"dialect": "tag"})]
     names = [[dialect.name for dialect in one] for one in read]
     assert [one[:2] for one in names] == [["hermes", "json-array"], ["invoke", "hermes"], ["tag", "hermes"]]
     assert {len(one) for one in names} == {len(names[0])}
@@ -235,7 +235,7 @@ def test_accept_is_what_is_read() -> None:
 
 def test_a_tag_that_no_profile_expects_counts_at_the_end_of_a_reply_only() -> None:
     def tag(settings: dict[str, Any], **profile: Any) -> Description:
-        return next(one for one in planned(settings, profile=profile).reading.dialects if one.name == "tag")
+        return next(one for one in plan_profile(settings, profile=profile).reading.dialects if one.name == "tag")
 
     assert tag({}, accept=["hermes"]).ends_reply
     assert not tag({}, accept=["hermes", "tag"]).ends_reply
@@ -244,7 +244,7 @@ def test_a_tag_that_no_profile_expects_counts_at_the_end_of_a_reply_only() -> No
 
 
 def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
-    names = {dialect.name for dialect in planned(profile={"accept": "auto"}).reading.dialects}
+    names = {dialect.name for dialect in plan_profile(profile={"accept": "auto"}).reading.dialects}
     known = load([builtin_directory()]).dialects
     assert names == {name for name, dialect in known.items() if dialect.rescued}
     assert "cline" in known.keys() - names
@@ -263,23 +263,25 @@ def test_where_json_is_the_answer_no_json_alone_is_a_call() -> None:
 
 def test_changes_of_the_request() -> None:
     profile = {"request": Change(set={"skip_special_tokens": False}, drop=("stream_options",))}
-    found = planned(profile=profile).stack
+    found = plan_profile(profile=profile).stack
     assert (found.request.set, found.request.drop) == ({"skip_special_tokens": False}, ("stream_options",))
 
 
 def test_what_a_server_needs_for_a_model() -> None:
     """Special tokens are requested only if calls are marked by some; the model's own profile takes precedence."""
     server = {"server": "vllm"}
-    assert dict(planned(server).stack.request.set) == {}
-    assert dict(planned(server, profile={"special_tokens": True}).stack.request.set) == {"skip_special_tokens": False}
-    assert dict(planned(profile={"special_tokens": True}).stack.request.set) == {}
+    assert dict(plan_profile(server).stack.request.set) == {}
+    assert dict(plan_profile(server, profile={"special_tokens": True}).stack.request.set) == {
+        "skip_special_tokens": False
+    }
+    assert dict(plan_profile(profile={"special_tokens": True}).stack.request.set) == {}
     profile = {"special_tokens": True, "request": Change(set={"skip_special_tokens": True, "x": 1})}
-    assert dict(planned(server, profile=profile).stack.request.set) == {"skip_special_tokens": True, "x": 1}
+    assert dict(plan_profile(server, profile=profile).stack.request.set) == {"skip_special_tokens": True, "x": 1}
 
 
 def test_what_else_is_taken_over() -> None:
     profile = {"unknown_tools": "drop", "reasoning": ReasoningTags(open="<a>", close="</a>", to="drop")}
-    found = planned({"max_call_bytes": 7}, profile=profile)
+    found = plan_profile({"max_call_bytes": 7}, profile=profile)
     reading = found.reading
     assert (found.stack.client.name, found.stack.model.name) == ("other", "mine")
     assert (reading.unknown_tools, reading.max_call_bytes) == ("drop", 7)
@@ -288,7 +290,7 @@ def test_what_else_is_taken_over() -> None:
 
 def test_a_tool_is_also_read_by_the_name_that_a_reactor_renames() -> None:
     reactor = Reactor(name="r", when=When(tools="cat"), then=Then(rename_tool="read"))
-    found = planned(profile={"guards": Guards(reactors=(reactor,))})
+    found = plan_profile(profile={"guards": Guards(reactors=(reactor,))})
     assert found.reading.tools.keys() == {*OFFERED, "cat"}
     assert [tool.name for tool in found.offered] == OFFERED
 
@@ -306,19 +308,19 @@ def test_tools_that_a_model_profile_does_not_allow_are_withheld(written: Any, ex
     globs = written if isinstance(written, str) else list(written)
     text = f"kind: model\nname: mine\nmatch: {{model: mine}}\nguards: {{allowed_tools: {globs!r}}}\n"
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
-    request = Request(chat.encoded(chat.request(model="mine")))
+    request = Request(chat.encode_json(chat.request(model="mine")))
     found = Planner(load([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
     assert [guards.allowed_tools for guards in found.stack.guards] == [expected]
     assert found.withheld == {"list_files", "write"}
     assert "not offered to the model: list_files, write" in found.why
 
 
-def policed(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> Plan:
+def plan_policies(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> Plan:
     """Return a plan with policies in addition to the built-in profiles."""
     for number, policy in enumerate(policies):
-        text = chat.encoded({"kind": "policy", "name": f"p{number}", "match": {}, **policy})
+        text = chat.encode_json({"kind": "policy", "name": f"p{number}", "match": {}, **policy})
         (tmp_path / f"{number}.yaml").write_bytes(text)
-    request = Request(chat.encoded(chat.request(**fields)))
+    request = Request(chat.encode_json(chat.request(**fields)))
     facts = Facts(model=request.model, body=request.fields)
     return Planner(load([builtin_directory(), tmp_path]), Settings()).plan(facts, request)
 
@@ -332,7 +334,7 @@ def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -
     second = {"request": {"set": {"a": 2}}, "response": {"drop": ["y"]}, "retry": {"max": 3}, "priority": 1}
     third = {"guards": {"allowed_tools": ["write", "read"]}, "upstream_stream": "never", "priority": -1}
     other = {"match": {"model": "other"}, "response": {"drop": ["z"]}}
-    found = policed(tmp_path, first, second, third, other, stream=True)
+    found = plan_policies(tmp_path, first, second, third, other, stream=True)
     stack = found.stack
     assert (stack.request.set, stack.request.drop, stack.response_drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
     assert stack.retry is not None
@@ -356,7 +358,7 @@ def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -
 def test_upstream_is_asked_whole_where_tools_are_streamed(
     policy: dict[str, Any], fields: dict[str, Any], buffered: bool, tmp_path: Path
 ) -> None:
-    assert policed(tmp_path, policy, **fields).buffered is buffered
+    assert plan_policies(tmp_path, policy, **fields).buffered is buffered
 
 
 @pytest.mark.parametrize(

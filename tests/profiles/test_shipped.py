@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.material import calls, content, merged, raw, read, typed
+from tests.dialects.material import calls, content, dump_typed, merge_events, raw, read
 from vtc.dialects import Description
 from vtc.dialects.writing import render_tool_list, write_calls, write_result
 from vtc.events import Call, Event, Tool, ToolCall, UnreadCall
@@ -57,7 +57,7 @@ TYPED: dict[str, Any] = {
 }
 
 
-def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
+def write_samples(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
     numbered = enumerate(made, start=1)
     found = [ToolCall(name, json.dumps(arguments), f"call0000{number}") for number, (name, arguments) in numbered]
     return write_calls(found, dialect, TOOLS)
@@ -72,14 +72,14 @@ def clean(events: list[Event]) -> list[tuple[str, Any]]:
 
 
 def reads_back(dialect: Description, *made: tuple[str, dict[str, Any]], every_cut: bool = False) -> None:
-    text = written(dialect, *made)
+    text = write_samples(dialect, *made)
     events = read([text], [dialect], TOOLS)
-    assert typed(clean(events)) == typed(list(made)), text
+    assert dump_typed(clean(events)) == dump_typed(list(made)), text
     assert raw(events) == text
-    whole = merged(events)
+    whole = merge_events(events)
     for at in range(1, len(text)) if every_cut else ():
-        assert merged(read([text[:at], text[at:]], [dialect], TOOLS)) == whole, at
-    assert merged(read(text, [dialect], TOOLS)) == whole
+        assert merge_events(read([text[:at], text[at:]], [dialect], TOOLS)) == whole, at
+    assert merge_events(read(text, [dialect], TOOLS)) == whole
 
 
 @pytest.fixture(params=DIALECTS)
@@ -133,7 +133,7 @@ def test_strings_read_back(dialect: Description, value: str) -> None:
 
 
 def test_its_own_markup_in_a_value_reads_back(dialect: Description) -> None:
-    text = written(dialect, *TWO)
+    text = write_samples(dialect, *TWO)
     for part in (text, text[: len(text) // 2], text[len(text) // 2 :], f"\n{text}\n", text[-20:]):
         reads_back(dialect, ("get_time", {"tz": part}))
         reads_back(dialect, ("get_weather", {"city": part, "days": 1}))
@@ -143,7 +143,7 @@ def test_text_before_and_after_is_kept() -> None:
     for dialect in FRAMED:
         if dialect.section_anchor == "message" or dialect.ends_reply:
             continue
-        text = written(dialect, TWO[0])
+        text = write_samples(dialect, TWO[0])
         events = read([f"I will look.\n\n{text}\n\nDone."], [dialect], TOOLS)
         assert calls(events) == TWO[:1], dialect.name
         assert content(events).split() == ["I", "will", "look.", "Done."], dialect.name
@@ -151,14 +151,14 @@ def test_text_before_and_after_is_kept() -> None:
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.txt")), ids=lambda path: path.stem)
 def test_it_writes_what_the_chat_template_prints(path: Path) -> None:
-    assert written(DIALECTS[path.stem], *TWO) == path.read_bytes().decode()
+    assert write_samples(DIALECTS[path.stem], *TWO) == path.read_bytes().decode()
 
 
 @pytest.mark.parametrize("dialect", FRAMED, ids=lambda dialect: dialect.name)
 def test_no_other_dialect_steals_its_calls(dialect: Description) -> None:
     for made in (TWO, [("get_weather", TYPED)], [("get_time", {"tz": "a\nb"})], [("ping", {})]):
-        text = written(dialect, *made)
-        assert typed(clean(read([text], FRAMED, TOOLS))) == typed(made), text
+        text = write_samples(dialect, *made)
+        assert dump_typed(clean(read([text], FRAMED, TOOLS))) == dump_typed(made), text
 
 
 def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description) -> None:

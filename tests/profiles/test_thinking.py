@@ -17,12 +17,12 @@ SERVER = ServerProfile(name="server", match=Match())
 PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
 
 
-def asked(body: dict[str, Any]) -> bool | None:
+def read_thinking_field(body: dict[str, Any]) -> bool | None:
     """Return the request's setting for reasoning."""
     return APIS[0].request(encode(body)).generation.thinks
 
 
-def decided(
+def decide_thinking(
     prefilled: bool | Literal["asked"],
     body: dict[str, Any] | None = None,
     server: ServerProfile = SERVER,
@@ -30,7 +30,7 @@ def decided(
     host: str = "one",
 ) -> Thinking:
     model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
-    return plan_reasoning(model, server, Facts(host=host, model="m"), memory, asked=asked(body or {}))
+    return plan_reasoning(model, server, Facts(host=host, model="m"), memory, asked=read_thinking_field(body or {}))
 
 
 ON, OFF = {"thinking": True}, {"thinking": False}
@@ -51,7 +51,7 @@ ON, OFF = {"thinking": True}, {"thinking": False}
 def test_a_reply_begins_inside_if_profiles_and_request_say_so(
     prefilled: bool | Literal["asked"], body: dict[str, Any], server: ServerProfile, may: bool, begins: bool
 ) -> None:
-    found = decided(prefilled, body, server)
+    found = decide_thinking(prefilled, body, server)
     assert (found.may_begin_inside, found.begins_inside) == (may, begins)
 
 
@@ -72,12 +72,12 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     model = None
     if prefilled is not None:
         model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
-    found = plan_reasoning(model, server, Facts(), memory, asked=asked(body))
+    found = plan_reasoning(model, server, Facts(), memory, asked=read_thinking_field(body))
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
     if found.learned:
-        shown(found, inside=True)
-        found = plan_reasoning(model, server, Facts(), memory, asked=asked(body))
+        note_replies(found, inside=True)
+        found = plan_reasoning(model, server, Facts(), memory, asked=read_thinking_field(body))
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
     silent = ModelProfile(name="mine", match=Match())
@@ -86,7 +86,7 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     )
 
 
-def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
+def note_replies(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
     """Record the beginnings that some replies show."""
     assert found.learned is not None
     for _ in range(replies):
@@ -95,29 +95,29 @@ def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
 
 def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> None:
     memory = Memory()
-    first = decided(True, memory=memory)
+    first = decide_thinking(True, memory=memory)
     assert first.begins_inside
-    shown(first, inside=False)
-    assert not decided(True, memory=memory).begins_inside
-    assert decided(True, ON, memory=memory).begins_inside
-    assert decided(True, memory=memory, host="two").begins_inside
-    assert decided(True).begins_inside
-    shown(decided(True, server=PARTS, memory=memory, host="two"), inside=True)
-    assert decided(True, server=PARTS, memory=memory, host="two").begins_inside
+    note_replies(first, inside=False)
+    assert not decide_thinking(True, memory=memory).begins_inside
+    assert decide_thinking(True, ON, memory=memory).begins_inside
+    assert decide_thinking(True, memory=memory, host="two").begins_inside
+    assert decide_thinking(True).begins_inside
+    note_replies(decide_thinking(True, server=PARTS, memory=memory, host="two"), inside=True)
+    assert decide_thinking(True, server=PARTS, memory=memory, host="two").begins_inside
 
 
 def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
     memory = Memory()
-    found = decided(False, memory=memory)
-    shown(found, inside=True, replies=AGREEING - 1)
-    assert not decided(False, memory=memory).begins_inside
-    shown(found, inside=False, replies=1)
-    shown(found, inside=True, replies=AGREEING - 1)
-    assert not decided(False, memory=memory).begins_inside  # the contradicting reply removed the recorded ones
-    shown(found, inside=True, replies=5)
-    assert decided(False, memory=memory).begins_inside
-    shown(found, inside=False, replies=1)
-    assert not decided(False, memory=memory).begins_inside
+    found = decide_thinking(False, memory=memory)
+    note_replies(found, inside=True, replies=AGREEING - 1)
+    assert not decide_thinking(False, memory=memory).begins_inside
+    note_replies(found, inside=False, replies=1)
+    note_replies(found, inside=True, replies=AGREEING - 1)
+    assert not decide_thinking(False, memory=memory).begins_inside  # the contradicting reply removed the recorded ones
+    note_replies(found, inside=True, replies=5)
+    assert decide_thinking(False, memory=memory).begins_inside
+    note_replies(found, inside=False, replies=1)
+    assert not decide_thinking(False, memory=memory).begins_inside
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_what_one_client_saw_counts_for_no_other(other: dict[str, Any]) -> None:
     memory = Memory()
     mine = {"headers": {"authorization": "Bearer one"}, "user_agent": "one", "port": 1}
 
-    def found(**facts: Any) -> Thinking:
+    def find_thinking(**facts: Any) -> Thinking:
         return plan_reasoning(None, SERVER, Facts(host="h", model="m", body={}, **facts), memory, text_client=False)
 
-    shown(found(**mine), inside=True)
-    assert found(**mine).begins_inside
-    assert not found(**{**mine, **other}).begins_inside
+    note_replies(find_thinking(**mine), inside=True)
+    assert find_thinking(**mine).begins_inside
+    assert not find_thinking(**{**mine, **other}).begins_inside
 
 
 def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_prompts_for() -> None:

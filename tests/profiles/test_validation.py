@@ -137,7 +137,7 @@ def by_schema(kind: str) -> dict[str, KeyPath]:
     return dict(places(schema, schema["$defs"]))
 
 
-def written(path: KeyPath, value: str) -> str:
+def write_value(path: KeyPath, value: str) -> str:
     for step in reversed(path):
         value = f"[{value}]" if step == 0 else f"{{{step}: {value}}}"
     return value[1:-1]
@@ -154,7 +154,7 @@ def test_any_value_of_any_key_is_taken_or_told(kind: str, turn: int, tmp_path: P
         head = {"kind": kind, "name": "x", **({} if kind in ("dialect", "policy") else {"match": "{}"})}
         head.pop(str(path[0]), None)
         begin = "".join(f"{key}: {value}\n" for key, value in head.items())
-        file.write_text("---\n".join(f"{begin}{written(path, value)}\n" for value in values))
+        file.write_text("---\n".join(f"{begin}{write_value(path, value)}\n" for value in values))
         assert len(read(file)[0]) == len(values)
         with pytest.raises(ProfileError) as told:
             load([file])

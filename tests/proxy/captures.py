@@ -11,13 +11,13 @@ from mitmproxy.io import FlowWriter
 from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from vtc.proxy.addon import VirtualToolCalling
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 
 
-def captured(
+def capture_flow(
     text: str,
     *,
     seen: bool = True,
@@ -33,14 +33,14 @@ def captured(
     shape = SHAPES[api]
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
-    ask = asked(api, stream=stream, **fields)
+    ask = make_request_body(api, stream=stream, **fields)
     path = path or shape.at(stream=stream, model=fields.get("model"))
     flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=ask))
     addon = addon or VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
         asyncio.run(addon.request(flow))
-        reply = b"".join(shape.streamed(*text)) if stream else chat.encoded(body or shape.whole(text))
+        reply = b"".join(shape.streamed(*text)) if stream else chat.encode_json(body or shape.whole(text))
         kind = shape.media_type if stream else "application/json"
         flow.response = http.Response.make(status, reply, {"content-type": kind})
         asyncio.run(addon.responseheaders(flow))
@@ -52,10 +52,10 @@ def captured(
     return flow
 
 
-def saved(directory: Path, *texts: str, **fields: Any) -> Path:
+def save_flows(directory: Path, *texts: str, **fields: Any) -> Path:
     """Write flows to a file as mitmproxy does."""
     path = directory / "flows"
     with path.open("ab") as file:
         for text in texts:
-            FlowWriter(file).add(captured(text, **fields))
+            FlowWriter(file).add(capture_flow(text, **fields))
     return path

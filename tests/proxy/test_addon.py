@@ -31,9 +31,9 @@ class Flows:
         self.addon = addon
         self.context = context
 
-    def asked(self, body: Any = None, *, path: str = "/v1/chat/completions", headers: Any = ()) -> http.HTTPFlow:
+    def send_request(self, body: Any = None, *, path: str = "/v1/chat/completions", headers: Any = ()) -> http.HTTPFlow:
         """Return a flow whose request has passed the hooks."""
-        content = body if isinstance(body, bytes) else chat.encoded(body or chat.request(stream=True))
+        content = body if isinstance(body, bytes) else chat.encode_json(body or chat.request(stream=True))
         fields = http.Headers([(b"accept-encoding", b"gzip"), *headers])
         request = tutils.treq(method=b"POST", path=path.encode(), headers=fields, content=content)
         flow = tflow.tflow(req=request)
@@ -42,12 +42,12 @@ class Flows:
 
     def answering(self, headers: http.Headers = SSE, status: int = 200, **asked: Any) -> http.HTTPFlow:
         """Return a flow whose response headers have passed the hooks."""
-        flow = self.asked(**asked)
+        flow = self.send_request(**asked)
         flow.response = tutils.tresp(headers=headers.copy(), status_code=status, content=None)
         asyncio.run(self.addon.responseheaders(flow))
         return flow
 
-    def responded(self, flow: http.HTTPFlow) -> None:
+    def end_reply(self, flow: http.HTTPFlow) -> None:
         """Pass the reply through its hook."""
         asyncio.run(self.addon.response(flow))
 
@@ -79,15 +79,15 @@ def flows(loaded: Flows) -> Iterator[Flows]:
 
 def test_text_leaves_in_the_call_that_brought_it(flows: Flows) -> None:
     stream = flows.streaming()
-    for frame in [chat.ROLE, *chat.said("Let", " me", " look", " at `x` and <b>y</b>:")]:
+    for frame in [chat.ROLE, *chat.make_text_chunks("Let", " me", " look", " at `x` and <b>y</b>:")]:
         assert stream(frame) == [frame]
 
 
 def test_a_call_leaves_in_the_call_that_completed_it(flows: Flows) -> None:
     stream = flows.streaming()
     call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
-    assert [stream(frame) for frame in chat.said(*call[:-1])] == [[]] * (len(call) - 1)
-    (out,) = stream(chat.said(call[-1])[0])
+    assert [stream(frame) for frame in chat.make_text_chunks(*call[:-1])] == [[]] * (len(call) - 1)
+    (out,) = stream(chat.make_text_chunks(call[-1])[0])
     assert out.count(b"tool_calls") == 2
 
 
@@ -99,7 +99,7 @@ def test_nothing_to_send_is_an_empty_list(flows: Flows) -> None:
     assert stream(b"\n\n") == []
 
 
-@given(st.lists(st.binary(max_size=30) | st.sampled_from([*chat.streamed("a", *TAG), b""]), max_size=12))
+@given(st.lists(st.binary(max_size=30) | st.sampled_from([*chat.make_stream("a", *TAG), b""]), max_size=12))
 def test_it_never_raises_and_never_ends_the_body(loaded: Flows, pieces: list[bytes]) -> None:
     """This holds for any bytes, and for repeated ends."""
     stream = loaded.streaming()
@@ -111,21 +111,21 @@ def test_it_never_raises_and_never_ends_the_body(loaded: Flows, pieces: list[byt
 
 def test_it_never_raises_even_where_we_are_at_fault(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = flows.streaming()
-    stream(chat.said("Well")[0])
+    stream(chat.make_text_chunks("Well")[0])
 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr("vtc.apis.relay.Relay.feed", broken)
     monkeypatch.setattr("vtc.apis.relay.Relay.finish", broken)
-    for frame in [*chat.said("b", "c"), chat.DONE]:
+    for frame in [*chat.make_text_chunks("b", "c"), chat.DONE]:
         assert stream(frame) == [frame]
     assert stream(b"") == stream(b"") == []
 
 
 def test_the_end_may_come_twice_or_not_at_all(flows: Flows) -> None:
     stream = flows.streaming()
-    for frame in chat.said("a", *TAG):
+    for frame in chat.make_text_chunks("a", *TAG):
         stream(frame)
     (out,) = stream(b"")
     assert chat.read(chat.ROLE + out).calls == [("read", {"filePath": "/a"})]
@@ -184,7 +184,7 @@ def test_headers_of_a_rewritten_stream(
     version: str, before: dict[str, str], after: dict[str, str], flows: Flows
 ) -> None:
     """The length is unknown beforehand, and the body is not encoded. A connection that ends with its body is closed."""
-    flow = flows.asked()
+    flow = flows.send_request()
     headers = http.Headers(
         [(b"content-type", b"text/event-stream"), *((k.encode(), v.encode()) for k, v in before.items())]
     )
@@ -197,27 +197,27 @@ def test_headers_of_a_rewritten_stream(
 
 
 def test_a_reply_is_asked_for_in_a_readable_coding_only_if_it_is_read(flows: Flows) -> None:
-    assert flows.asked().request.headers["accept-encoding"] == "identity"
-    assert flows.asked(chat.request(tools=None)).request.headers["accept-encoding"] == "gzip"
-    assert flows.asked(b"x").request.headers["accept-encoding"] == "gzip"
-    assert flows.asked(path="/v1/embeddings").request.headers["accept-encoding"] == "gzip"
+    assert flows.send_request().request.headers["accept-encoding"] == "identity"
+    assert flows.send_request(chat.request(tools=None)).request.headers["accept-encoding"] == "gzip"
+    assert flows.send_request(b"x").request.headers["accept-encoding"] == "gzip"
+    assert flows.send_request(path="/v1/embeddings").request.headers["accept-encoding"] == "gzip"
     flows.context.configure(flows.addon, vtc_mode="observe")
-    assert flows.asked().request.headers["accept-encoding"] == "gzip"
+    assert flows.send_request().request.headers["accept-encoding"] == "gzip"
 
 
 def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
-    flow = flows.asked(b"not gzip", headers=[(b"content-encoding", b"gzip")])
+    flow = flows.send_request(b"not gzip", headers=[(b"content-encoding", b"gzip")])
     assert flow.request.raw_content == b"not gzip"
     assert flow.metadata[METADATA]["notes"][0].startswith("left alone: ")
 
 
 @pytest.mark.parametrize("headers", [JSON, SSE], ids=["JSON", "events"])
 def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None:
-    flow = flows.asked(path="/v1/embeddings")
+    flow = flows.send_request(path="/v1/embeddings")
     flow.response = tutils.tresp(headers=headers.copy(), content=None)
     asyncio.run(flows.addon.responseheaders(flow))
     assert flow.response.stream is (headers is SSE)  # mitmproxy would buffer a stream until its end
-    flows.responded(flow)
+    flows.end_reply(flow)
     flows.addon.error(flow)
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
 
@@ -225,16 +225,16 @@ def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None
 # State after the end
 
 
-def ended(flows: Flows, how: str) -> http.HTTPFlow:
+def end_flow(flows: Flows, how: str) -> http.HTTPFlow:
     flow = flows.answering()
     assert flow.response is not None
     assert callable(flow.response.stream)
-    for frame in chat.streamed(TAG):
+    for frame in chat.make_stream(TAG):
         flow.response.stream(frame)
     if how == "response":
         flow.response.stream(b"")
     if how == "response":
-        flows.responded(flow)
+        flows.end_reply(flow)
     else:
         flows.addon.error(flow)
     return flow
@@ -243,10 +243,10 @@ def ended(flows: Flows, how: str) -> http.HTTPFlow:
 @pytest.mark.parametrize("how", ["response", "error"])
 def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> None:
     """A stream that ended with an error is reported like any other, and only once."""
-    flow = ended(flows, how)
+    flow = end_flow(flows, how)
     assert [call["name"] for call in flow.metadata[METADATA]["calls"]] == ["read"]
     flow.comment = "mine"
-    flows.responded(flow)
+    flows.end_reply(flow)
     flows.addon.error(flow)
     assert flow.comment == "mine"
 
@@ -254,7 +254,7 @@ def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> 
 @pytest.mark.parametrize("how", ["response", "error", None])
 def test_nothing_is_kept_of_a_flow(how: str | None, flows: Flows) -> None:
     """This includes a flow for which no end is ever signalled."""
-    flow = ended(flows, how) if how else flows.answering()
+    flow = end_flow(flows, how) if how else flows.answering()
     gone = weakref.ref(flow)
     del flow
     gc.collect()
@@ -263,7 +263,7 @@ def test_nothing_is_kept_of_a_flow(how: str | None, flows: Flows) -> None:
 
 def test_the_state_of_a_stream_is_dropped_at_its_end(flows: Flows) -> None:
     """mitmproxy keeps flows for its list; the state for reading them is freed."""
-    flow = ended(flows, "response")
+    flow = end_flow(flows, "response")
     assert flow.response is not None
     assert callable(flow.response.stream)
     stream = weakref.ref(flow.response.stream)
@@ -275,8 +275,8 @@ def test_the_state_of_a_stream_is_dropped_at_its_end(flows: Flows) -> None:
 def test_a_whole_reply(flows: Flows) -> None:
     flow = flows.answering(JSON)
     assert flow.response is not None
-    flow.response.content = chat.encoded(chat.completion(TAG))
-    flows.responded(flow)
+    flow.response.content = chat.encode_json(chat.completion(TAG))
+    flows.end_reply(flow)
     assert chat.read(flow.response.content).calls == [("read", {"filePath": "/a"})]
     assert flow.response.headers["content-length"] == str(len(flow.response.raw_content or b""))
 
@@ -287,7 +287,7 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
     with taddons.context(addon) as context:
         context.configure(addon, vtc_mode="rewrite")
         assert json.loads(context.master.commands.call("vtc.stats"))["total"]["exchanges"] == 0
-        ended(Flows(addon, context), "response")
+        end_flow(Flows(addon, context), "response")
         found = json.loads(context.master.commands.call("vtc.stats"))
         for by in (found["total"], found["clients"]["other"], found["models"]["lab-model"]):
             assert (by["exchanges"], by["calls"]) == (1, 1)
@@ -308,22 +308,22 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
     """Otherwise its rewritten request would offer no tools, and its reply would not be read."""
-    addon, body = VirtualToolCalling(), chat.encoded(chat.request())
+    addon, body = VirtualToolCalling(), chat.encode_json(chat.request())
 
-    def answered(flow: http.HTTPFlow, said: str) -> None:
+    def answer_flow(flow: http.HTTPFlow, said: str) -> None:
         asyncio.run(addon.request(flow))
-        reply = chat.encoded(chat.completion(said))
+        reply = chat.encode_json(chat.completion(said))
         flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
         asyncio.run(addon.response(flow))
 
     with taddons.context(addon) as context:
         context.configure(addon, vtc_tools="prompt", vtc_dialect="hermes", vtc_keep_bodies="on")
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=b"/v1/chat/completions", content=body))
-        answered(flow, "Hi")
+        answer_flow(flow, "Hi")
         assert flow.request.content != body
         again = flow.copy()
         again.live, again.response, again.is_replay = True, None, "request"
-        answered(again, "".join(TAG))
+        answer_flow(again, "".join(TAG))
     assert again.request.content == flow.request.content
     assert again.response is not None
     assert chat.read(again.response.content or b"").calls == [("read", {"filePath": "/a"})]
@@ -332,7 +332,7 @@ def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
 
 @pytest.mark.parametrize(("version", "chunked"), [("HTTP/1.0", False), ("HTTP/1.1", True)])
 def test_a_client_of_http_1_0_is_sent_no_chunks(version: str, chunked: bool, flows: Flows) -> None:
-    flow = flows.asked()
+    flow = flows.send_request()
     flow.request.http_version = version
     headers = http.Headers(content_type="text/event-stream", content_length="9")
     flow.response = tutils.tresp(headers=headers, content=None)

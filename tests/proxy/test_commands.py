@@ -15,7 +15,7 @@ from mitmproxy.addons.view import View
 from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat, messages, ollama, responses
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import PROFILES
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.page import Page
@@ -45,10 +45,10 @@ class Session:
         """Pass a whole exchange through the addon, and list its flow."""
         shape = SHAPES[api]
         headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
-        body, path = asked(api, stream=False, **fields), path or shape.at(model=fields.get("model"))
+        body, path = make_request_body(api, stream=False, **fields), path or shape.at(model=fields.get("model"))
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
         asyncio.run(self.addon.request(flow))
-        body = chat.encoded(reply or shape.whole(text))
+        body = chat.encode_json(reply or shape.whole(text))
         flow.response = http.Response.make(200, body, {"content-type": "application/json"})
         asyncio.run(self.addon.responseheaders(flow))
         asyncio.run(self.addon.response(flow))
@@ -88,7 +88,7 @@ def test_explain(api: str, session: Session) -> None:
 
 def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
     flow = session.exchange(CALL)
-    flow.request.content = chat.encoded(chat.request(model="Qwen/Qwen3-8B"))
+    flow.request.content = chat.encode_json(chat.request(model="Qwen/Qwen3-8B"))
     flow.metadata.clear()
     said = session.call("vtc.explain @all")
     assert "What VTC did" not in said

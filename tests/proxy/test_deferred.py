@@ -20,7 +20,7 @@ def context() -> Iterator[taddons.context]:
         yield context
 
 
-def loaded(context: taddons.context, caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+def load_addon(context: taddons.context, caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     """Load the addon as mitmproxy loads a script, which suppresses option errors; return the log."""
     with suppress(exceptions.OptionsError):
         context.master.addons.add(VirtualToolCalling())
@@ -43,7 +43,7 @@ def test_an_option_that_is_not_taken_is_told_as_an_error(
 ) -> None:
     """An error during the start ends mitmproxy."""
     context.options.set(*specs, defer=True)
-    assert loaded(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
+    assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
 
 
 def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context) -> None:
@@ -65,7 +65,7 @@ def test_a_value_of_another_type_in_mitmproxys_own_file_is_told(
     given: dict[str, Any], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
     context.options.update_defer(**given)
-    assert loaded(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
+    assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
 
 
 def test_what_an_option_of_another_addon_refuses_is_told(
@@ -74,7 +74,7 @@ def test_what_an_option_of_another_addon_refuses_is_told(
     """mitmproxy would unload this addon because of it."""
     context.options.set("others_option=1", "others_option=2", defer=True)
     context.options.add_option("others_option", str, "", "")
-    ((level, said),) = loaded(context, caplog)
+    ((level, said),) = load_addon(context, caplog)
     assert level == logging.ERROR
     assert "others_option" in said
 
@@ -82,7 +82,7 @@ def test_what_an_option_of_another_addon_refuses_is_told(
 @pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1", "others_option"])
 def test_other_options_are_taken_or_left(spec: str, context: taddons.context, caplog: pytest.LogCaptureFixture) -> None:
     context.options.set(spec, defer=True)
-    assert loaded(context, caplog) == []
+    assert load_addon(context, caplog) == []
 
 
 def test_of_several_values_the_last_counts_and_lists_add_up(
@@ -91,6 +91,6 @@ def test_of_several_values_the_last_counts_and_lists_add_up(
     specs = ["vtc_keep_alive=5", "vtc_models=a=b", "vtc_keep_alive=7", "vtc_models=c=d"]
     context.options.set(*specs, defer=True)
     said = "vtc: vtc_keep_alive is given 2 times: the last value, 7, wins"
-    assert loaded(context, caplog) == [(logging.WARNING, said)]
+    assert load_addon(context, caplog) == [(logging.WARNING, said)]
     assert context.options.vtc_keep_alive == 7
     assert context.options.vtc_models == ["a=b", "c=d"]

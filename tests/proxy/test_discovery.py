@@ -15,7 +15,7 @@ import pytest
 from mitmproxy.proxy.mode_specs import ProxyMode
 
 from tests.apis import chat, pairs
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import PATH, PATIENCE, Proxy, running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.proxy import launch
@@ -34,7 +34,7 @@ def chat_only(seen: Seen) -> Reply:
         return Reply([b'{"detail": "Not Found"}'], JSON, status=404, framing="length")
     if seen.body == b"{}":
         return Reply([b'{"error": "no messages"}'], JSON, status=400, framing="length")
-    return Reply([chat.encoded(chat.completion("Hi."))], JSON, framing="length")
+    return Reply([chat.encode_json(chat.completion("Hi."))], JSON, framing="length")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def before(upstream: str, confdir: Path, **settings: Any) -> AsyncIterator
 
 async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:
     """Send a request of an API."""
-    return await client.post(SHAPES[name].at(), content=asked(name))
+    return await client.post(SHAPES[name].at(), content=make_request_body(name))
 
 
 @pytest.mark.parametrize("client_api", CLIENTS)
@@ -175,13 +175,13 @@ async def test_a_profile_of_the_same_host_for_some_models_holds_beside_the_one_t
 ) -> None:
     for name, match in (("all", {}), ("some", {"model": "gpt-5*"})):
         own = {"kind": "server", "name": name, "match": {"host": "127.0.0.1", **match}, "request": {"set": {name: 1}}}
-        (tmp_path / f"{name}.yaml").write_bytes(chat.encoded(own))
+        (tmp_path / f"{name}.yaml").write_bytes(chat.encode_json(own))
     async with (
         serving(chat_only, at=port) as server,
         before(url(port), confdir, vtc_profiles=[str(tmp_path)]) as (_, client),
     ):
         for model in ("gpt-4o", "gpt-5-mini"):
-            await client.post(PATH, content=asked("openai-chat", model=model))
+            await client.post(PATH, content=make_request_body("openai-chat", model=model))
         first, second = [seen.json for seen in server.seen if seen.method == "POST" and seen.body != b"{}"]
     assert ("all" in first, "some" in first) == (True, False)
     assert ("all" in second, "some" in second) == (False, True)

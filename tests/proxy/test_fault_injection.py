@@ -31,8 +31,8 @@ from mitmproxy.test import taddons, tflow, tutils
 
 import vtc
 from tests.apis import chat, pairs
-from tests.apis.shapes import SHAPES, asked
-from tests.exchanges import declared
+from tests.apis.shapes import SHAPES, make_request_body
+from tests.exchanges import declare_tools
 from vtc.proxy.addon import VirtualToolCalling
 
 SOURCE = str(Path(vtc.__file__).parent)
@@ -77,7 +77,7 @@ class Scenario:
     """
 
     def request(self) -> http.Request:
-        body = asked(self.client, stream=self.stream, tools=declared(self.client, {"bash": SCHEMA}))
+        body = make_request_body(self.client, stream=self.stream, tools=declare_tools(self.client, {"bash": SCHEMA}))
         path = SHAPES[self.client].at(stream=self.stream).encode()
         return tutils.treq(
             method=b"POST", path=path, headers=http.Headers(content_type="application/json"), content=body
@@ -86,13 +86,13 @@ class Scenario:
     def pieces(self) -> list[bytes]:
         """Return the body of the reply, in the pieces in which it arrives."""
         if self.reply == "error":
-            return [chat.encoded({**json.loads(pairs.whole(self.server, TEXT, [CALL])), **ERROR})]
+            return [chat.encode_json({**json.loads(pairs.make_whole_reply(self.server, TEXT, [CALL])), **ERROR})]
         calls = [CALL] if self.reply == "native" else []
         text = [TEXT, f"\n\n{IN_TEXT}"] if self.reply == "text" else [TEXT]
         if not self.stream:
-            return [pairs.whole(self.server, "".join(text), calls)]
+            return [pairs.make_whole_reply(self.server, "".join(text), calls)]
         end = b"\n" if self.server == "ollama-chat" else b"\n\n"
-        frames = [frame + end for frame in pairs.streamed(self.server, text, calls).split(end) if frame]
+        frames = [frame + end for frame in pairs.make_stream(self.server, text, calls).split(end) if frame]
         return frames[: len(frames) // 2 + 1] if self.reply == "broken" else frames
 
     def response(self) -> http.Response:
@@ -150,7 +150,7 @@ class Exchanges:
 
 
 @contextmanager
-def recorded(started: dict[CodeType, int]) -> Iterator[None]:
+def record_starts(started: dict[CodeType, int]) -> Iterator[None]:
     """Count how often each function of `vtc` starts."""
 
     def note(code: CodeType, _: int) -> object:
@@ -212,7 +212,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write a policy that denies every call, and return its path."""
     file = tmp_path_factory.mktemp("faults") / "policy.yaml"
     guards = {"denied_tools": ["*"], "on_denied": "drop"}
-    file.write_bytes(chat.encoded({"kind": "policy", "name": "none", "match": {}, "guards": guards}))
+    file.write_bytes(chat.encode_json({"kind": "policy", "name": "none", "match": {}, "guards": guards}))
     return str(file)
 
 
@@ -232,7 +232,7 @@ def test_a_fault_in_any_function(stream: bool, reply: str, forbids: bool, share:
             scenario = Scenario(client, server, stream, reply)
             runner.run(exchanges.run(scenario))  # fills the caches of compiled patterns
             started: dict[CodeType, int] = {}
-            with recorded(started):
+            with record_starts(started):
                 sent, _ = runner.run(exchanges.run(scenario))
             assert not (forbids and ARGUMENT.encode() in sent)
             assert forbids or TEXT.encode() in sent
@@ -269,7 +269,7 @@ def test_a_fault_in_any_function_that_declines_a_websocket(forbids: bool, policy
                 runner.run(context.master.addons.trigger_event(hook))
             return flow
 
-        with recorded(started):
+        with record_starts(started):
             flow = ask()
         assert flow.response is not None
         assert flow.response.status_code == 426

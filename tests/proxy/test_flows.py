@@ -14,26 +14,26 @@ from vtc.proxy import flows
 from vtc.reporting import Bodies
 
 
-def asked(content: bytes = b"went", path: str = "/v1/chat/completions?a=b") -> http.HTTPFlow:
+def make_flow(content: bytes = b"went", path: str = "/v1/chat/completions?a=b") -> http.HTTPFlow:
     headers = http.Headers(user_agent="Cline/1", host="model.example:8000")
     return tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=content))
 
 
 def test_facts() -> None:
-    found = flows.read_facts(asked())
+    found = flows.read_facts(make_flow())
     assert (found.user_agent, found.host, found.path) == ("Cline/1", "model.example", "/v1/chat/completions?a=b")
     assert found.headers["user-agent"] == "Cline/1"
 
 
 def test_which_api() -> None:
-    assert flows.find_client_api(asked()) is not None
-    assert flows.find_client_api(asked(path="/v1/embeddings")) is None
+    assert flows.find_client_api(make_flow()) is not None
+    assert flows.find_client_api(make_flow(path="/v1/embeddings")) is None
 
 
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat?a=b", "/v1/chat?%6bey=k%2Fk", "/v1/chat?a=b&access_token=kk"])
 def test_the_path_that_was_asked_is_kept_without_its_keys(path: str) -> None:
     """The keys are in the moved path, and return from there when the flow is replayed."""
-    flow = asked(path=path)
+    flow = make_flow(path=path)
     flows.change_path(flow, path.replace("/v1/chat", "/api/chat"))
     assert flow.request.path.startswith("/api/chat")
     assert "=k" not in str(flow.metadata)
@@ -42,7 +42,7 @@ def test_the_path_that_was_asked_is_kept_without_its_keys(path: str) -> None:
 
 
 def test_both_sides_of_a_flow() -> None:
-    flow = asked()
+    flow = make_flow()
     assert flows.get_bodies(flow, "request") == Bodies(None, b"went")
     assert flows.get_bodies(flow, "reply") is None
     flow.metadata[flows.RECEIVED_BODY["request"]] = b"came"
@@ -52,7 +52,7 @@ def test_both_sides_of_a_flow() -> None:
 
 
 def test_a_body_as_it_came() -> None:
-    flow = asked()
+    flow = make_flow()
     assert flows.get_original(flow, "request") == b"went"
     flow.metadata[flows.METADATA] = {"sizes": {"request_came": 5, "request_went": 4}}
     with pytest.raises(ValueError, match="the request was changed and its original not stored"):
@@ -65,7 +65,7 @@ def test_a_body_as_it_came() -> None:
 
 def test_flows_of_a_file(tmp_path: Path) -> None:
     with (tmp_path / "flows").open("wb") as file:
-        for flow in (asked(b"1"), tflow.ttcpflow(), asked(b"2")):
+        for flow in (make_flow(b"1"), tflow.ttcpflow(), make_flow(b"2")):
             FlowWriter(file).add(flow)
     with (tmp_path / "flows").open("rb") as file:
         assert [flow.request.content for flow in flows.load_flows(file)] == [b"1", b"2"]
@@ -92,13 +92,13 @@ def test_an_empty_file_has_no_flows() -> None:
     ],
 )
 def test_a_comment_names_the_model_first(summary: str, model: str, comment: str, happened: str) -> None:
-    flow = asked()
+    flow = make_flow()
     flow.metadata[flows.METADATA] = {"asked": model}
     flow.comment = flows.format_comment(summary, model)
     assert (flow.comment, flows.strip_comment_prefix(flow)) == (comment, happened)
 
 
 def test_a_comment_of_a_person_is_left_as_it_is() -> None:
-    flow = asked()
+    flow = make_flow()
     flow.comment = "see: this one"
     assert flows.strip_comment_prefix(flow) == "see: this one"

@@ -21,7 +21,7 @@ from mitmproxy import http
 from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
-from tests.exchanges import AGENT, API, fed, planner
+from tests.exchanges import AGENT, API, feed_stream, planner
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.exchange import Session
 from vtc.proxy.addon import VirtualToolCalling
@@ -46,7 +46,7 @@ def mark() -> str:
 # Conversations
 
 
-def declared(number: int) -> list[chat.Json]:
+def declare_marked_tools(number: int) -> list[chat.Json]:
     """Declare tools with the word in all texts: names, descriptions and schemas, also of a tool that a policy
     withholds.
     """
@@ -61,7 +61,7 @@ def declared(number: int) -> list[chat.Json]:
     return tools
 
 
-def documented(number: int) -> str:
+def document_marked_tools(number: int) -> str:
     """Return the same tools in the system prompt of a text client."""
     name, path = f"{mark()}_read{number}", f"{mark()}_path"
     return (
@@ -81,14 +81,14 @@ def native(number: int) -> chat.Json:
         {"role": "assistant", "content": f"I look at {mark()}.", "tool_calls": [called]},
         {"role": "tool", "tool_call_id": "c1", "content": f"It says {mark()}."},
     ]
-    return chat.request(stream=True, tools=declared(number), messages=turns, model="lab-model", user=mark())
+    return chat.request(stream=True, tools=declare_marked_tools(number), messages=turns, model="lab-model", user=mark())
 
 
 def text(number: int) -> chat.Json:
     """Return a conversation of a text client."""
     name, path = f"{mark()}_read{number}", f"{mark()}_path"
     turns = [
-        {"role": "system", "content": documented(number)},
+        {"role": "system", "content": document_marked_tools(number)},
         {"role": "user", "content": f"Look at {mark()}."},
         {"role": "assistant", "content": f"I look at {mark()}.\n<{name}>\n<{path}>{mark()}</{path}>\n</{name}>"},
         {"role": "user", "content": f"[{name} for '{mark()}'] Result:\n\nIt says {mark()}."},
@@ -125,12 +125,12 @@ def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bo
         flow.response = tutils.tresp(headers=http.Headers(content_type="text/event-stream"), content=None)
         asyncio.run(addon.responseheaders(flow))
         assert callable(flow.response.stream)
-        for frame in [*chat.streamed(*(reply[i : i + 9] for i in range(0, len(reply), 9))), b""]:
+        for frame in [*chat.make_stream(*(reply[i : i + 9] for i in range(0, len(reply), 9))), b""]:
             for word in (b"chatcmpl-", chat.MODEL.encode()):
                 frame = frame.replace(word, word + mark().encode())
             flow.response.stream(frame)
     else:
-        whole = chat.encoded(chat.completion(reply))
+        whole = chat.encode_json(chat.completion(reply))
         flow.response = tutils.tresp(headers=http.Headers(content_type="application/json"), content=whole)
         asyncio.run(addon.responseheaders(flow))
     asyncio.run(addon.response(flow))
@@ -142,7 +142,7 @@ def converse(addon: VirtualToolCalling, most: int = 2) -> None:
         for conversation in (native, text):
             for streamed in (True, False):
                 body = {**conversation(number), "stream": streamed}
-                exchange(addon, chat.encoded(body), reply.replace("_read0", f"_read{number}"), streamed=streamed)
+                exchange(addon, chat.encode_json(body), reply.replace("_read0", f"_read{number}"), streamed=streamed)
     unfit = tflow.tflow(req=tutils.treq(method=b"POST", path=b"/v1/chat/completions", content=mark().encode()))
     asyncio.run(addon.request(unfit))
 
@@ -170,7 +170,7 @@ def unlogged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL", "vtc")
 
 
-def left() -> list[str]:
+def find_marked() -> list[str]:
     """Return the texts that contain the word; use `gc.get_referrers` to find their owners."""
     gc.unfreeze()  # an earlier addon froze objects, which the collector does not list
     gc.collect()
@@ -202,12 +202,12 @@ def addon(tmp_path: Path) -> Iterator[Callable[..., VirtualToolCalling]]:
     running = VirtualToolCalling()
     with taddons.context(running) as context:
 
-        def configured(**options: Any) -> VirtualToolCalling:
+        def configure_addon(**options: Any) -> VirtualToolCalling:
             context.options.reset()
             context.configure(running, vtc_profiles=[str(tmp_path)], **options)
             return running
 
-        yield configured
+        yield configure_addon
 
 
 WITHOUT_MEMORY = (
@@ -234,7 +234,7 @@ def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
     converse(addon(vtc_cache="off"), replies)
     for options in some:
         converse(addon(vtc_cache="off", **options), 1)
-    assert sorted(left()) == ["'[mark] is kept'", "b'and [mark]'"]
+    assert sorted(find_marked()) == ["'[mark] is kept'", "b'and [mark]'"]
     del kept
 
 
@@ -246,29 +246,29 @@ def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callabl
     converse(running)
     assert running.memory is not None
     assert COMPILED_PATTERNS.size > 0
-    assert "You are [mark]" in "\n".join(left())
+    assert "You are [mark]" in "\n".join(find_marked())
     running.memory.prompts.clear()
-    found = "\n".join(left())
+    found = "\n".join(find_marked())
     for said in ("{}_read1", "{}_path"):
         assert said.format("[mark]") in found, said
     for said in ("You are {}", "Reads what {}", "The {} path", "ook at {}", "It says {}", "Nothing but {}", "Cline/{}"):
         assert said.format("[mark]") not in found, said
     addon(vtc_cache="off")
-    assert left() == []
+    assert find_marked() == []
 
 
 @pytest.mark.alone
 @pytest.mark.rest
 def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
     for conversation in (native, text):
-        opened = Session.open(API, chat.encoded(conversation(0)), AGENT, planner(tools="prompt"), "seed")
+        opened = Session.open(API, chat.encode_json(conversation(0)), AGENT, planner(tools="prompt"), "seed")
         opened.request()
         stream = opened.stream()
-        fed(stream, *chat.streamed(replies(0)[0]))
+        feed_stream(stream, *chat.make_stream(replies(0)[0]))
     del opened, stream
     assert COMPILED_PATTERNS.size > 0
     COMPILED_PATTERNS.evict_temporary()
-    assert left() == []
+    assert find_marked() == []
 
 
 def test_reading_the_profiles_again_forgets_what_was_learned(addon: Callable[..., VirtualToolCalling]) -> None:

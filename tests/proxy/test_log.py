@@ -36,10 +36,12 @@ def exchange(
     path: str = "/v1/chat/completions?key=abcdefgh",
 ) -> http.HTTPFlow:
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
-    content = chat.encoded(chat.request("My question.")) if body is None else body
+    content = chat.encode_json(chat.request("My question.")) if body is None else body
     flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=content))
     asyncio.run(addon.request(flow))
-    flow.response = http.Response.make(200, chat.encoded(chat.completion(text)), {"content-type": "application/json"})
+    flow.response = http.Response.make(
+        200, chat.encode_json(chat.completion(text)), {"content-type": "application/json"}
+    )
     asyncio.run(addon.responseheaders(flow))
     asyncio.run(addon.response(flow))
     return flow
@@ -128,7 +130,7 @@ def test_no_value_of_an_argument_is_logged(loaded: Any, tmp_path: Path, caplog: 
     """The log line for people has no values either; the flow shows them."""
     addon, context, path = loaded
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"arguments": {"misfit": "steer"}}}
-    (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))
+    (tmp_path / "mine.yaml").write_bytes(chat.encode_json(policy))
     context.configure(addon, vtc_profiles=[str(tmp_path / "mine.yaml")])
     with caplog.at_level(logging.DEBUG):
         flow = exchange(addon, '<tool_call>{"name": "read", "arguments": {"more": ["DIARY"]}}</tool_call>')

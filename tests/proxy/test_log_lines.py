@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from tests.proxy.captures import captured
+from tests.proxy.captures import capture_flow
 from vtc.proxy.addon import VirtualToolCalling
 
 OWN = chat.completion("")
@@ -35,7 +35,7 @@ class Session:
         self._log.clear()
         messages = [message for _ in range(questions) for message in (QUESTION, ANSWER)][:-1]
         fields = {"messages": messages, "model": model, "context_management": {"edits": []}, **fields}
-        flow = captured("", api="anthropic-messages", body=OWN, addon=self._addon, **UPSTREAM, **fields)
+        flow = capture_flow("", api="anthropic-messages", body=OWN, addon=self._addon, **UPSTREAM, **fields)
         assert (
             self._log.messages[-1]
             == f"vtc: {flow.comment.partition(f'{model}: ')[2]} - {model} at address/v1/chat/completions"

@@ -30,7 +30,7 @@ def loaded() -> Iterator[tuple[VirtualToolCalling, taddons.context, Metrics]]:
 type Loaded = tuple[VirtualToolCalling, taddons.context, Metrics]
 
 
-def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
+def scrape_metrics(metrics: Metrics) -> dict[tuple[str, ...], float]:
     """Return the samples by name and labels."""
     text = httpx.get(metrics.url, trust_env=False).text
     families = text_string_to_metric_families(text)
@@ -42,7 +42,7 @@ def test_what_is_scraped(loaded: Loaded) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", metrics.url)
     exchange(addon, TEXT + REFUSED)
     exchange(addon, TEXT.removesuffix("</tool_call>"))
-    found = scraped(metrics)
+    found = scrape_metrics(metrics)
     by = ("other", "lab-model")
     assert found["vtc_exchanges_total", *by] == 2
     assert found["vtc_calls_total", *by] == 2
@@ -63,7 +63,7 @@ def test_it_can_be_moved_and_switched_off(loaded: Loaded) -> None:
     context.configure(addon, vtc_metrics="127.0.0.1:0")
     with pytest.raises(httpx.ConnectError):
         httpx.get(before, trust_env=False)
-    assert scraped(metrics) == {}
+    assert scrape_metrics(metrics) == {}
     context.configure(addon, vtc_metrics="")
     assert metrics.url == ""
 

@@ -27,7 +27,7 @@ def configure() -> Iterator[Any]:
 
 
 def plan(**fields: Any) -> Plan:
-    body = chat.encoded(chat.request(**fields))
+    body = chat.encode_json(chat.request(**fields))
     return options.build_planner(ctx.options).plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
 
 
@@ -127,5 +127,5 @@ def test_empty_patterns_are_ignored(configure: Any) -> None:
     """An empty line in mitmweb's text area would match every client."""
     configure(vtc_client_patterns=[""])
     documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
-    body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
+    body = chat.encode_json(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
     assert options.build_planner(ctx.options).plan(Facts(user_agent="curl"), Request(body)).protocol.client_text is None

@@ -9,7 +9,7 @@ from mitmproxy import http
 from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import pairs
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from vtc.proxy.addon import VirtualToolCalling
 
 KEY = "canary/lent+5f6a"
@@ -24,7 +24,7 @@ CASES = [(client, server, "") for client, server in pairs.PAIRS]
 CASES += [("gemini-generate", server, "key=canary%2Flent%2B5f6a") for server in pairs.NAMES]
 
 
-def sent(request: http.Request) -> tuple[object, ...]:
+def summarize_request(request: http.Request) -> tuple[object, ...]:
     return request.method, request.path, sorted(request.headers.items()), request.content
 
 
@@ -36,12 +36,12 @@ def test_a_replay_begins_with_the_request_as_it_was_received(
     """Path, query, headers and body are those of the original request, also if the server has another API."""
     path = f"{SHAPES[client].at()}?a=b{'&' if query else ''}{query}"
     headers = {"user-agent": "Agent/1", "accept-encoding": "gzip", **({} if query else HEADERS[client])}
-    headers["content-length"] = str(len(asked(client)))
+    headers["content-length"] = str(len(make_request_body(client)))
     ask = tutils.treq(
         method=b"POST",
         path=path.encode(),
         headers=http.Headers([(name.encode(), value.encode()) for name, value in headers.items()]),
-        content=asked(client),
+        content=make_request_body(client),
     )
     flow = tflow.tflow(req=ask)
     as_received = path, {**dict(ask.headers), "accept-encoding": "identity"}
@@ -49,12 +49,12 @@ def test_a_replay_begins_with_the_request_as_it_was_received(
     with taddons.context(addon) as context, asyncio.Runner() as runner:
         context.configure(addon, vtc_mode="rewrite", vtc_keep_bodies="on", vtc_upstream_api=server)
         runner.run(addon.request(flow))
-        first = sent(flow.request)
+        first = summarize_request(flow.request)
         assert KEY not in str(flow.metadata)
         again = flow if replayed == "itself" else flow.copy()
         again.is_replay = "request"
         runner.run(addon.request(again))
-        assert sent(again.request) == first
+        assert summarize_request(again.request) == first
         context.configure(addon, vtc_upstream_api=client)
         runner.run(addon.request(again))
     assert (again.request.path, dict(again.request.headers)) == as_received

@@ -9,7 +9,7 @@ from mitmproxy import http
 from mitmproxy.addons.view import View
 from mitmproxy.test import taddons
 
-from tests.proxy.captures import CALL, captured
+from tests.proxy.captures import CALL, capture_flow
 from vtc.proxy import page
 from vtc.proxy.addon import FLOW_MARKERS
 from vtc.proxy.page import ExchangeRows
@@ -24,7 +24,7 @@ def overview(*flows: http.HTTPFlow, **query: str) -> str:
 
 
 def test_the_latest_exchange_is_the_first() -> None:
-    first, second = captured("Hello", model="model-one"), captured(CALL, model="model-two")
+    first, second = capture_flow("Hello", model="model-one"), capture_flow(CALL, model="model-two")
     second.request.timestamp_start = first.request.timestamp_start + 1
     shown = overview(first, second)
     assert re.findall(r'class="model">(.*?)<', shown) == ["model-two", "model-one"]
@@ -38,8 +38,8 @@ def test_without_exchanges_it_says_what_to_do() -> None:
 
 
 def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
-    left = captured("Hello", path="/v1/completions")
-    shown = overview(left, captured("Hello", path="/v1/embeddings"))
+    left = capture_flow("Hello", path="/v1/completions")
+    shown = overview(left, capture_flow("Hello", path="/v1/embeddings"))
     assert "1 exchange (1 of them left alone), 0 calls" in shown
     assert shown.count('<a href="/vtc/') == 1
     assert f'<a href="/vtc/{left.id}">left alone: text completions have no tools' in shown
@@ -47,15 +47,15 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
 
 
 def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
-    again = captured("Hello", seen=False)
+    again = capture_flow("Hello", seen=False)
     again.metadata["vtc.again"] = "the flow of a client"
-    assert "1 exchange, 1 call" in overview(captured(CALL), again)
+    assert "1 exchange, 1 call" in overview(capture_flow(CALL), again)
 
 
 def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
-    flow = captured("Hello", seen=False, model="model-one")
+    flow = capture_flow("Hello", seen=False, model="model-one")
     flow.response = None
-    listed = overview(flow, captured("Hello", model="model-two"))
+    listed = overview(flow, capture_flow("Hello", model="model-two"))
     assert re.search("model-one.*>under way</a>", listed)
     assert re.findall(r'class="chip ([a-z]+)".*?>(all|\w[\w ]+) <b>(\d)', listed) == [
         ("all", "all", "1"),
@@ -77,7 +77,11 @@ def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
 
 
 def test_an_address_chooses_by_outcome_model_and_client() -> None:
-    made, plain, broken = captured(CALL, model="model-one"), captured("Hello", model="a&b"), captured("x", status=500)
+    made, plain, broken = (
+        capture_flow(CALL, model="model-one"),
+        capture_flow("Hello", model="a&b"),
+        capture_flow("x", status=500),
+    )
     assert re.findall(r'class="chip ([a-z]+)".*?>(all|\w[\w ]+) <b>(\d)', overview(made, plain, broken)) == [
         ("all", "all", "3"),
         ("bad", "server error", "1"),
@@ -105,13 +109,13 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
 def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
     assert {*page.OUTCOMES} > {*FLOW_MARKERS}  # and outcomes without a mark
     assert len({look.word for look in page.OUTCOMES.values()}) == len(page.OUTCOMES)
-    shown = overview(captured(CALL))
+    shown = overview(capture_flow(CALL))
     assert '<tr class="good">' in shown
     assert '<td class="badge"><span class="sign" aria-hidden="true">✓</span>rewritten</td>' in shown
 
 
 def test_some_are_shown_at_a_time() -> None:
-    one = captured("Hello")
+    one = capture_flow("Hello")
     many = [one.copy() for _ in range(page.ROWS_PER_PAGE + 5)]  # copies have new ids
     for seconds, flow in enumerate(many):
         flow.request.timestamp_start += seconds
@@ -132,7 +136,7 @@ def test_what_the_last_command_said_keeps_its_lines() -> None:
 
 
 def test_an_exchange_has_both_sides_and_its_report() -> None:
-    shown = page.render_detail(captured(f"I look.\n{CALL}", vtc_tools="prompt", vtc_dialect="hermes"))
+    shown = page.render_detail(capture_flow(f"I look.\n{CALL}", vtc_tools="prompt", vtc_dialect="hermes"))
     for title in (
         "as the client sent it",
         "as the model was given it",
@@ -146,8 +150,8 @@ def test_an_exchange_has_both_sides_and_its_report() -> None:
 
 
 def test_what_was_not_seen_or_is_no_reply_is_shown_all_the_same() -> None:
-    assert "<td" in page.render_detail(captured("Hello", seen=False))
-    broken = captured("x")
+    assert "<td" in page.render_detail(capture_flow("Hello", seen=False))
+    broken = capture_flow("x")
     broken.response = None
     assert "not received yet" in page.render_detail(broken)
     broken.response = http.Response.make(502, b"<html>bad gateway")
@@ -157,7 +161,7 @@ def test_what_was_not_seen_or_is_no_reply_is_shown_all_the_same() -> None:
 def test_nothing_of_an_exchange_becomes_markup(tmp_path: Path) -> None:
     """Text of models and clients is escaped everywhere."""
     evil = "<script>alert(1)</script>"
-    flow = captured(f"{evil}\n{CALL}".replace("/a", evil), model=evil, vtc_tools="prompt", vtc_dialect="hermes")
+    flow = capture_flow(f"{evil}\n{CALL}".replace("/a", evil), model=evil, vtc_tools="prompt", vtc_dialect="hermes")
     flow.comment += evil
     for shown in (overview(flow), page.render_detail(flow)):
         assert "<script>" not in shown

@@ -35,7 +35,7 @@ def models(owner: Any) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": owner}]}).encode()
 
 
-async def asked(body: bytes, status: int = 200) -> ServerIdentity:
+async def identify_models_reply(body: bytes, status: int = 200) -> ServerIdentity:
     async with serving(lambda _: Reply([body], JSON, status=status, framing="length")) as upstream:
         found = await asyncio.to_thread(identify_server, Asker(upstream.url), PROFILES)
         assert [(seen.method, seen.path) for seen in upstream.seen] == [("GET", "/v1/models")]
@@ -58,7 +58,7 @@ async def asked(body: bytes, status: int = 200) -> ServerIdentity:
     ],
 )
 async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str | None) -> None:
-    identity = await asked(models(owner))
+    identity = await identify_models_reply(models(owner))
     assert identity.server == name
     assert (PROFILES.servers[name].description in identity.message) if name else ("answers" in identity.message)
     assert (identity.models, identity.has_model_list) == (("m",), True)
@@ -66,17 +66,17 @@ async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b"\xff"])
 async def test_any_answer_will_do(body: bytes) -> None:
-    assert (await asked(body))[0] is None
+    assert (await identify_models_reply(body))[0] is None
 
 
 async def test_one_that_wants_a_key_is_not_known() -> None:
-    identity = await asked(b"{}", 401)
+    identity = await identify_models_reply(b"{}", 401)
     assert (identity.server, identity.is_available, identity.has_model_list) == (None, True, False)
     assert "answers 401" in identity.message
 
 
 async def test_one_that_loads_its_model_is_not_there_yet() -> None:
-    identity = await asked(b'{"error": {"message": "Loading model", "code": 503}}', 503)
+    identity = await identify_models_reply(b'{"error": {"message": "Loading model", "code": 503}}', 503)
     assert (identity.server, identity.is_available) == (None, False)
     assert "answers 503" in identity.message
 

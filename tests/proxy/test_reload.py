@@ -42,7 +42,7 @@ class Running:
     def model(self) -> str:
         """Return the profile that a request gets now."""
         assert self.addon.planner is not None
-        request = Request(chat.encoded(chat.request()))
+        request = Request(chat.encode_json(chat.request()))
         return self.addon.planner.plan(Facts(model="lab-1"), request).stack.model.name
 
 

@@ -13,7 +13,7 @@ def call(*repairs: str, dialect: str = "tag") -> dict[str, object]:
     return {"name": "n", "id": "i", "dialect": dialect, "repairs": list(repairs)}
 
 
-def counted(*reports: Report) -> Stats:
+def count_reports(*reports: Report) -> Stats:
     stats = Stats()
     for report in reports:
         stats.add(report.as_dict())
@@ -47,7 +47,9 @@ def test_nothing_yet() -> None:
 def test_figures_add_up_by_model() -> None:
     """Repairs are counted by name, without their details."""
     found = json.loads(
-        json.dumps(counted(*B, Report(Parties(client="c", model="a"), measures=Measures(seconds=0.125))).as_dict())
+        json.dumps(
+            count_reports(*B, Report(Parties(client="c", model="a"), measures=Measures(seconds=0.125))).as_dict()
+        )
     )
     expected: dict[str, Any] = {
         "exchanges": 2,
@@ -74,7 +76,7 @@ def test_figures_add_up_by_model() -> None:
 
 
 def test_figures_add_up_by_client_and_by_dialect() -> None:
-    found = counted(*B).as_dict()
+    found = count_reports(*B).as_dict()
     assert {name: one["calls"] for name, one in found["clients"].items()} == {"c": 2, "d": 1}
     assert {name: (one["calls"], one["refused"]) for name, one in found["dialects"].items()} == {
         "hermes": (0, 1),
@@ -86,7 +88,7 @@ def test_policies_are_counted_by_name_and_action() -> None:
     report = Report(Parties(client="c", model="m"))
     for action in ("refused", "refused", "stopped"):
         report.record_intervention("reactors.no-rm", action, "bash", "no")
-    found = counted(report).as_dict()["total"]["policies"]
+    found = count_reports(report).as_dict()["total"]["policies"]
     assert found == {"reactors.no-rm refused": 2, "reactors.no-rm stopped": 1}
 
 
@@ -98,7 +100,7 @@ def test_a_report_without_figures_is_counted() -> None:
 
 
 def test_a_line_for_each() -> None:
-    assert [*counted(*B).summarize()] == [
+    assert [*count_reports(*B).summarize()] == [
         "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 unread, 0 errors in VTC, "
         "0 server errors, 5 bytes, 250 ms in VTC",
         "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 unread, 1 error in VTC, "
@@ -114,17 +116,19 @@ def test_prefixes_are_counted_by_turn_and_by_character() -> None:
     kept = {"kept": 3, "of": 4, "chars": 900, "chars_of": 900}
     broken = {**kept, "chars": 100, "what": "system", "how": "changed", "at": 100, "before": "a", "now": "b"}
     reports = [Report(Parties(client="c", model="a"), prefix=one) for one in ({}, kept, broken)]
-    found = counted(*reports)
+    found = count_reports(*reports)
     assert (found.total.turns, found.total.broken, found.total.prompt_kept) == (2, 1, 0.5556)
     assert found.total.summarize().endswith("ms in VTC, prompt cache usable: 56% (2 turns, broken in 1)")
 
 
-def asked(name: str, profile: str = "unknown") -> Report:
+def make_report(name: str, profile: str = "unknown") -> Report:
     return Report(Parties(client="c", model=profile, asked=name))
 
 
 def test_a_model_without_a_profile_is_counted_by_the_name_that_was_asked() -> None:
-    stats = counted(asked("mine:7b"), asked("mine:7b"), asked(""), asked("qwen3:8b", "qwen3"))
+    stats = count_reports(
+        make_report("mine:7b"), make_report("mine:7b"), make_report(""), make_report("qwen3:8b", "qwen3")
+    )
     assert {name: figures.exchanges for name, figures in stats.models.items()} == {
         "mine:7b": 2,
         "qwen3": 1,
@@ -136,7 +140,7 @@ def test_a_model_without_a_profile_is_counted_by_the_name_that_was_asked() -> No
 def test_clients_cannot_make_up_names_without_end() -> None:
     """Each name is a label of a metric, and stays in memory."""
     names = [f"{number}{'x' * 100}" for number in range(150)]
-    stats = counted(*map(asked, names), asked(names[0]), asked("qwen3:8b", "qwen3"))
+    stats = count_reports(*map(make_report, names), make_report(names[0]), make_report("qwen3:8b", "qwen3"))
     assert len(stats.models) == 102
     assert stats.models["(others)"].exchanges == 50
     assert max(map(len, stats.models)) == 64

@@ -18,7 +18,7 @@ __all__ = ["newer_tls", "start", "start_http2"]
 async def test_a_reverse_proxy_tells_its_version_its_mode_and_its_server_which_is_not_asked(
     mode: str, start: Start
 ) -> None:
-    lab = await start(chat.streamed("Hi"), vtc_mode=mode, vtc_discover="on")
+    lab = await start(chat.make_stream("Hi"), vtc_mode=mode, vtc_discover="on")
     answer = await lab.client.get("/.vtc?x=1")
     assert answer.status_code == 200
     assert answer.json() == {"name": "vtc", "version": __version__, "mode": mode, "upstream": lab.upstream.url}
@@ -28,7 +28,7 @@ async def test_a_reverse_proxy_tells_its_version_its_mode_and_its_server_which_i
 
 
 async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
-    lab = await start(chat.streamed("Hi"))
+    lab = await start(chat.make_stream("Hi"))
     answer = await lab.post(chat.request(stream=True))
     assert not [name for name in answer.headers if "vtc" in name]
     for method, path in (("POST", "/.vtc"), ("GET", "/.vtc/x"), ("GET", "/v1/.vtc")):
@@ -50,7 +50,7 @@ async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
     ids=str,
 )
 async def test_a_page_of_the_web_is_told_nothing(headers: dict[str, str], start: Start) -> None:
-    lab = await start(chat.streamed("Hi"))
+    lab = await start(chat.make_stream("Hi"))
     answer = await lab.client.get("/.vtc", headers=headers)
     assert answer.status_code == 403
     assert lab.upstream.url not in answer.text
@@ -58,14 +58,14 @@ async def test_a_page_of_the_web_is_told_nothing(headers: dict[str, str], start:
 
 
 async def test_over_http_2_a_page_is_known_by_its_host_too(start_http2: Start) -> None:
-    lab = await start_http2(chat.streamed("Hi"))
+    lab = await start_http2(chat.make_stream("Hi"))
     answers = [await lab.client.get("/.vtc", headers={"host": host}) for host in ("127.0.0.1", "example.com")]
     assert [(answer.http_version, answer.status_code) for answer in answers] == [("HTTP/2", 200), ("HTTP/2", 403)]
 
 
 @pytest.mark.parametrize("host", ["localhost:8088", "[::1]:8088", "192.0.2.7", "vtc:8088", "host.docker.internal:8088"])
 async def test_programs_of_the_network_are_answered(host: str, start: Start) -> None:
-    lab = await start(chat.streamed("Hi"))
+    lab = await start(chat.make_stream("Hi"))
     assert (await lab.client.get("/.vtc", headers={"host": host})).status_code == 200
     await lab.post(chat.request(stream=True), headers={"host": "example.com"})  # a proxy in front of VTC
     assert lab.upstream.seen[-1].path == "/v1/chat/completions"
@@ -73,7 +73,7 @@ async def test_programs_of_the_network_are_answered(host: str, start: Start) -> 
 
 async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:
     """Only the requested server may answer a request through a regular proxy."""
-    lab = await start(chat.streamed("Hi"), mode=["regular"])
+    lab = await start(chat.make_stream("Hi"), mode=["regular"])
     async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False, verify=False) as client:
         await client.get(f"{lab.upstream.url}/.vtc")
     assert lab.upstream.seen[-1].path == "/.vtc"
@@ -81,7 +81,7 @@ async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:
 
 async def test_programs_of_this_machine_alone_are_told_where_the_log_is(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
-    lab = await start(chat.streamed("Hi"), vtc_log=str(log))
+    lab = await start(chat.make_stream("Hi"), vtc_log=str(log))
     assert (await lab.client.get("/.vtc")).json()["log"] == str(log)
     far = await lab.client.get("/.vtc", headers={"x-forwarded-for": "192.0.2.1"})
     assert (far.status_code, "log" in far.json()) == (200, False)
@@ -93,5 +93,5 @@ async def test_programs_of_this_machine_alone_are_told_where_the_log_is(start: S
 async def test_only_programs_of_this_machine_that_send_a_nonce_get_a_proof(
     headers: dict[str, str], start: Start
 ) -> None:
-    lab = await start(chat.streamed("Hi"))
+    lab = await start(chat.make_stream("Hi"))
     assert "proof" not in (await lab.client.get("/.vtc", headers=headers)).json()

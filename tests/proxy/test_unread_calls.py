@@ -21,7 +21,7 @@ ASK = chat.request(stream=True)
 HEADERS = [{"x-forwarded-for": "10.0.0.7"}, {"via": "1.1 x"}, {"origin": "https://x.com"}, {"host": "x.com"}]
 
 
-async def told(lab: Lab) -> list[str]:
+async def find_command(lab: Lab) -> list[str]:
     """Return the command that the next flow's line names."""
     flow = await lab.asked_for()
     (command,) = re.findall(r"a possible call was not read: \S+ … \((.*?)\)", flow.comment)
@@ -33,9 +33,9 @@ async def run(*arguments: str) -> Result:
 
 
 async def test_the_command_of_the_line_drafts_the_dialect(start: Start) -> None:
-    lab = await start(chat.streamed(UNREAD))
+    lab = await start(chat.make_stream(UNREAD))
     await lab.post(ASK)
-    program, *arguments = await told(lab)
+    program, *arguments = await find_command(lab)
     assert program == "vtc"
     result = await run(*arguments)
     assert result.exit_code == 0, result.output
@@ -48,7 +48,7 @@ async def test_the_command_of_the_line_drafts_the_dialect(start: Start) -> None:
 
 @pytest.mark.parametrize("headers", HEADERS, ids=str)
 async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], start: Start) -> None:
-    lab = await start(chat.streamed(UNREAD))
+    lab = await start(chat.make_stream(UNREAD))
     await lab.post(ASK)
     id_ = (await lab.asked_for()).id
     for asked, more, status in (
@@ -63,14 +63,14 @@ async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], st
 
 
 async def test_no_secret_of_the_request_is_told(start: Start) -> None:
-    lab = await start(chat.streamed(UNREAD.replace("/a", "open-sesame-77")))
+    lab = await start(chat.make_stream(UNREAD.replace("/a", "open-sesame-77")))
     await lab.post(ASK, headers={"authorization": "Bearer open-sesame-77"})
     answer = await lab.client.get(f"/.vtc/unread/{(await lab.asked_for()).id}")
     assert (answer.status_code, "open-sesame" in answer.text) == (200, False)
 
 
 async def test_only_the_last_are_kept(start: Start) -> None:
-    lab = await start(chat.streamed(UNREAD))
+    lab = await start(chat.make_stream(UNREAD))
     ids = []
     for _ in range(17):
         await lab.post(ASK)
@@ -86,13 +86,13 @@ async def test_only_the_last_are_kept(start: Start) -> None:
 
 
 async def test_where_flows_are_saved_the_line_names_the_file(start: Start, tmp_path: Path) -> None:
-    lab = await start(chat.streamed(UNREAD), save_stream_file=f"+{tmp_path / 'my flows'}")
+    lab = await start(chat.make_stream(UNREAD), save_stream_file=f"+{tmp_path / 'my flows'}")
     await lab.post(ASK)
-    assert (await told(lab))[-1] == str(tmp_path / "my flows")
+    assert (await find_command(lab))[-1] == str(tmp_path / "my flows")
 
 
 async def test_an_id_of_no_reply_and_a_port_of_no_vtc_are_told(start: Start) -> None:
-    lab = await start(chat.streamed(UNREAD))
+    lab = await start(chat.make_stream(UNREAD))
     port = lab.proxy.url.rpartition(":")[2]
     result = await run("new-dialect", "--flow", "01234567-89ab", "--port", port)
     assert result.exit_code == 1

@@ -27,43 +27,47 @@ def registered() -> Iterator[None]:
 def flow(body: bytes, kind: str, *, path: str = "/v1/chat/completions", status: int = 200) -> http.HTTPFlow:
     """Return a flow from a file that VTC did not see live."""
     headers = http.Headers(content_type="application/json")
-    request = tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=chat.encoded(chat.request("hi")))
+    request = tutils.treq(
+        method=b"POST", path=path.encode(), headers=headers, content=chat.encode_json(chat.request("hi"))
+    )
     found = tflow.tflow(req=request)
     found.response = http.Response.make(status, body, {"content-type": kind})
     return found
 
 
-def shown(flow: http.HTTPFlow, side: str = "response", view: str = "auto") -> contentviews.ContentviewResult:
+def render_view(flow: http.HTTPFlow, side: str = "response", view: str = "auto") -> contentviews.ContentviewResult:
     return contentviews.prettify_message(getattr(flow, side), flow, view)
 
 
 def test_a_stream_from_a_file_is_the_message_it_adds_up_to() -> None:
-    found = shown(flow(b"".join(chat.streamed("Hel", "lo")), SSE))
+    found = render_view(flow(b"".join(chat.make_stream("Hel", "lo")), SSE))
     assert (found.view_name, found.text) == ("VTC", "[assistant]\n  Hello\n  finish_reason: stop")
 
 
 def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
     blocks = [messages.text_block(0, "Hel", "lo"), messages.call_block(1, "read", '{"filePath": "/a"}')]
-    body = b"".join(messages.streamed(*blocks, stop_reason="tool_use"))
-    found = shown(flow(body, SSE, path=messages.PATH))
+    body = b"".join(messages.make_stream(*blocks, stop_reason="tool_use"))
+    found = render_view(flow(body, SSE, path=messages.PATH))
     said = "[assistant]\n  Hello\n  -> read  toolu_1\n       filePath: /a\n  finish_reason: tool_use"
     assert (found.view_name, found.text) == ("VTC", said)
 
 
 def test_stream_of_ollama_is_the_message_it_adds_up_to() -> None:
-    body = b"".join(ollama.streamed(*ollama.said("Hel", "lo"), ollama.piece("", ollama.call("read", filePath="/a"))))
-    found = shown(flow(body, ollama.NDJSON["content-type"], path=ollama.PATH))
+    body = b"".join(
+        ollama.make_stream(*ollama.make_text_lines("Hel", "lo"), ollama.piece("", ollama.call("read", filePath="/a")))
+    )
+    found = render_view(flow(body, ollama.NDJSON["content-type"], path=ollama.PATH))
     said = "[assistant]\n  Hello\n  -> read\n       filePath: /a\n  finish_reason: stop"
     assert (found.view_name, found.text) == ("VTC", said)
 
 
 def test_the_raw_stream_is_one_click_away() -> None:
-    body = b"".join(chat.streamed("Hel", "lo"))
-    assert shown(flow(body, SSE), view="raw").text == body.decode()
+    body = b"".join(chat.make_stream("Hel", "lo"))
+    assert render_view(flow(body, SSE), view="raw").text == body.decode()
 
 
 def test_a_request_from_a_file() -> None:
-    found = shown(flow(b"{}", "application/json"), "request")
+    found = render_view(flow(b"{}", "application/json"), "request")
     assert found.view_name == "VTC"
     assert found.text.startswith("[user]\n  hi\n \n[tools]\n  read(filePath): Does read.")
 
@@ -78,14 +82,14 @@ def test_a_request_from_a_file() -> None:
     ids=["an error", "another path", "no JSON"],
 )
 def test_other_replies_are_left_to_other_views(other: http.HTTPFlow) -> None:
-    assert shown(other).view_name not in ("VTC", None)
+    assert render_view(other).view_name not in ("VTC", None)
 
 
 def test_a_request_that_vtc_touched_is_shown_even_if_it_is_none() -> None:
     left = flow(b"{}", "application/json")
     left.request.content = b"x"
     left.metadata[METADATA] = {"request": ["left alone: the body is not a valid chat completion request"]}
-    assert "left alone: the body" in shown(left, "request").text
+    assert "left alone: the body" in render_view(left, "request").text
 
 
 @pytest.mark.parametrize("metadata", [contentviews.Metadata(), contentviews.Metadata(flow=tflow.ttcpflow())])
@@ -103,13 +107,13 @@ def test_it_is_registered_once() -> None:
 
 def test_a_stream_of_responses_is_shown_as_the_message_it_adds_up_to() -> None:
     body = b"".join(
-        responses.streamed(
+        responses.make_stream(
             responses.reasoning_events("Hm"), responses.text_events("Hel", "lo"), responses.call_events("read", "{}")
         )
     )
     found = flow(body, SSE, path=responses.PATH)
-    found.request.content = chat.encoded(responses.request("hi"))
-    assert shown(found).text == (
+    found.request.content = chat.encode_json(responses.request("hi"))
+    assert render_view(found).text == (
         '[assistant]\n  (thought: "Hm", 2 characters)\n  Hello\n  -> read  call_1\n  finish_reason: completed'
     )
-    assert shown(found, "request").text.startswith("[user]\n  hi\n \n[tools]\n  read(filePath): Does read.")
+    assert render_view(found, "request").text.startswith("[user]\n  hi\n \n[tools]\n  read(filePath): Does read.")

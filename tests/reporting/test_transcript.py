@@ -22,7 +22,7 @@ CALL = {
     "type": "function",
     "function": {"name": "write", "arguments": '{"path": "a", "text": "x\\n  y\\n", "n": [1]}'},
 }
-BODY = chat.encoded(
+BODY = chat.encode_json(
     chat.request(
         messages=[
             {"role": "system", "content": "Be brief.\nBe kind."},
@@ -69,7 +69,7 @@ def test_a_request() -> None:
 
 def test_a_stream_is_shown_as_what_it_adds_up_to() -> None:
     assert (
-        render_blocks(read_reply(API, b"".join(chat.streamed("Hel", "lo"))))
+        render_blocks(read_reply(API, b"".join(chat.make_stream("Hel", "lo"))))
         == "[assistant]\n  Hello\n  finish_reason: stop"
     )
 

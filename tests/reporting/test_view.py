@@ -11,9 +11,11 @@ from vtc.reporting.view import MAX_LINE_CHARS
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
-CAME = b"".join(chat.streamed("I look.\n\n", TAG))
+CAME = b"".join(chat.make_stream("I look.\n\n", TAG))
 CALL = chat.native(0, id="call_1", name="read", arguments='{"filePath":"/a"}')
-WENT = b"".join([chat.ROLE, *chat.said("I look."), chat.chunk({"tool_calls": [CALL]}, "tool_calls"), chat.DONE])
+WENT = b"".join(
+    [chat.ROLE, *chat.make_text_chunks("I look."), chat.chunk({"tool_calls": [CALL]}, "tool_calls"), chat.DONE]
+)
 REPORT = {
     "client": "c",
     "model": "m",
@@ -80,7 +82,7 @@ def test_a_long_summary_is_broken_into_lines() -> None:
 def test_without_a_report_the_body_is_read() -> None:
     """For a flow from a file that VTC did not process."""
     assert render_pane(API, "reply", Bodies(None, WENT), None).startswith("[assistant]\n  I look.\n  -> read  call_1\n")
-    assert render_pane(API, "request", Bodies(None, chat.encoded(chat.request("hi"))), None).startswith(
+    assert render_pane(API, "request", Bodies(None, chat.encode_json(chat.request("hi"))), None).startswith(
         "[user]\n  hi\n"
     )
 

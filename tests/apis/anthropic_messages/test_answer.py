@@ -16,7 +16,7 @@ from vtc.wire import EventReader
 ASKED = API.request(json.dumps(messages.request(stream=True)).encode())
 
 
-def streamed(body: bytes) -> bytes:
+def stream_body(body: bytes) -> bytes:
     return streamed_of(API, body, ASKED)
 
 
@@ -32,7 +32,7 @@ REPLY = messages.message(
 
 
 def test_a_stream_says_what_the_whole_said() -> None:
-    found = messages.read(streamed(json.dumps(REPLY).encode()))
+    found = messages.read(stream_body(json.dumps(REPLY).encode()))
     assert found.blocks == REPLY["content"]
     assert (found.stop_reason, found.usage) == ("tool_use", messages.USAGE)
 
@@ -45,23 +45,23 @@ def test_deltas_of_an_unknown_kind_are_added_to_their_block() -> None:
 
 
 def whole_of(block: Json) -> bytes:
-    return streamed(json.dumps(messages.message(block)).encode())
+    return stream_body(json.dumps(messages.message(block)).encode())
 
 
 def test_stream_of_a_reply_that_lacks_what_clients_need_has_it() -> None:
     reply = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
-    assert messages.read(streamed(json.dumps(reply).encode())).stop_reason == "end_turn"
+    assert messages.read(stream_body(json.dumps(reply).encode())).stop_reason == "end_turn"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b"x", b'{"type": "error"}', b'{"content": "x"}'])
 def test_invalid_message_is_reported(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"not a reply of anthropic-messages|Expecting"):
-        streamed(body)
+        stream_body(body)
 
 
 def test_a_reply_of_our_own() -> None:
     body = render_text_reply(API, API.request(json.dumps(messages.request()).encode()), "Stopped.", "ab" * 32, 5)
     assert messages.read(body) == messages.Read([messages.text("Stopped.")], "end_turn")
-    kinds = [event.name for event in events(streamed(body))]
+    kinds = [event.name for event in events(stream_body(body))]
     block = [f"content_block_{what}" for what in ("start", "delta", "stop")]
     assert kinds == ["message_start", *block, "message_delta", "message_stop"]

@@ -10,7 +10,7 @@ import pytest
 from tests.apis import messages
 from tests.apis.messages import call, message, read, text, thinking
 from tests.apis.named_events import Json
-from tests.apis.rewriting import rewritten as through
+from tests.apis.rewriting import rewrite_reply as through
 from tests.apis.toy import Toy
 from vtc.apis.anthropic_messages import API
 

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat, messages, ollama, sdks
-from tests.apis.messages import START, call_block, delta, read, said, started, stopped, streamed, text_block
+from tests.apis.messages import (
+    START,
+    call_block,
+    delta,
+    make_block_start,
+    make_block_stop,
+    make_stream,
+    make_text_deltas,
+    read,
+    text_block,
+)
 from tests.apis.named_events import Json, StreamError, events, frame
 from tests.apis.replies import REPLIES
 from tests.apis.toy import Toy
@@ -56,7 +66,7 @@ def blocks(body: bytes) -> list[Any]:
     ]
 
 
-def begun(index: int | None, name: str | None, arguments: str = "", id_: str | None = "") -> Json:
+def make_call_piece(index: int | None, name: str | None, arguments: str = "", id_: str | None = "") -> Json:
     """Make the first piece of a call, or another one with a name."""
     id_ = f"c{index}" if id_ == "" else id_
     function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
@@ -74,36 +84,41 @@ def calling(*pieces: Json, reason: str = "tool_calls") -> list[bytes]:
 
 
 def test_text_is_one_block_after_one_start() -> None:
-    found = read(relay_reply(CHAT, chat.ROLE, *chat.said("Hello", " world"), chat.STOP, chat.USED, chat.DONE))
+    found = read(
+        relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("Hello", " world"), chat.STOP, chat.USED, chat.DONE)
+    )
     assert found.blocks == [messages.text("Hello world")]
     assert found.stop_reason == "end_turn"
 
 
 def test_call_that_comes_first_comes_after_the_start() -> None:
-    body = relay_reply(CHAT, *calling(begun(0, "read", '{"filePath": "a"}'))[1:])
+    body = relay_reply(CHAT, *calling(make_call_piece(0, "read", '{"filePath": "a"}'))[1:])
     assert [event.name for event in events(body)][:2] == ["message_start", "content_block_start"]
     assert read(body).calls == [("read", {"filePath": "a"})]
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
 def test_stop_reason_follows_what_was_sent(reason: str) -> None:
-    assert read(relay_reply(CHAT, *calling(begun(0, "read", "{}"), reason=reason))).stop_reason == "tool_use"
+    assert read(relay_reply(CHAT, *calling(make_call_piece(0, "read", "{}"), reason=reason))).stop_reason == "tool_use"
     assert (
-        read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, reason), chat.DONE)).stop_reason == "end_turn"
+        read(relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.chunk({}, reason), chat.DONE)).stop_reason
+        == "end_turn"
     )
     assert (
-        read(relay_reply(CHAT, chat.ROLE, *chat.said("[x]"), chat.chunk({}, reason), chat.DONE)).stop_reason
+        read(relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("[x]"), chat.chunk({}, reason), chat.DONE)).stop_reason
         == "tool_use"
     )
 
 
 def test_reply_that_was_cut_is_max_tokens() -> None:
-    found = read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "length"), chat.DONE))
+    found = read(relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.chunk({}, "length"), chat.DONE))
     assert found.stop_reason == "max_tokens"
 
 
 def test_filtered_and_refused_replies_are_refusals_that_show_their_text() -> None:
-    filtered = read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "content_filter"), chat.DONE))
+    filtered = read(
+        relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.chunk({}, "content_filter"), chat.DONE)
+    )
     assert (filtered.content, filtered.stop_reason) == ("a", "refusal")
     refused = read(relay_reply(CHAT, chat.ROLE, chat.chunk({"refusal": "No."}), chat.STOP, chat.DONE))
     assert (refused.content, refused.stop_reason) == ("No.", "refusal")
@@ -111,33 +126,58 @@ def test_filtered_and_refused_replies_are_refusals_that_show_their_text() -> Non
 
 INTERLEAVED = {
     "one after the other": [
-        begun(0, "a"), more(0, '{"x"'), more(0, ":1}"), begun(1, "b", "{"), more(1, '"y":[2]}'),
+        make_call_piece(0, "a"),
+        more(0, '{"x"'),
+        more(0, ":1}"),
+        make_call_piece(1, "b", "{"),
+        more(1, '"y":[2]}'),
     ],
     "pieces that are mixed": [
-        begun(0, "a"), begun(1, "b"), more(1, '{"y"'), more(0, '{"x"'), more(1, ":[2]"), more(0, ":1}"), more(1, "}"),
+        make_call_piece(0, "a"),
+        make_call_piece(1, "b"),
+        more(1, '{"y"'),
+        more(0, '{"x"'),
+        more(1, ":[2]"),
+        more(0, ":1}"),
+        more(1, "}"),
     ],
     "numbers that are left out": [
-        begun(2, "a"), begun(7, "b"), more(7, '{"y":[2]}'), more(2, '{"x":1}'),
+        make_call_piece(2, "a"),
+        make_call_piece(7, "b"),
+        more(7, '{"y":[2]}'),
+        more(2, '{"x":1}'),
     ],
     "a name that comes late": [
-        begun(0, None), more(0, '{"x":'), begun(0, "a", "1}", None), begun(1, "b", '{"y":[2]}'),
+        make_call_piece(0, None),
+        more(0, '{"x":'),
+        make_call_piece(0, "a", "1}", None),
+        make_call_piece(1, "b", '{"y":[2]}'),
     ],
     "an id that comes late": [
-        begun(0, "a", id_=None), begun(0, None, '{"x":1}'), begun(1, "b", '{"y":[2]}'),
+        make_call_piece(0, "a", id_=None),
+        make_call_piece(0, None, '{"x":1}'),
+        make_call_piece(1, "b", '{"y":[2]}'),
     ],
     "one number for two ids": [
-        begun(0, "a", '{"x":1}', "p"), begun(0, "b", '{"y":[2]}', "q"),
+        make_call_piece(0, "a", '{"x":1}', "p"),
+        make_call_piece(0, "b", '{"y":[2]}', "q"),
     ],
     "a name in every piece": [
-        begun(0, "a", '{"x"', "p"), begun(0, "a", ":1}", "p"), begun(1, "b", '{"y":[2]}'),
+        make_call_piece(0, "a", '{"x"', "p"),
+        make_call_piece(0, "a", ":1}", "p"),
+        make_call_piece(1, "b", '{"y":[2]}'),
     ],
     "no numbers": [
-        begun(None, "a", '{"x":1}', "p"), begun(None, "b", '{"y":[2]}', "q"),
+        make_call_piece(None, "a", '{"x":1}', "p"),
+        make_call_piece(None, "b", '{"y":[2]}', "q"),
     ],
     "braces and cut escapes in strings": [
-        begun(0, "a", '{"x":1, "s": "}\\'), begun(1, "b", '{"y":[2]'), more(0, '"{"}'), more(1, "}"),
+        make_call_piece(0, "a", '{"x":1, "s": "}\\'),
+        make_call_piece(1, "b", '{"y":[2]'),
+        more(0, '"{"}'),
+        more(1, "}"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pieces", INTERLEAVED.values(), ids=INTERLEAVED)
@@ -160,18 +200,20 @@ def test_first_call_is_streamed_and_the_next_sent_when_complete() -> None:
 
 
 def test_text_between_pieces_of_a_call_is_sent_after_it() -> None:
-    pieces = [chat.chunk({"tool_calls": [piece]}) for piece in (begun(0, "a", '{"x"'), more(0, ":1}"))]
-    body = relay_reply(CHAT, chat.ROLE, pieces[0], *chat.said("so"), pieces[1], chat.chunk({}, "tool_calls"), chat.DONE)
+    pieces = [chat.chunk({"tool_calls": [piece]}) for piece in (make_call_piece(0, "a", '{"x"'), more(0, ":1}"))]
+    body = relay_reply(
+        CHAT, chat.ROLE, pieces[0], *chat.make_text_chunks("so"), pieces[1], chat.chunk({}, "tool_calls"), chat.DONE
+    )
     assert blocks(body) == [{"a": {"x": 1}}, "so"]
 
 
 def test_arguments_without_a_name_are_text() -> None:
-    body = relay_reply(CHAT, *calling(begun(0, None, '{"x":1}')))
+    body = relay_reply(CHAT, *calling(make_call_piece(0, None, '{"x":1}')))
     assert (blocks(body), read(body).stop_reason) == (['{"x":1}'], "end_turn")
 
 
 def test_call_without_an_id_gets_one() -> None:
-    found = read(relay_reply(CHAT, *calling(begun(0, "a", "{}", None), begun(1, "b", "{}", None))))
+    found = read(relay_reply(CHAT, *calling(make_call_piece(0, "a", "{}", None), make_call_piece(1, "b", "{}", None))))
     assert all(id_.startswith("toolu_") for id_ in found.ids)
 
 
@@ -185,14 +227,18 @@ def test_reasoning_is_shown_before_the_text_if_it_was_asked_for(field: str) -> N
 
 def test_usage_is_sent_once_without_cached_tokens() -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
-    body = relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.STOP, chat.chunk({}, usage=usage), chat.DONE)
+    body = relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.STOP, chat.chunk({}, usage=usage), chat.DONE)
     told = [event.data for event in events(body) if event.name == "message_delta"]
     assert [one["usage"] for one in told] == [{"input_tokens": 200, "cache_read_input_tokens": 800, "output_tokens": 7}]
 
 
 def test_error_of_the_server_is_the_last_event() -> None:
     error = chat.frame({"error": {"message": "Too many", "type": "rate_limit_error"}})
-    for frames in ([error], [chat.ROLE, *chat.said("a"), error], [chat.ROLE, *chat.said("a["), error, chat.DONE]):
+    for frames in (
+        [error],
+        [chat.ROLE, *chat.make_text_chunks("a"), error],
+        [chat.ROLE, *chat.make_text_chunks("a["), error, chat.DONE],
+    ):
         body = relay_reply(CHAT, *frames)
         with pytest.raises(StreamError) as raised:
             read(body)
@@ -204,17 +250,19 @@ def test_error_of_the_server_is_the_last_event() -> None:
 
 
 def test_only_the_first_choice_is_sent() -> None:
-    body = relay_reply(CHAT, chat.ROLE, *chat.said("a"), *chat.said("b", index=1), chat.STOP, chat.DONE)
+    body = relay_reply(
+        CHAT, chat.ROLE, *chat.make_text_chunks("a"), *chat.make_text_chunks("b", index=1), chat.STOP, chat.DONE
+    )
     assert blocks(body) == ["a"]
 
 
 def test_reply_that_ends_without_a_reason_is_ended() -> None:
-    assert read(relay_reply(CHAT, chat.ROLE, *chat.said("a"), chat.DONE)).stop_reason == "end_turn"
-    assert read(relay_reply(CHAT, chat.ROLE, *chat.said("a[x]"), chat.DONE)).stop_reason == "tool_use"
+    assert read(relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.DONE)).stop_reason == "end_turn"
+    assert read(relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a[x]"), chat.DONE)).stop_reason == "tool_use"
 
 
 async def test_reply_of_chat_completions_is_read_by_the_sdk() -> None:
-    frames = [chat.ROLE, chat.chunk({"reasoning_content": "Hm."}), *chat.said("So", ":")]
+    frames = [chat.ROLE, chat.chunk({"reasoning_content": "Hm."}), *chat.make_text_chunks("So", ":")]
     body = relay_reply(CHAT, *frames, *calling(*INTERLEAVED["pieces that are mixed"])[1:])
     assert read(body) == await sdks.read_messages([body])
 
@@ -244,30 +292,48 @@ def test_strict_reply_is_encoded_again_with_the_same_content() -> None:
 
 UNKNOWN: dict[str, list[bytes]] = {
     "event": [frame({"type": "odd", "content_block": messages.call("bad")})],
-    "block": [started(1, {"type": "odd_call", "name": "bad"}), delta(1, "odd_delta", x="bad"), stopped(1)],
+    "block": [
+        make_block_start(1, {"type": "odd_call", "name": "bad"}),
+        delta(1, "odd_delta", x="bad"),
+        make_block_stop(1),
+    ],
     "delta of a text": [
-        started(1, messages.text("")), *said(1, "b"), delta(1, "odd_delta", name="bad"), stopped(1),
+        make_block_start(1, messages.text("")),
+        *make_text_deltas(1, "b"),
+        delta(1, "odd_delta", name="bad"),
+        make_block_stop(1),
     ],
     "field of an event": [
-        started(1, messages.text("")),
+        make_block_start(1, messages.text("")),
         frame({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}, "x": "bad"}),
-        stopped(1),
+        make_block_stop(1),
     ],
-    "field of a delta": [started(1, messages.text("")), delta(1, "text_delta", text="b", x="bad"), stopped(1)],
-    "field of a block": [started(1, {**messages.text(""), "x": "bad"}), *said(1, "b"), stopped(1)],
+    "field of a delta": [
+        make_block_start(1, messages.text("")),
+        delta(1, "text_delta", text="b", x="bad"),
+        make_block_stop(1),
+    ],
+    "field of a block": [
+        make_block_start(1, {**messages.text(""), "x": "bad"}),
+        *make_text_deltas(1, "b"),
+        make_block_stop(1),
+    ],
     "field of a stop": [
-        started(1, messages.text("")), *said(1, "b"),
+        make_block_start(1, messages.text("")),
+        *make_text_deltas(1, "b"),
         frame({"type": "content_block_stop", "index": 1, "x": "bad"}),
     ],
     "arguments of an unknown block": [
-        started(1, {"type": "odd_call"}), delta(1, "input_json_delta", partial_json='"bad"'), stopped(1),
+        make_block_start(1, {"type": "odd_call"}),
+        delta(1, "input_json_delta", partial_json='"bad"'),
+        make_block_stop(1),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("frames", UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown_events_are_forwarded_unless_a_policy_is_strict(frames: list[bytes]) -> None:
-    reply = streamed(text_block(0, "a"), frames, text_block(2 if len(frames) > 1 else 1, "c"))
+    reply = make_stream(text_block(0, "a"), frames, text_block(2 if len(frames) > 1 else 1, "c"))
     assert relay_reply(API, *reply) == b"".join(reply)
     body = relay_reply(API, *reply, strict=True)
     assert b"bad" not in body
@@ -277,7 +343,7 @@ def test_unknown_events_are_forwarded_unless_a_policy_is_strict(frames: list[byt
 
 @pytest.mark.parametrize("frames", UNKNOWN.values(), ids=UNKNOWN)
 def test_unknown_events_are_encoded_again_if_numbers_have_shifted(frames: list[bytes]) -> None:
-    body = relay_reply(API, *streamed(text_block(0, "a[x]"), frames, text_block(2, "c")))
+    body = relay_reply(API, *make_stream(text_block(0, "a[x]"), frames, text_block(2, "c")))
     assert b"bad" in body or b"content_block_stop" in frames[-1]
     indexes = [event.data["index"] for event in events(body) if event.name == "content_block_start"]
     assert indexes == [*range(len(indexes))]
@@ -303,8 +369,8 @@ def test_calls_of_the_server_are_sent_under_a_strict_policy() -> None:
 
 
 def test_call_next_to_unknown_blocks_gets_the_next_number() -> None:
-    odd = [started(0, {"type": "odd"}), stopped(0)]
-    body = relay_reply(API, *streamed(odd, call_block(1, "read", "{}"), stop_reason="tool_use"), strict=True)
+    odd = [make_block_start(0, {"type": "odd"}), make_block_stop(0)]
+    body = relay_reply(API, *make_stream(odd, call_block(1, "read", "{}"), stop_reason="tool_use"), strict=True)
     assert blocks(body) == [{"read": {}}]
 
 
@@ -319,13 +385,13 @@ def test_reply_of_messages_is_sent_to_a_client_of_chat_completions() -> None:
 
 def test_thinking_comes_back_with_what_seals_it() -> None:
     thought = [*messages.thinking_block(0, "Hm", signature="sig"), *text_block(2, "a")]
-    secret = [started(1, {"type": "redacted_thinking", "data": "x"}), stopped(1)]
+    secret = [make_block_start(1, {"type": "redacted_thinking", "data": "x"}), make_block_stop(1)]
     for strict in (False, True):
-        found = read(relay_reply(API, *streamed(thought[:4], secret, thought[4:]), strict=strict))
+        found = read(relay_reply(API, *make_stream(thought[:4], secret, thought[4:]), strict=strict))
         assert found.blocks == [
             messages.thinking("Hm", "sig"), {"type": "redacted_thinking", "data": "x"}, messages.text("a"),
         ]  # fmt: skip
-    empty = read(relay_reply(API, *streamed(messages.thinking_block(0), text_block(1, "a[x]")), strict=True))
+    empty = read(relay_reply(API, *make_stream(messages.thinking_block(0), text_block(1, "a[x]")), strict=True))
     assert empty.blocks[0] == messages.thinking("", "sig")
 
 
@@ -398,9 +464,11 @@ def test_replies_of_other_apis_in_any_order_are_good_streams(
     frames += calling(*INTERLEAVED["pieces that are mixed"], reason=reason)[1:] if calls else [chat.chunk({}, reason)]
     told = read(relay_reply(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
     assert (len(told.calls) >= 2) is (calls and structured) or "[x]" in "".join(texts)
-    lines = [ollama.thought(text)[0] if text == "Hm." else ollama.said(text)[0] for text in texts]
+    lines = [
+        ollama.make_thinking_lines(text)[0] if text == "Hm." else ollama.make_text_lines(text)[0] for text in texts
+    ]
     lines += [ollama.piece("", ollama.call("a", x=1), ollama.call("b"))] * calls
-    lines = ollama.streamed(*lines, done_reason="length" if reason == "length" else "stop")
+    lines = ollama.make_stream(*lines, done_reason="length" if reason == "length" else "stop")
     found = read(relay_reply(OLLAMA, *lines, form=thinks, structured=structured))
     cut = reason == "length"
     assert (told.stop_reason, found.stop_reason) == tuple(

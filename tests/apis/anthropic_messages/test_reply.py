@@ -11,10 +11,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.apis import messages
-from tests.apis.messages import START, call_block, delta, end, read, said, started, stopped, streamed, text_block
+from tests.apis.messages import (
+    START,
+    call_block,
+    delta,
+    end,
+    make_block_start,
+    make_block_stop,
+    make_stream,
+    make_text_deltas,
+    read,
+    text_block,
+)
 from tests.apis.named_events import Json, StreamError, events, frame
 from tests.apis.replies import MIXED, REPLIES
-from tests.apis.rewriting import rewritten
+from tests.apis.rewriting import rewrite_reply
 from tests.apis.toy import Toy, White
 from vtc.apis.anthropic_messages import API
 from vtc.apis.relay import Relay
@@ -62,20 +73,34 @@ THINKING = messages.thinking_block(0, "Hm.")
     [
         [],
         [START],
-        streamed(text_block(0, "Hello", " world")),
-        streamed(text_block(0, "a", "[", "b"), text_block(1, "(", "x")),
-        streamed(text_block(0, "Hi"), stop_reason="max_tokens"),
-        streamed(THINKING, text_block(1, "a"), call_block(2, "x", "{}"), stop_reason="tool_use"),
-        streamed(text_block(0, "a"), messages.thinking_block(1, "b"), text_block(2, "c")),
-        [START, started(0, messages.text("")), messages.PING, *said(0, "a"), stopped(0), messages.PING, *end()],
-        [START, started(0, messages.text("")), stopped(0), *end()],
-        [START, started(0, messages.text("")), messages.PING, stopped(0), *text_block(1, "a"), *end()],
-        [START, started(0, messages.text("whole")), stopped(0), *end()],
-        [START, started(0, {"type": "redacted_thinking", "data": "x"}), stopped(0), *text_block(1, "b"), *end()],
+        make_stream(text_block(0, "Hello", " world")),
+        make_stream(text_block(0, "a", "[", "b"), text_block(1, "(", "x")),
+        make_stream(text_block(0, "Hi"), stop_reason="max_tokens"),
+        make_stream(THINKING, text_block(1, "a"), call_block(2, "x", "{}"), stop_reason="tool_use"),
+        make_stream(text_block(0, "a"), messages.thinking_block(1, "b"), text_block(2, "c")),
+        [
+            START,
+            make_block_start(0, messages.text("")),
+            messages.PING,
+            *make_text_deltas(0, "a"),
+            make_block_stop(0),
+            messages.PING,
+            *end(),
+        ],
+        [START, make_block_start(0, messages.text("")), make_block_stop(0), *end()],
+        [START, make_block_start(0, messages.text("")), messages.PING, make_block_stop(0), *text_block(1, "a"), *end()],
+        [START, make_block_start(0, messages.text("whole")), make_block_stop(0), *end()],
+        [
+            START,
+            make_block_start(0, {"type": "redacted_thinking", "data": "x"}),
+            make_block_stop(0),
+            *text_block(1, "b"),
+            *end(),
+        ],
         [START, *text_block(0, "a"), frame(messages.error())],
-        [START, started(0, messages.text("")), frame(messages.error())],
+        [START, make_block_start(0, messages.text("")), frame(messages.error())],
         [START, *text_block(0, "a")],
-        [*streamed(text_block(0, "a")), b"data: [DONE]\n\n", *end()],
+        [*make_stream(text_block(0, "a")), b"data: [DONE]\n\n", *end()],
         [frame({"type": "message_delta", "delta": {}}), frame({"type": "odd", "index": "x"}), frame({"type": "y"})],
         [frame({"type": "content_block_start", "index": 0}), frame({"type": "content_block_delta", "index": 0})],
         [b"data: not json\n\n", b"data: []\n\n", b": comment\n\n", b"event: ping\ndata: {}\n\n"],
@@ -118,13 +143,13 @@ def test_frames_leave_as_soon_as_they_may() -> None:
     ],
 )
 def test_text_that_changes(pieces: list[str], expected: list[Any]) -> None:
-    body = run(*streamed(text_block(0, *pieces)))
+    body = run(*make_stream(text_block(0, *pieces)))
     assert blocks(body) == expected
     assert read(body).stop_reason == ("tool_use" if any(isinstance(one, dict) for one in expected) else "end_turn")
 
 
 def test_a_call_is_a_block_of_its_own() -> None:
-    out = run(*streamed(text_block(0, "a[x]")))
+    out = run(*make_stream(text_block(0, "a[x]")))
     found = [event.data for event in events(out)][3:-2]
     assert found == [
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
@@ -137,38 +162,38 @@ def test_a_call_is_a_block_of_its_own() -> None:
 
 def test_blocks_after_a_call_have_other_indexes() -> None:
     """If a block never started, the frames are forwarded unchanged."""
-    search = [started(1, {"type": "web_search_tool_result", "content": []}), stopped(1)]
-    assert blocks(run(*streamed(text_block(0, "a[x]"), search, text_block(2, "b")))) == [
+    search = [make_block_start(1, {"type": "web_search_tool_result", "content": []}), make_block_stop(1)]
+    assert blocks(run(*make_stream(text_block(0, "a[x]"), search, text_block(2, "b")))) == [
         "a",
         {"x": {}},
         ["web_search_tool_result"],
         "b",
     ]
-    out = run(*streamed(text_block(0, "[x]"), search, text_block(2, "b")))
+    out = run(*make_stream(text_block(0, "[x]"), search, text_block(2, "b")))
     assert b"".join([*search, *text_block(2, "b")[:-1]]) in out
     assert blocks(out) == [{"x": {}}, ["web_search_tool_result"], "b"]
-    assert blocks(run(*streamed(text_block(0, "~"), text_block(1, "b"), text_block(2, "[x]")))) == ["b", {"x": {}}]
-    assert blocks(run(*streamed(text_block(0, "~"), stop_reason="max_tokens"))) == []
+    assert blocks(run(*make_stream(text_block(0, "~"), text_block(1, "b"), text_block(2, "[x]")))) == ["b", {"x": {}}]
+    assert blocks(run(*make_stream(text_block(0, "~"), stop_reason="max_tokens"))) == []
 
 
 def test_frames_are_out_of_step_from_the_first_shift() -> None:
     one = relay()
-    for raw in streamed(text_block(0, "a", "[x]"))[:-4]:
+    for raw in make_stream(text_block(0, "a", "[x]"))[:-4]:
         feed(one, raw)
         assert one.writer.in_step
-    feed(one, said(0, "[x]")[0])
+    feed(one, make_text_deltas(0, "[x]")[0])
     assert not one.writer.in_step
-    feed(one, started(1, messages.thinking("")))
+    feed(one, make_block_start(1, messages.thinking("")))
     assert not one.writer.in_step
 
 
 def test_call_at_the_end_of_a_block_is_completed_with_it() -> None:
-    body = run(*streamed(text_block(0, "a[x"), text_block(1, "b[y")), toy=Repairing)
+    body = run(*make_stream(text_block(0, "a[x"), text_block(1, "b[y")), toy=Repairing)
     assert blocks(body) == ["a", {"x": {}}, "b[y"]  # `finish` tests the end
 
 
 def test_buffered_white_space_at_the_end_of_a_block_is_sent_unchanged() -> None:
-    frames = streamed(text_block(0, "a", " \n"), text_block(1, "b "), messages.thinking_block(2, "c"))
+    frames = make_stream(text_block(0, "a", " \n"), text_block(1, "b "), messages.thinking_block(2, "c"))
     assert run(*frames, toy=White) == b"".join(frames)
 
 
@@ -197,17 +222,17 @@ def test_the_stop_reason(reason: str, told: str) -> None:
 
 def test_thoughts_parted_from_the_text_have_a_block_ahead_of_it() -> None:
     """Reasoning in text, as chat models write it, is sent if the request asked for thinking, otherwise removed."""
-    frames = streamed(text_block(0, "(b", "c)", "(d)a[x]"))
+    frames = make_stream(text_block(0, "(b", "c)", "(d)a[x]"))
     body = run(*frames, thinks=True)
     assert blocks(body) == [["thinking"], "a", {"x": {}}]
     assert read(body).reasoning == "(bc)(d)"
     assert blocks(run(*frames)) == ["a", {"x": {}}]
-    assert blocks(run(*streamed(text_block(0, "(b)")), thinks=True)) == [["thinking"]]
-    assert blocks(run(*streamed(text_block(0, "a(b)c")), thinks=True)) == ["a", ["thinking"], "c"]
+    assert blocks(run(*make_stream(text_block(0, "(b)")), thinks=True)) == [["thinking"]]
+    assert blocks(run(*make_stream(text_block(0, "a(b)c")), thinks=True)) == ["a", ["thinking"], "c"]
 
 
 def test_thinking_is_dropped_by_any_of_its_names() -> None:
-    frames = streamed(THINKING, text_block(1, "(b)a[x]"), text_block(2, "c"))
+    frames = make_stream(THINKING, text_block(1, "(b)a[x]"), text_block(2, "c"))
     for name in ("thinking", "reasoning_content"):
         assert blocks(run(*frames, thinks=True, drop=frozenset({name}))) == ["a", {"x": {}}, "c"]
     assert blocks(run(*frames, drop=frozenset({"redacted_thinking"}))) == [["thinking"], "a", {"x": {}}, "c"]
@@ -222,7 +247,7 @@ def test_fields_are_dropped() -> None:
 
 
 def test_a_client_of_text_is_given_calls_in_the_same_block() -> None:
-    calling = streamed(
+    calling = make_stream(
         text_block(0, "a"),
         call_block(1, "x", '{"p":', "1}"),
         call_block(2, "y", "{}", id="toolu_2"),
@@ -231,25 +256,27 @@ def test_a_client_of_text_is_given_calls_in_the_same_block() -> None:
     body = run(*calling, structured=False)
     assert blocks(body) == ['a[x {"p":1} toolu_1][y {} toolu_2]']
     assert read(body).stop_reason == "end_turn"
-    assert blocks(run(*streamed(call_block(0, "x", "{}"), stop_reason="tool_use"), structured=False)) == [
+    assert blocks(run(*make_stream(call_block(0, "x", "{}"), stop_reason="tool_use"), structured=False)) == [
         "[x {} toolu_1]"
     ]
-    assert blocks(run(*streamed(text_block(0, "a{b}"), text_block(1, "{c}")), structured=False)) == ["a<b>", "<c>"]
+    assert blocks(run(*make_stream(text_block(0, "a{b}"), text_block(1, "{c}")), structured=False)) == ["a<b>", "<c>"]
 
 
 def test_own_calls_switch_the_reading_off_and_come_after_those_of_the_text() -> None:
-    frames = streamed(text_block(0, "[x]a[y"), call_block(1, "z", "{}"), text_block(2, "[b]"), stop_reason="tool_use")
+    frames = make_stream(
+        text_block(0, "[x]a[y"), call_block(1, "z", "{}"), text_block(2, "[b]"), stop_reason="tool_use"
+    )
     assert blocks(run(*frames)) == [{"x": {}}, "a[y", {"z": {}}, "[b]"]
     assert blocks(run(*frames, guarded=True)) == [{"x": {}}, "a[y", {"z": {}}, "[b]"]
 
 
 def test_own_calls_that_a_policy_changes_are_made_anew() -> None:
     block = [
-        started(1, {**messages.call("old"), "caller": {"type": "direct"}}),
+        make_block_start(1, {**messages.call("old"), "caller": {"type": "direct"}}),
         delta(1, "input_json_delta", partial_json='{"p": 1}'),
-        stopped(1),
+        make_block_stop(1),
     ]
-    frames = streamed(text_block(0, "a"), block, call_block(2, "y", "{}", id="toolu_2"), stop_reason="tool_use")
+    frames = make_stream(text_block(0, "a"), block, call_block(2, "y", "{}", id="toolu_2"), stop_reason="tool_use")
     body = run(*frames, guarded=True)
     assert blocks(body) == ["a", {"new": {"p": 1}}, {"y": {}}]
     assert read(body).ids == ["toolu_1", "toolu_2"]
@@ -257,9 +284,9 @@ def test_own_calls_that_a_policy_changes_are_made_anew() -> None:
 
 
 def test_native_call_that_a_policy_denies_becomes_its_message() -> None:
-    frames = streamed(text_block(0, "a"), call_block(1, "bad", "{}"), stop_reason="tool_use")
+    frames = make_stream(text_block(0, "a"), call_block(1, "bad", "{}"), stop_reason="tool_use")
     assert read(run(*frames, guarded=True)) == messages.Read([messages.text("a[bad {} toolu_1]")], "end_turn")
-    both = streamed(call_block(0, "bad", "{}"), call_block(1, "y", "{}", id="t2"), stop_reason="tool_use")
+    both = make_stream(call_block(0, "bad", "{}"), call_block(1, "y", "{}", id="t2"), stop_reason="tool_use")
     assert blocks(run(*both, guarded=True)) == ["[bad {} toolu_1]", {"y": {}}]
 
 
@@ -269,20 +296,22 @@ def test_text_in_a_call_that_is_encoded_again_gets_a_text_block(text: list[bytes
     """SGLang writes text after a call into the block of the call."""
     at = int(bool(text))
     *call, stop = call_block(at, name, "{}")
-    found = blocks(run(*streamed(text, [*call, *said(at, "b"), stop], stop_reason="tool_use"), guarded=True))
+    found = blocks(
+        run(*make_stream(text, [*call, *make_text_deltas(at, "b"), stop], stop_reason="tool_use"), guarded=True)
+    )
     assert found == ([f"a{left[0]}", *left[1:]] if text else left)
 
 
 def test_arguments_in_the_start_of_a_call_are_read() -> None:
-    block = [started(0, messages.call("old", p=1)), stopped(0)]
-    assert blocks(run(*streamed(block, stop_reason="tool_use"), guarded=True)) == [{"new": {"p": 1}}]
+    block = [make_block_start(0, messages.call("old", p=1)), make_block_stop(0)]
+    assert blocks(run(*make_stream(block, stop_reason="tool_use"), guarded=True)) == [{"new": {"p": 1}}]
     twice = [block[0], delta(0, "input_json_delta", partial_json='{"p":2}'), block[1]]
-    assert blocks(run(*streamed(twice, stop_reason="tool_use"), guarded=True)) == [{"new": {"p": 2}}]
+    assert blocks(run(*make_stream(twice, stop_reason="tool_use"), guarded=True)) == [{"new": {"p": 2}}]
 
 
 def test_events_without_a_name_and_a_last_done_are_read() -> None:
     """Encoded events have names."""
-    frames = [b"data: " + one.partition(b"data: ")[2] for one in streamed(text_block(0, "a[x]"))]
+    frames = [b"data: " + one.partition(b"data: ")[2] for one in make_stream(text_block(0, "a[x]"))]
     out = run(*frames, b"data: [DONE]\n\n")
     assert b"event: content_block_start\ndata:" in out
     assert b'"tool_use"' in out
@@ -294,23 +323,25 @@ def test_blocks_that_stay_open_to_the_end() -> None:
     """llama.cpp writes such blocks."""
     frames = [
         START,
-        started(0, messages.thinking("")),
+        make_block_start(0, messages.thinking("")),
         delta(0, "thinking_delta", thinking="Hm"),
-        started(1, messages.text("")),
-        *said(1, "a[x", "]b"),
+        make_block_start(1, messages.text("")),
+        *make_text_deltas(1, "a[x", "]b"),
         delta(0, "signature_delta", signature=""),
-        stopped(0),
-        stopped(1),
+        make_block_stop(0),
+        make_block_stop(1),
         *end(),
     ]
     found = messages.read(run(*frames))
     assert [one.get("text", one["type"]) for one in found.blocks] == ["thinking", "a", "tool_use", "b"]
-    closed = [*frames[:4], *said(1, "a[x]"), *frames[-4:]]
+    closed = [*frames[:4], *make_text_deltas(1, "a[x]"), *frames[-4:]]
     assert messages.read(run(*closed)).kinds == ["thinking", "text", "tool_use"]
 
 
 def test_a_block_that_is_not_ended_ends_before_the_message_does() -> None:
-    assert messages.read(run(START, started(0, messages.text("")), *said(0, "a"), *end())).kinds == ["text"]
+    assert messages.read(
+        run(START, make_block_start(0, messages.text("")), *make_text_deltas(0, "a"), *end())
+    ).kinds == ["text"]
 
 
 def test_an_index_that_is_used_again_gets_another() -> None:
@@ -320,21 +351,27 @@ def test_an_index_that_is_used_again_gets_another() -> None:
 
 
 def test_text_in_the_start_of_a_block_is_read() -> None:
-    block = [started(0, messages.text("a[x")), *said(0, "]b"), stopped(0)]
-    assert blocks(run(*streamed(block))) == ["a", {"x": {}}, "b"]
-    assert blocks(run(*streamed([started(0, messages.text("[x]")), stopped(0)]))) == [{"x": {}}]
+    block = [make_block_start(0, messages.text("a[x")), *make_text_deltas(0, "]b"), make_block_stop(0)]
+    assert blocks(run(*make_stream(block))) == ["a", {"x": {}}, "b"]
+    assert blocks(run(*make_stream([make_block_start(0, messages.text("[x]")), make_block_stop(0)]))) == [{"x": {}}]
 
 
 def test_citations_keep_their_block() -> None:
-    cited = [started(0, messages.text("")), delta(0, "citations_delta", citation={"a": 1}), *said(0, "b[x]")]
-    found = read(run(*streamed([*cited, stopped(0)])))
+    cited = [
+        make_block_start(0, messages.text("")),
+        delta(0, "citations_delta", citation={"a": 1}),
+        *make_text_deltas(0, "b[x]"),
+    ]
+    found = read(run(*make_stream([*cited, make_block_stop(0)])))
     assert found.blocks[0] == {"type": "text", "text": "b", "citations": [{"a": 1}]}
 
 
 def test_an_error_within_a_block_comes_after_all_that_was_said_and_is_the_last() -> None:
     error = frame(messages.error())
     out = run(START, *text_block(0, "a[x]b[")[:-1], error)
-    assert out.endswith(said(2, "[")[0].replace(b": ", b":").replace(b", ", b",").split(b"data:")[1] + error)
+    assert out.endswith(
+        make_text_deltas(2, "[")[0].replace(b": ", b":").replace(b", ", b",").split(b"data:")[1] + error
+    )
     with pytest.raises(StreamError):
         read(out)
 
@@ -355,8 +392,8 @@ def test_what_is_held_is_released_in_order_and_once() -> None:
 
 
 def test_other_lines_of_a_frame_are_sent_with_its_replacement() -> None:
-    raw = b"id: 7\n" + said(0, "a[x]")[0]
-    out = run(START, started(0, messages.text("")), raw, stopped(0), *end())
+    raw = b"id: 7\n" + make_text_deltas(0, "a[x]")[0]
+    out = run(START, make_block_start(0, messages.text("")), raw, make_block_stop(0), *end())
     assert out.count(b"id: 7\n") == 1
     assert blocks(out) == ["a", {"x": {}}]
 
@@ -381,7 +418,7 @@ def make_block(index: int, kind: str, pieces: list[str]) -> list[bytes]:
         case "thinking":
             return messages.thinking_block(index, *pieces)
         case "redacted_thinking":
-            return [started(index, {"type": kind, "data": "x"}), stopped(index)]
+            return [make_block_start(index, {"type": kind, "data": "x"}), make_block_stop(index)]
     return call_block(index, kind, *pieces, id=f"toolu_{index}")
 
 
@@ -403,9 +440,9 @@ def test_streamed_replies_are_well_formed_and_say_what_whole_ones_do(
     said = [(kind, pieces) for kind, pieces in said if kind != "text" or "".join(pieces)]
     calls = any(kind in ("old", "bad") for kind, _ in said)
     reason = "max_tokens" if cut_off else "tool_use" if calls else "end_turn"
-    frames = streamed(*(make_block(i, *one) for i, one in enumerate(said)), stop_reason=reason)
+    frames = make_stream(*(make_block(i, *one) for i, one in enumerate(said)), stop_reason=reason)
     how: dict[str, Any] = {"guarded": guarded, "structured": structured}
     out = run(*frames, thinks=thinks, **how)
     found = read(out)
     body = json.dumps(messages.message(*(entry(i, *one) for i, one in enumerate(said)), stop_reason=reason)).encode()
-    assert read(rewritten(API, body, lambda: Toy(structured, guarded), thinks)) == found
+    assert read(rewrite_reply(API, body, lambda: Toy(structured, guarded), thinks)) == found

@@ -17,13 +17,13 @@ from vtc.apis.openai_chat import API
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
 
 
-def streamed(body: bytes, *, usage: bool) -> bytes:
+def stream_body(body: bytes, *, usage: bool) -> bytes:
     asked = {"stream_options": {"include_usage": True}} if usage else {}
-    return streamed_of(API, body, API.request(chat.encoded(chat.request(stream=True, **asked))))
+    return streamed_of(API, body, API.request(chat.encode_json(chat.request(stream=True, **asked))))
 
 
 def body(content: Any = "Hi", finish: str = "stop", *, message: Any = None, **fields: Any) -> bytes:
-    return chat.encoded(chat.completion(content, finish, message=message, **fields))
+    return chat.encode_json(chat.completion(content, finish, message=message, **fields))
 
 
 @given(
@@ -38,14 +38,14 @@ def test_a_stream_says_what_the_whole_said(content: str | None, calls: list[Any]
         for i, arguments in enumerate(calls)
     ]
     whole = body(content, finish, message={"tool_calls": entries} if entries else None)
-    found, expected = chat.read(streamed(whole, usage=True)), chat.read(whole)
+    found, expected = chat.read(stream_body(whole, usage=True)), chat.read(whole)
     assert (found.content or "", found.calls, found.ids) == (expected.content or "", expected.calls, expected.ids)
     assert found.finish_reason == expected.finish_reason == finish
 
 
 def test_the_order_of_the_chunks() -> None:
     message = {"reasoning_content": "Hm.", "refusal": None, "annotations": [{"a": 1}], "tool_calls": [CALL, CALL]}
-    found = streamed(body("Hi", "tool_calls", message=message, usage=chat.USAGE, system_fingerprint="f"), usage=True)
+    found = stream_body(body("Hi", "tool_calls", message=message, usage=chat.USAGE, system_fingerprint="f"), usage=True)
     chunks = [json.loads(frame[6:]) for frame in found.split(b"\n\n")[:-2]]
     assert {(chunk["object"], chunk["model"], chunk["system_fingerprint"]) for chunk in chunks} == {
         ("chat.completion.chunk", chat.MODEL, "f")
@@ -67,7 +67,7 @@ def test_the_order_of_the_chunks() -> None:
 def test_usage_is_sent_to_those_who_asked_and_choices_keep_their_places() -> None:
     reply = chat.completion("a", usage=chat.USAGE)
     reply["choices"].append({**reply["choices"][0], "index": 1, "message": {"role": "assistant", "content": "b"}})
-    found = streamed(chat.encoded(reply), usage=False)
+    found = stream_body(chat.encode_json(reply), usage=False)
     assert b'"usage"' not in found
     assert [chat.read(found, index).content for index in (0, 1)] == ["a", "b"]
 
@@ -75,10 +75,10 @@ def test_usage_is_sent_to_those_who_asked_and_choices_keep_their_places() -> Non
 @pytest.mark.parametrize("body", [b"", b"no", b"[]", b"{}", b'{"error": {}}', b'{"choices": null}'])
 def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        streamed(body, usage=True)
+        stream_body(body, usage=True)
 
 
 def test_a_reply_of_our_own() -> None:
-    own = render_text_reply(API, API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5)
-    assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
+    own = render_text_reply(API, API.request(chat.encode_json(chat.request())), "Stopped.", "ab" * 32, 5)
+    assert chat.read(own) == chat.read(stream_body(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
     assert json.loads(own)["created"] == 5

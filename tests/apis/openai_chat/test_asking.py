@@ -14,13 +14,13 @@ IMAGE = Opaque(media=Media("image", "image/png", "AA"))
 URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 
 
-def asked(*messages: Message, **fields: Any) -> Any:
+def render_request(*messages: Message, **fields: Any) -> Any:
     return build_request(CanonicalRequest(model="m", messages=messages or (USER,), **fields))
 
 
 def test_a_plain_request() -> None:
-    assert asked() == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": False}
-    assert asked(stream=True)["stream_options"] == {"include_usage": True}
+    assert render_request() == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": False}
+    assert render_request(stream=True)["stream_options"] == {"include_usage": True}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_plain_request() -> None:
 )
 def test_messages(message: Message, entries: list[Any]) -> None:
     """Images of a result reach the model in a user message; arguments keep their bytes."""
-    assert asked(message)["messages"] == entries
+    assert render_request(message)["messages"] == entries
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_messages(message: Message, entries: list[Any]) -> None:
     ],
 )
 def test_what_else_is_asked(fields: Any, written: Any) -> None:
-    found = asked(**fields)
+    found = render_request(**fields)
     rest = {key: value for key, value in found.items() if key not in ("model", "messages", "stream", "tools")}
     assert rest == written
 

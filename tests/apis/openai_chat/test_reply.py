@@ -24,7 +24,7 @@ def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
     return [out for frame in EventReader().feed(raw) for out in one.feed(frame)]
 
 
-def said(event: Event) -> str:
+def shown_text(event: Event) -> str:
     """Return the part of an event that the client sees as text."""
     return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten) else ""
 
@@ -36,7 +36,7 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
 
 
 def reply(*pieces: str, reason: str = "stop") -> list[bytes]:
-    return [chat.ROLE, *chat.said(*pieces), chat.chunk({}, reason), chat.USED, chat.DONE]
+    return [chat.ROLE, *chat.make_text_chunks(*pieces), chat.chunk({}, reason), chat.USED, chat.DONE]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_frames_that_clients_cannot_read_are_sent_as_they_can() -> None:
 
 def test_a_frame_leaves_as_soon_as_it_may() -> None:
     one = relay()
-    for frame in [chat.ROLE, *chat.said("a", "b")]:
+    for frame in [chat.ROLE, *chat.make_text_chunks("a", "b")]:
         assert feed(one, frame) == [frame]
-    held = chat.said("[", "x", "]c")
+    held = chat.make_text_chunks("[", "x", "]c")
     assert feed(one, held[0]) == feed(one, held[1]) == []
     assert chat.deltas(b"".join(feed(one, held[2])))[-1] == {"content": "c"}
     assert feed(one, chat.DONE)[-1] == chat.DONE
@@ -95,12 +95,12 @@ def test_a_frame_leaves_as_soon_as_it_may() -> None:
 @pytest.mark.parametrize(
     ("frames", "deltas"),
     [
-        (chat.said("a[", "x", "]b"), ["a", "call", "b"]),
-        (chat.said("[x][y]"), ["call", "call"]),
-        (chat.said("a~b"), ["a", "b"]),
-        (chat.said("a(", "b)c"), ["a", {"reasoning_content": "("}, {"reasoning_content": "b)"}, "c"]),
-        (chat.said("a{", "b}c"), ["a", "<b>", "c"]),
-        (chat.said("~"), []),
+        (chat.make_text_chunks("a[", "x", "]b"), ["a", "call", "b"]),
+        (chat.make_text_chunks("[x][y]"), ["call", "call"]),
+        (chat.make_text_chunks("a~b"), ["a", "b"]),
+        (chat.make_text_chunks("a(", "b)c"), ["a", {"reasoning_content": "("}, {"reasoning_content": "b)"}, "c"]),
+        (chat.make_text_chunks("a{", "b}c"), ["a", "<b>", "c"]),
+        (chat.make_text_chunks("~"), []),
     ],
 )
 def test_text_that_changes_leaves_in_chunks_of_its_own(frames: list[bytes], deltas: list[Any]) -> None:
@@ -110,9 +110,9 @@ def test_text_that_changes_leaves_in_chunks_of_its_own(frames: list[bytes], delt
     assert ["call" if "tool_calls" in delta else delta for delta in said if delta] == expected
 
 
-def numbered(*pieces: str) -> list[bytes]:
+def make_numbered_frames(*pieces: str) -> list[bytes]:
     """Make frames with an id and a type of event."""
-    return [b"id: %d\nevent: e%d\n" % (i, i) + frame for i, frame in enumerate(chat.said(*pieces))]
+    return [b"id: %d\nevent: e%d\n" % (i, i) + frame for i, frame in enumerate(chat.make_text_chunks(*pieces))]
 
 
 def besides_data(frame: Frame) -> list[str]:
@@ -122,15 +122,15 @@ def besides_data(frame: Frame) -> list[str]:
 @pytest.mark.parametrize(
     ("frames", "lines"),
     [
-        (numbered("a", "b"), [["id: 0", "event: e0"], ["id: 1", "event: e1"]]),
-        (numbered("a[", "b"), [["id: 0", "event: e0"], ["event: e0"], ["id: 1", "event: e1"]]),
-        (numbered("a~b~c"), [["id: 0", "event: e0"], ["event: e0"], ["event: e0"]]),
-        (numbered("[", "x", "]"), [["id: 2", "event: e2"], ["event: e2"], ["event: e2"]]),
+        (make_numbered_frames("a", "b"), [["id: 0", "event: e0"], ["id: 1", "event: e1"]]),
+        (make_numbered_frames("a[", "b"), [["id: 0", "event: e0"], ["event: e0"], ["id: 1", "event: e1"]]),
+        (make_numbered_frames("a~b~c"), [["id: 0", "event: e0"], ["event: e0"], ["event: e0"]]),
+        (make_numbered_frames("[", "x", "]"), [["id: 2", "event: e2"], ["event: e2"], ["event: e2"]]),
         (
-            numbered("a", "[x]", "b"),
+            make_numbered_frames("a", "[x]", "b"),
             [["id: 0", "event: e0"], ["id: 1", "event: e1"], ["event: e1"], ["id: 2", "event: e2"], ["event: e2"]],
         ),
-        ([b": ping\r\nretry: 5\r\n" + frame for frame in chat.said("a[")], [[": ping", "retry: 5"], []]),
+        ([b": ping\r\nretry: 5\r\n" + frame for frame in chat.make_text_chunks("a[")], [[": ping", "retry: 5"], []]),
     ],
 )
 def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
@@ -144,7 +144,9 @@ def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
 
 def test_a_call_is_two_chunks() -> None:
     """The first has the whole name, the second the arguments; the finish reason states calls."""
-    assert [event["choices"] for event in chat.events(run(chat.ROLE, *chat.said("[x]"), chat.STOP))[1:]] == [
+    assert [
+        event["choices"] for event in chat.events(run(chat.ROLE, *chat.make_text_chunks("[x]"), chat.STOP))[1:]
+    ] == [
         [
             {
                 "index": 0,
@@ -171,11 +173,19 @@ def test_a_call_is_two_chunks() -> None:
     ("reason", "told"), [("stop", "tool_calls"), ("length", "length"), ("content_filter", "content_filter")]
 )
 def test_the_finish_reason(reason: str, told: str) -> None:
-    *_, last = chat.events(run(*chat.said("[x]"), chat.chunk({}, reason)))
+    *_, last = chat.events(run(*chat.make_text_chunks("[x]"), chat.chunk({}, reason)))
     assert last["choices"][0]["finish_reason"] == told
 
 
-@pytest.mark.parametrize("frames", [chat.said("[x]"), chat.said("~a"), chat.said("(a)"), chat.said("{a}")])
+@pytest.mark.parametrize(
+    "frames",
+    [
+        chat.make_text_chunks("[x]"),
+        chat.make_text_chunks("~a"),
+        chat.make_text_chunks("(a)"),
+        chat.make_text_chunks("{a}"),
+    ],
+)
 def test_the_first_chunk_of_a_reply_has_the_role(frames: list[bytes]) -> None:
     """This holds also if the server sent none."""
     roles = [delta.get("role") for delta in chat.deltas(run(*frames))]
@@ -197,7 +207,7 @@ def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> N
     frame = chat.frame({**chat.HEAD, "choices": [{**choice, "logprobs": logprobs}], "usage": chat.USAGE})
     assert feed(one, frame) == []
     rest = {**choice, "delta": {"y": "r", "x": [0]}}  # not those of text that changes
-    first, *others = chat.events(b"".join([*feed(one, chat.said("x]y")[0]), *one.finish()]))
+    first, *others = chat.events(b"".join([*feed(one, chat.make_text_chunks("x]y")[0]), *one.finish()]))
     assert first == {**chat.HEAD, "choices": [rest], "usage": chat.USAGE}
     assert [event.get("usage") for event in others] == [None] * len(others)
 
@@ -205,7 +215,7 @@ def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> N
 @pytest.mark.parametrize("text", ["a ", "a\n", " ", "a\n\n"])
 def test_frame_that_ends_in_white_space_waits_whole_and_leaves_as_it_came(text: str) -> None:
     """The frame is not split for any kind of client."""
-    held, more = chat.said(text, "b")
+    held, more = chat.make_text_chunks(text, "b")
     for structured in (True, False):
         one = Relay(Decoder(), Encoder(), lambda structured=structured: White(structured))
         feed(one, chat.ROLE)
@@ -229,8 +239,8 @@ def test_choices_share_a_chunk() -> None:
 
 @pytest.mark.parametrize("index", [{}, {"a": 1}, [], [0]])
 def test_a_chunk_whose_choice_has_no_number_passes_and_what_follows_is_read(index: Any) -> None:
-    odd = chat.chunk({"content": "[x"}).replace(b'"index": 0', b'"index": ' + chat.encoded(index))
-    body = run(chat.ROLE, odd, *chat.said("[x]"), chat.STOP)
+    odd = chat.chunk({"content": "[x"}).replace(b'"index": 0', b'"index": ' + chat.encode_json(index))
+    body = run(chat.ROLE, odd, *chat.make_text_chunks("[x]"), chat.STOP)
     assert body.startswith(chat.ROLE + odd)
     assert chat.read(body.replace(odd, b"")).calls == [("x", {})]
 
@@ -241,12 +251,21 @@ OWN = chat.chunk({"tool_calls": [chat.native(0, id="a", name="n", arguments="{}"
 
 
 def test_own_calls_switch_the_reading_off() -> None:
-    frames = [chat.ROLE, *chat.said("a", "[", "b"), OWN, *chat.said("[x]"), chat.chunk({}, "tool_calls"), chat.DONE]
+    frames = [
+        chat.ROLE,
+        *chat.make_text_chunks("a", "[", "b"),
+        OWN,
+        *chat.make_text_chunks("[x]"),
+        chat.chunk({}, "tool_calls"),
+        chat.DONE,
+    ]
     assert run(*frames) == b"".join(frames)
 
 
 def test_own_calls_come_behind_those_of_the_text() -> None:
-    body = run(*chat.said("[x][y]"), OWN, chat.chunk({"tool_calls": [chat.native(0, arguments=" ")]}), chat.STOP)
+    body = run(
+        *chat.make_text_chunks("[x][y]"), OWN, chat.chunk({"tool_calls": [chat.native(0, arguments=" ")]}), chat.STOP
+    )
     assert chat.read(body).calls == [("x", {}), ("y", {}), ("n", {})]
 
 
@@ -273,23 +292,23 @@ def test_own_calls_go_to_a_client_of_text_each_at_its_end() -> None:
 
 @pytest.mark.parametrize("end", [[], [chat.DONE], [chat.STOP], [chat.STOP, chat.DONE]])
 def test_however_it_ends_calls_have_a_finish_reason(end: list[bytes]) -> None:
-    body = run(chat.ROLE, *chat.said("a[x](b"), *end)
+    body = run(chat.ROLE, *chat.make_text_chunks("a[x](b"), *end)
     assert chat.read(body) == chat.Read("a(b", calls=[("x", {})], finish_reason="tool_calls")
 
 
 def test_the_end_may_come_twice_and_more_may_follow() -> None:
     """An empty frame of HTTP/2 looks like the end of the body."""
     one = relay()
-    assert feed(one, chat.said("[x")[0]) == []
-    assert one.finish() == chat.said("[x")
+    assert feed(one, chat.make_text_chunks("[x")[0]) == []
+    assert one.finish() == chat.make_text_chunks("[x")
     assert one.finish() == []
-    assert feed(one, chat.said("[y]")[0]) == chat.said("[y]")
+    assert feed(one, chat.make_text_chunks("[y]")[0]) == chat.make_text_chunks("[y]")
     assert one.finish() == []
 
 
 def test_what_is_held_is_released_in_order_and_once() -> None:
     one = relay()
-    held = chat.said("[", "x", "y")
+    held = chat.make_text_chunks("[", "x", "y")
     assert [feed(one, frame) for frame in held] == [[], [], []]
     assert one.release() == held
     assert one.release() == []
@@ -301,8 +320,8 @@ def test_no_character_is_lost_in_any_cut(pieces: list[str], reason: str | None) 
     toy = Toy()
     events = [*toy.feed("".join(pieces)), *toy.finish(complete=True)]
     end = [chat.chunk({}, reason)] if reason else []
-    found = chat.read(run(chat.ROLE, *chat.said(*pieces), *end))
-    assert found.content == "".join(map(said, events))
+    found = chat.read(run(chat.ROLE, *chat.make_text_chunks(*pieces), *end))
+    assert found.content == "".join(map(shown_text, events))
     assert found.reasoning == "".join(event.raw for event in events if isinstance(event, Reasoning))
     assert found.calls == [(event.call.name, {}) for event in events if isinstance(event, Call)]
 

@@ -18,10 +18,10 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:,x"}}
 
 
 def request(**fields: Any) -> Request:
-    return Request(chat.encoded({"model": "m", "messages": [], **fields}))
+    return Request(chat.encode_json({"model": "m", "messages": [], **fields}))
 
 
-def said(entry: Any) -> tuple[Any, ...]:
+def last_message(entry: Any) -> tuple[Any, ...]:
     """Return the last message, without its source."""
     *_, message = request(messages=entry if isinstance(entry, list) else [entry]).messages
     return message.role, message.content, message.calls, message.call_id, message.name
@@ -61,7 +61,7 @@ READ = ToolCall("read", '{"x": 1}', "a")
     ],
 )
 def test_messages(entry: Any, message: tuple[Any, ...]) -> None:
-    assert said(entry) == message
+    assert last_message(entry) == message
 
 
 @pytest.mark.parametrize(

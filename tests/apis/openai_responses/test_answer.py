@@ -13,7 +13,7 @@ from tests.apis import responses, sdks
 from tests.apis.named_events import Json, events
 from tests.apis.openai_responses.test_reply import API, NAMES, run
 from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
-from tests.apis.rewriting import rewritten as through
+from tests.apis.rewriting import rewrite_reply as through
 from tests.apis.toy import Toy
 from vtc.apis import convert_to_stream, render_text_reply
 from vtc.apis.openai_responses import ResponseForm
@@ -70,8 +70,8 @@ def test_a_stream_and_a_whole_reply_become_the_same(
     toy = {"structured": structured, "guarded": guarded}
     parts = [item_events(place, *one) for place, one in enumerate(said)]
     done = [part[-1]["item"] for part in parts]
-    stream = responses.read(run(*responses.streamed(*parts, status="incomplete" if cut else "completed"), **toy))
-    body = rewritten((responses.cut if cut else response)(*done), **toy)
+    stream = responses.read(run(*responses.make_stream(*parts, status="incomplete" if cut else "completed"), **toy))
+    body = rewritten((responses.make_cut_reply if cut else response)(*done), **toy)
     whole = responses.read(body)
     assert (join_texts(stream), stream.reason) == (join_texts(whole), whole.reason)
     assert responses.read(convert_to_stream(API, body)) == whole
@@ -137,7 +137,7 @@ def test_calls_are_lifted_out_of_the_parts_of_a_message(parts: list[str], left: 
 
 def test_texts_of_two_messages_stay_apart() -> None:
     found = read(message("A~"), reasoning("hm"), message("B[b]", "msg_2"))
-    assert [responses._said(item) for item in found.items[:3]] == ["A", "hm", "B"]
+    assert [responses._join_text(item) for item in found.items[:3]] == ["A", "hm", "B"]
     assert found.calls == [("b", {})]
 
 

@@ -272,11 +272,24 @@ def native(*pieces: str, index: int = 0) -> list[bytes]:
 
 
 CHATS: dict[str, list[bytes]] = {
-    "text": [chat.ROLE, *chat.said("Hi", " you"), chat.STOP, chat.USED, chat.DONE],
-    "reasoning": [chat.ROLE, chat.chunk({"reasoning_content": "hm"}), *chat.said("Hi"), chat.STOP, chat.DONE],
-    "lifted": [chat.ROLE, *chat.said("Hi[a]", "[b]", "Ho"), chat.STOP, chat.DONE],
-    "call": [chat.ROLE, *chat.said("Hi"), *native('{"a"', ": 1}"), chat.chunk({}, "tool_calls"), chat.USED, chat.DONE],
-    "no-done": [chat.ROLE, *chat.said("Hi"), chat.STOP],
+    "text": [chat.ROLE, *chat.make_text_chunks("Hi", " you"), chat.STOP, chat.USED, chat.DONE],
+    "reasoning": [
+        chat.ROLE,
+        chat.chunk({"reasoning_content": "hm"}),
+        *chat.make_text_chunks("Hi"),
+        chat.STOP,
+        chat.DONE,
+    ],
+    "lifted": [chat.ROLE, *chat.make_text_chunks("Hi[a]", "[b]", "Ho"), chat.STOP, chat.DONE],
+    "call": [
+        chat.ROLE,
+        *chat.make_text_chunks("Hi"),
+        *native('{"a"', ": 1}"),
+        chat.chunk({}, "tool_calls"),
+        chat.USED,
+        chat.DONE,
+    ],
+    "no-done": [chat.ROLE, *chat.make_text_chunks("Hi"), chat.STOP],
     "calls": [chat.ROLE, *native("{}"), *native("{", "}", index=1), chat.chunk({}, "tool_calls"), chat.DONE],
 }
 
@@ -297,7 +310,7 @@ async def test_chat_completions_are_read_by_the_sdk(frames: list[bytes], guarded
 
 
 async def test_ollama_is_read_by_the_sdk() -> None:
-    frames = ollama.streamed_text("Hi", "[a]", " Ho")
+    frames = ollama.make_text_stream("Hi", "[a]", " Ho")
     out = relay_from(OLLAMA, *frames)
     found = responses.read(out)
     assert found == await sdks.read_responses([out])

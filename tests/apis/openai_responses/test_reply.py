@@ -18,13 +18,13 @@ from tests.apis.responses import (
     call_events,
     custom_call_events,
     error,
-    numbered,
+    make_stream,
+    number_events,
     reasoning_events,
-    streamed,
     text_events,
 )
 from tests.apis.toy import Toy
-from tests.exchanges import PROFILES, fed
+from tests.exchanges import PROFILES, feed_stream
 from vtc.apis.openai_responses import API, Encoder, ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, Finish, ReasoningDelta, TextDelta
@@ -50,10 +50,10 @@ def read(*frames: bytes, **how: Any) -> responses.Read:
     return responses.read(run(*frames, **how))
 
 
-def said(found: responses.Read) -> list[Any]:
+def summarize_items(found: responses.Read) -> list[Any]:
     """Summarize the items."""
     return [
-        responses._said(item) if item["type"] in ("message", "reasoning") else (item["name"], item["type"])
+        responses._join_text(item) if item["type"] in ("message", "reasoning") else (item["name"], item["type"])
         for item in found.items
     ]
 
@@ -76,18 +76,18 @@ async def test_a_recorded_stream_that_some_client_fails_at_is_put_in_order(name:
 @pytest.mark.parametrize(
     "frames",
     [
-        streamed(text_events("H", "i"), CALL, text_events("more", id="msg_2")),
-        streamed(text_events(), CALL),
-        streamed(text_events("a"), text_events("b", id="msg_2")),
-        streamed(custom_call_events("patch", "raw\n", '"text"')),
+        make_stream(text_events("H", "i"), CALL, text_events("more", id="msg_2")),
+        make_stream(text_events(), CALL),
+        make_stream(text_events("a"), text_events("b", id="msg_2")),
+        make_stream(custom_call_events("patch", "raw\n", '"text"')),
         [frame(event) for event in all_events(text_events("Hi"), CALL)],
-        streamed(text_events("Hi"), status="incomplete"),
-        [*streamed(text_events("Hi")), b"data: [DONE]\n\n"],
-        [b": comment\n\n", *streamed(text_events("Hi"))],
-        streamed(text_events("Hi", "Ho"), CALL)[:9],
-        streamed(text_events("Hi", "Ho"))[:4],
-        numbered([*all_events(text_events("Hi"))[:-1], error()]),
-        numbered([*all_events(text_events("Hi"))[:5], {"type": "keepalive"}, *all_events(text_events("Hi"))[5:]]),
+        make_stream(text_events("Hi"), status="incomplete"),
+        [*make_stream(text_events("Hi")), b"data: [DONE]\n\n"],
+        [b": comment\n\n", *make_stream(text_events("Hi"))],
+        make_stream(text_events("Hi", "Ho"), CALL)[:9],
+        make_stream(text_events("Hi", "Ho"))[:4],
+        number_events([*all_events(text_events("Hi"))[:-1], error()]),
+        number_events([*all_events(text_events("Hi"))[:5], {"type": "keepalive"}, *all_events(text_events("Hi"))[5:]]),
     ],
     ids=[
         "call between texts",
@@ -110,33 +110,42 @@ def test_a_clean_stream_passes_byte_for_byte(frames: list[bytes]) -> None:
 
 def test_the_beginning_of_a_message_waits_for_its_first_text() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("H", "i"))]
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in make_stream(text_events("H", "i"))]
     assert [relay.feed(one) for one in frames[2:4]] == [[], []]
     assert relay.feed(frames[4]) == [one.raw for one in frames[2:5]]
 
 
 def test_kept_frames_are_given_back_after_a_failure() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    frames = streamed(text_events("H", "[x"))
+    frames = make_stream(text_events("H", "[x"))
     for one in frames[:4]:
         relay.feed(Frame(one, one.partition(b"data: ")[2].strip()))
     assert relay.release() == frames[2:4]
 
 
 def test_a_call_closes_the_message_and_text_after_it_begins_another() -> None:
-    found = read(*streamed(text_events("Look", "[a]", "Wait", "[b]", "[c]")))
-    assert said(found) == ["Look", ("a", "function_call"), "Wait", ("b", "function_call"), ("c", "function_call")]
+    found = read(*make_stream(text_events("Look", "[a]", "Wait", "[b]", "[c]")))
+    assert summarize_items(found) == [
+        "Look",
+        ("a", "function_call"),
+        "Wait",
+        ("b", "function_call"),
+        ("c", "function_call"),
+    ]
     assert found.status == "completed"
     assert [item["id"] for item in found.items][:2] == ["msg_1", "fc_id1"]
     assert found.ids == ["id1", "id2", "id3"]
 
 
 def test_a_message_that_is_all_calls_gets_no_item() -> None:
-    assert said(read(*streamed(text_events("[a]", "[", "b]")))) == [("a", "function_call"), ("b", "function_call")]
+    assert summarize_items(read(*make_stream(text_events("[a]", "[", "b]")))) == [
+        ("a", "function_call"),
+        ("b", "function_call"),
+    ]
 
 
 def test_items_after_an_inserted_call_are_renumbered() -> None:
-    out = run(*streamed(text_events("Hi[a]"), CALL, reasoning_events("hm"), text_events("Bye", id="msg_2")))
+    out = run(*make_stream(text_events("Hi[a]"), CALL, reasoning_events("hm"), text_events("Bye", id="msg_2")))
     found = responses.read(out)
     assert found.kinds == ["message", "function_call", "function_call", "reasoning", "message"]
     numbers = [event.data["sequence_number"] for event in events(out)]
@@ -151,9 +160,11 @@ def test_a_stream_without_numbers_gets_none() -> None:
 
 def test_text_of_ours_has_a_part_where_upstream_began_none() -> None:
     begun, _, *rest = text_events("Hi[a]")
-    assert said(read(*streamed([begun, *rest]))) == ["Hi", ("a", "function_call")]
+    assert summarize_items(read(*make_stream([begun, *rest]))) == ["Hi", ("a", "function_call")]
     *refused, end = all_events(call_events("bad", "{}"))
-    assert said(read(*numbered([*refused, {**begun, "output_index": 1}, end]), guarded=True)) == ["[bad {} call_1]"]
+    assert summarize_items(read(*number_events([*refused, {**begun, "output_index": 1}, end]), guarded=True)) == [
+        "[bad {} call_1]"
+    ]
 
 
 def test_annotations_leave_with_text_that_is_unchanged_only() -> None:
@@ -162,38 +173,38 @@ def test_annotations_leave_with_text_that_is_unchanged_only() -> None:
         item = text_events(text)
         item[-2]["part"]["annotations"] = item[-1]["item"]["content"][0]["annotations"] = [{"type": "url"}]
         item.insert(3, {**note, "annotation_index": 0})
-        out = run(*streamed(item))
+        out = run(*make_stream(item))
         (message,) = responses.read(out).items
         assert bool(message["content"][0]["annotations"]) is kept
 
 
 def test_reasoning_in_the_text_becomes_an_item_ahead_of_the_message() -> None:
-    found = read(*streamed(text_events("(hm)", "Hi")))
+    found = read(*make_stream(text_events("(hm)", "Hi")))
     assert (found.kinds, found.reasoning, found.content) == (["reasoning", "message"], "(hm)", "Hi")
     assert found.items[1]["id"] == "msg_1"
 
 
 def test_reasoning_that_the_client_is_not_sent_is_dropped_with_its_item() -> None:
-    frames = streamed(reasoning_events("hm"), text_events("(hm)", "Hi"))
-    assert said(read(*frames, drop=("reasoning",))) == ["Hi"]
+    frames = make_stream(reasoning_events("hm"), text_events("(hm)", "Hi"))
+    assert summarize_items(read(*frames, drop=("reasoning",))) == ["Hi"]
 
 
 def test_fields_that_the_client_is_not_sent_are_dropped() -> None:
-    out = run(*streamed(text_events("Hi")), drop=("usage", "tools"))
+    out = run(*make_stream(text_events("Hi")), drop=("usage", "tools"))
     assert responses.read(out).content == "Hi"
     assert b'"usage"' not in out
     assert b'"tools"' not in out
 
 
 def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
-    found = read(*streamed(text_events("Hi[a"), status="incomplete"))
-    assert (said(found), found.reason) == (["Hi[a"], "max_output_tokens")
+    found = read(*make_stream(text_events("Hi[a"), status="incomplete"))
+    assert (summarize_items(found), found.reason) == (["Hi[a"], "max_output_tokens")
 
 
 @pytest.mark.parametrize(("most", "reason"), [(5, "length"), (6, "other"), (None, "other")])
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
     """llama.cpp and Ollama report `completed` nevertheless."""
-    last = streamed(text_events("Hi"))[-1]
+    last = make_stream(text_events("Hi"))[-1]
     decoded = API.decoder(ResponseForm(max_tokens=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
     # No event started its text, so it is sent at the end.
@@ -202,29 +213,29 @@ def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: st
 
 
 def test_unchanged_calls_that_a_policy_looks_at_pass_byte_for_byte() -> None:
-    frames = streamed(text_events("Hi"), CALL, custom_call_events("patch", 'raw\n"x"', call_id="call_2"))
+    frames = make_stream(text_events("Hi"), CALL, custom_call_events("patch", 'raw\n"x"', call_id="call_2"))
     assert run(*frames, guarded=True) == b"".join(frames)
 
 
 def test_a_denied_call_is_reported_in_the_message_before_it() -> None:
-    found = read(*streamed(text_events("Hi"), call_events("bad", "{}")), guarded=True)
-    assert said(found) == ["Hi[bad {} call_1]"]
+    found = read(*make_stream(text_events("Hi"), call_events("bad", "{}")), guarded=True)
+    assert summarize_items(found) == ["Hi[bad {} call_1]"]
 
 
 def test_a_changed_call_keeps_its_ids() -> None:
-    found = read(*streamed(call_events("old", "{}", id="fc_9")), guarded=True)
-    assert (said(found), found.items[0]["id"], found.ids) == ([("new", "function_call")], "fc_9", ["call_1"])
+    found = read(*make_stream(call_events("old", "{}", id="fc_9")), guarded=True)
+    assert (summarize_items(found), found.items[0]["id"], found.ids) == ([("new", "function_call")], "fc_9", ["call_1"])
 
 
 def test_a_text_client_reads_calls_in_the_message_before_them() -> None:
-    found = read(*streamed(text_events("Hi"), CALL), structured=False)
-    assert said(found) == ['Hi[read {"filePath": "a"} call_1]']
+    found = read(*make_stream(text_events("Hi"), CALL), structured=False)
+    assert summarize_items(found) == ['Hi[read {"filePath": "a"} call_1]']
 
 
 @pytest.mark.parametrize("flat", NAMES)
 @pytest.mark.parametrize("guarded", [False, True])
 def test_a_flat_name_is_parted_into_namespace_and_name(flat: str, guarded: bool) -> None:
-    found = read(*streamed(call_events(flat, "{}")), form=ResponseForm(NAMES), guarded=guarded)
+    found = read(*make_stream(call_events(flat, "{}")), form=ResponseForm(NAMES), guarded=guarded)
     assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
 
 
@@ -239,9 +250,9 @@ OWN_END = {
 def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple[str, ...]) -> None:
     begun, *_ = CALL
     deltas = [{**CALL[1], "delta": piece} for piece in pieces]
-    frames = streamed([begun, *deltas, *CALL[-2:]])
+    frames = make_stream([begun, *deltas, *CALL[-2:]])
     assert run(*frames) == b"".join(frames)
-    lifted = run(*streamed(text_events("Hi[x]"), [begun, *deltas, *CALL[-2:]]))
+    lifted = run(*make_stream(text_events("Hi[x]"), [begun, *deltas, *CALL[-2:]]))
     assert responses.read(lifted).calls[-1] == ("read", {"filePath": "a"})
     last = events(lifted)[-1].data["response"]["output"][-1]
     assert json.loads(last.pop("arguments")) == {"filePath": "a"}
@@ -250,7 +261,7 @@ def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple
 
 def test_an_event_about_a_call_that_is_not_known_passes() -> None:
     news = {"type": "response.function_call.news", "item_id": "fc_1"}
-    frames = streamed([CALL[0], news, *CALL[-2:]])
+    frames = make_stream([CALL[0], news, *CALL[-2:]])
     assert run(*frames) == b"".join(frames)
 
 
@@ -258,12 +269,12 @@ def test_a_message_that_is_ended_in_its_server_s_place_has_all_fields() -> None:
     """llama.cpp starts a part without these fields, and ends it only at the end of the reply."""
     begun, part, piece, *_ = text_events("Hi")
     bare = {**part, "part": {"type": "output_text", "text": ""}}
-    found = read(*streamed([begun, bare, piece, {"type": "response.news", "item": {}}], CALL))
+    found = read(*make_stream([begun, bare, piece, {"type": "response.news", "item": {}}], CALL))
     assert found.items[0]["content"] == [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}]
 
 
 def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
-    found = read(*streamed(text_events("[patch]")), form=ResponseForm(custom=frozenset({"patch"})))
+    found = read(*make_stream(text_events("[patch]")), form=ResponseForm(custom=frozenset({"patch"})))
     assert found.custom_calls == [("patch", "{}")]
 
 
@@ -272,7 +283,7 @@ def test_interleaved_calls_are_written_one_after_the_other() -> None:
     begun, one, two, *ends = ({**event, "output_index": 0} for event in CALL)
     frames = [*all_events()[:2], begun, one, *other[:2], two, *other[2:3], *ends, *other[3:]]
     end = all_events(CALL, call_events("b", "{", "}", id="fc_2", call_id="call_2"))[-1]
-    found = read(*numbered([*frames, end]))
+    found = read(*number_events([*frames, end]))
     assert (found.calls, found.ids) == ([("read", {"filePath": "a"}), ("b", {})], ["call_1", "call_2"])
 
 
@@ -302,13 +313,13 @@ def test_events_are_decoded_into_deltas() -> None:
 
 def test_a_call_without_deltas_has_the_arguments_of_its_end() -> None:
     events_ = [event for event in all_events(CALL) if not event["type"].endswith("delta")]
-    assert said(read(*numbered(events_), structured=False)) == ['[read {"filePath": "a"} call_1]']
+    assert summarize_items(read(*number_events(events_), structured=False)) == ['[read {"filePath": "a"} call_1]']
 
 
 def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
     assert relay.writer.encoder.keep_alive() == b": keep-alive\n\n"
-    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", "[a]"))]
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in make_stream(text_events("Hi", "[a]"))]
     out = [piece for one in frames[:5] for piece in relay.feed(one)]
     out += [relay.writer.encoder.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
     assert events(b"".join(out))[5].data["type"] == "keepalive"
@@ -318,7 +329,7 @@ def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None
 def test_the_end_may_come_twice_and_more_may_follow() -> None:
     """An empty frame of HTTP/2 looks like the end of the body."""
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", " you[x]"))]
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in make_stream(text_events("Hi", " you[x]"))]
     out = [piece for one in frames[:5] for piece in relay.feed(one)]
     assert relay.finish() == relay.finish() == []
     out += [piece for one in frames[5:] for piece in relay.feed(one)]
@@ -327,7 +338,7 @@ def test_the_end_may_come_twice_and_more_may_follow() -> None:
 
 @pytest.mark.parametrize("end", [[], [b"data: [DONE]\n\n"]])
 def test_a_reply_with_a_lifted_call_has_an_end_even_if_upstream_has_none(end: list[bytes]) -> None:
-    found = read(*streamed(text_events("Hi[a]"))[:-1], *end)
+    found = read(*make_stream(text_events("Hi[a]"))[:-1], *end)
     assert (found.calls, found.status) == ([("a", {})], "completed")
 
 
@@ -344,11 +355,11 @@ def test_a_reply_with_a_lifted_call_has_an_end_even_if_upstream_has_none(end: li
 def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int) -> None:
     """Each event after it has another number, and is sent once."""
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(*items)]
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in make_stream(*items)]
     out = [piece for one in frames[:after] for piece in relay.feed(one)]
     out += [relay.writer.encoder.keep_alive() or b"", *(piece for one in frames[after:] for piece in relay.feed(one))]
     found = responses.read(b"".join(out))
-    assert found == responses.read(b"".join(streamed(*items)))
+    assert found == responses.read(b"".join(make_stream(*items)))
     types = [event.data["type"] for event in events(b"".join(out)) if event.data["type"] != "keepalive"]
     assert types == [event["type"] for event in all_events(*items)]
 
@@ -373,7 +384,7 @@ def with_calls_as_text(body: bytes) -> bytes:
     after: list[Json] = json.loads(raw.replace(f'"text": "{spelled}"', f'"text": "{spelled}{json.dumps(text)[1:-1]}"'))
     output = [item for item in after[-1]["response"]["output"] if item["type"] != "function_call"]
     after[-1]["response"]["output"] = output
-    return b"".join(numbered(after))
+    return b"".join(number_events(after))
 
 
 def pieces(text: str, size: int = 5) -> list[str]:
@@ -383,7 +394,7 @@ def pieces(text: str, size: int = 5) -> list[str]:
 @pytest.mark.parametrize("name", ["responses/openai.sse", "responses/lm-studio.sse"])
 async def test_recorded_calls_put_as_text_add_up_to_what_was_recorded(name: str) -> None:
     one = exchange()
-    out = fed(one.stream(), with_calls_as_text(RECORDED[name]))
+    out = feed_stream(one.stream(), with_calls_as_text(RECORDED[name]))
     assert one.report.failures == []
     wanted = await sdks.read_responses([RECORDED[name]])
     assert await sdks.read_responses([out]) == wanted == responses.read(out)
@@ -392,7 +403,7 @@ async def test_recorded_calls_put_as_text_add_up_to_what_was_recorded(name: str)
 
 async def test_a_recorded_leak_is_lifted() -> None:
     one = exchange()
-    out = fed(one.stream(), RECORDED["responses/vllm-leak.sse"])
+    out = feed_stream(one.stream(), RECORDED["responses/vllm-leak.sse"])
     found = await sdks.read_responses([out])
     assert found == responses.read(out)
     assert found.calls == [("read", {"filePath": "a.txt"})]
@@ -400,20 +411,20 @@ async def test_a_recorded_leak_is_lifted() -> None:
 
 TEXT = "Let me look. It is a long text, so that some frames are not read.\n" * 3
 LONG = b"".join(
-    streamed(reasoning_events(*pieces("Thinking it over and over.")), text_events(*pieces(TEXT + "<read>é</read>")))
+    make_stream(reasoning_events(*pieces("Thinking it over and over.")), text_events(*pieces(TEXT + "<read>é</read>")))
 )
 LIFTED = b"".join(
-    streamed(text_events(*pieces(TEXT + chat.DIALECTS["hermes"]("read", {"filePath": "/é"}) + "\nDone.")))
+    make_stream(text_events(*pieces(TEXT + chat.DIALECTS["hermes"]("read", {"filePath": "/é"}) + "\nDone.")))
 )
 
 
 @pytest.mark.parametrize("body", [LONG, LIFTED])
 @given(cuts=st.lists(st.integers(0, 20_000), max_size=5))
 def test_no_cut_matters(body: bytes, cuts: list[int]) -> None:
-    whole = fed(exchange().stream(), body)
+    whole = feed_stream(exchange().stream(), body)
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    assert fed(exchange().stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == whole
-    assert fed(exchange().stream(), *FRAMES(body)) == whole
+    assert feed_stream(exchange().stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == whole
+    assert feed_stream(exchange().stream(), *FRAMES(body)) == whole
     responses.read(whole)
 
 
@@ -434,7 +445,7 @@ def test_text_forwarded_unread_is_in_the_events_that_repeat_it() -> None:
 
 
 def test_long_text_forwarded_unread_is_stored_as_text() -> None:
-    body = b"".join(streamed(text_events(*pieces("word " * 3000), "\n[x]" + chat.DIALECTS["hermes"]("read", {}))))
+    body = b"".join(make_stream(text_events(*pieces("word " * 3000), "\n[x]" + chat.DIALECTS["hermes"]("read", {}))))
     stream = exchange().stream()
     out = b"".join([piece for part in FRAMES(body) for piece in stream.feed(part)] + stream.finish())
     assert responses.read(out).content == "word " * 3000 + "\n[x]"
@@ -450,7 +461,7 @@ def test_a_keep_alive_stops_the_fast_path() -> None:
 
 
 def test_an_error_of_the_server_ends_the_reply() -> None:
-    out = run(*numbered([*all_events(text_events("Hi[a"))[:5], error()]))
+    out = run(*number_events([*all_events(text_events("Hi[a"))[:5], error()]))
     with pytest.raises(StreamError):
         responses.read(out)
     assert b"[a" in out
@@ -471,7 +482,7 @@ def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None
     pipeline: Any = Toy
     own: Any = None  # not called
     stream = Stream(Relay(API.decoder(), Broken(), pipeline), report, Fate(strict=False, bridged=False, own=own))
-    frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
+    frames = make_stream(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
     found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))
     assert report.failures == ["RuntimeError: planted"]
-    assert said(found) == ["Hi", ("a", "function_call"), "more[b]end", ("read", "function_call"), "Bye"]
+    assert summarize_items(found) == ["Hi", ("a", "function_call"), "more[b]end", ("read", "function_call"), "Bye"]

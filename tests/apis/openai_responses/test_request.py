@@ -10,7 +10,17 @@ from msgspec.structs import replace
 
 from tests.apis import responses
 from tests.apis.named_events import Json
-from tests.apis.responses import call, check_request, custom, custom_call, namespace, output, reasoning, said, tool
+from tests.apis.responses import (
+    call,
+    check_request,
+    custom,
+    custom_call,
+    make_input_message,
+    namespace,
+    output,
+    reasoning,
+    tool,
+)
 from vtc.apis import BadRequest, Changes, match_request
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
@@ -19,8 +29,8 @@ from vtc.json_text import encode
 NESTED = namespace("mcp__fs", tool("read", path="string"), custom("patch"))
 SEARCH = {"type": "web_search"}
 HISTORY = [
-    said("developer", "Be brief."),
-    said("user", "Read a"),
+    make_input_message("developer", "Be brief."),
+    make_input_message("user", "Read a"),
     reasoning("hm"),
     responses.message("Yes."),
     call("read", filePath="a"),
@@ -195,7 +205,7 @@ def test_a_rewritten_conversation_is_accepted_by_the_server() -> None:
 def test_a_new_system_message_goes_to_the_instructions(instructions: str | None, written: str) -> None:
     one = request(instructions=instructions)
     body = render_request(one, messages=[Message("system", ("Tools.",)), *one.messages])
-    assert (body["instructions"], body["input"]) == (written, [said("user", "hello")])
+    assert (body["instructions"], body["input"]) == (written, [make_input_message("user", "hello")])
 
 
 def test_changed_instructions_stay_in_their_field_and_empty_ones_are_removed() -> None:

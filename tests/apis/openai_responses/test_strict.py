@@ -58,7 +58,7 @@ def test_under_strict_only_unknown_content_is_removed() -> None:
         CALL,
     ]
     whole = responses.all_events(*items)
-    out = strict(*responses.numbered(add_unknown_fields(whole)))
+    out = strict(*responses.number_events(add_unknown_fields(whole)))
     found = responses.read(out)
     assert MARK.encode() not in out
     assert found.kinds == ["reasoning", "reasoning", "message", "web_search_call", "function_call"]
@@ -80,13 +80,13 @@ def test_under_strict_a_whole_reply_is_preserved() -> None:
 
 def test_under_strict_events_that_are_not_known_do_not_leave() -> None:
     text = responses.all_events(responses.text_events("Hi"))
-    out = strict(*responses.numbered([*text[:5], {"type": "response.news", "call": {"name": "bash"}}, *text[5:]]))
+    out = strict(*responses.number_events([*text[:5], {"type": "response.news", "call": {"name": "bash"}}, *text[5:]]))
     assert b"bash" not in out
     assert responses.read(out).content == "Hi"
 
 
 def test_under_strict_what_is_all_known_passes_byte_for_byte() -> None:
-    frames = responses.streamed(responses.reasoning_events("hm"), responses.text_events("Hi", " you"))
+    frames = responses.make_stream(responses.reasoning_events("hm"), responses.text_events("Hi", " you"))
     assert strict(*frames).startswith(b"".join(frames[:-4]))
 
 
@@ -98,7 +98,7 @@ def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_stri
         out.append(
             json.loads(raw.replace('"text": "Hi"', '"text": "Hi evil"')) if event["type"].endswith(place) else event
         )
-    left = strict(*responses.numbered(out))
+    left = strict(*responses.number_events(out))
     assert (responses.read(left).content, MARK.encode() in left) == ("Hi", False)
 
 
@@ -106,11 +106,11 @@ def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_unde
     """Like an item with its own events, it is sent by such events, or not at all."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].append(responses.call("evil"))
-    found = responses.read(strict(*responses.numbered(events_)))
+    found = responses.read(strict(*responses.number_events(events_)))
     assert (found.content, found.calls) == ("Hi", [("evil", {})])
     events_[-1]["response"]["output"][-1]["name"] = "bad"
-    refused = responses.read(strict(*responses.numbered(events_), guarded=True))
-    own = responses.streamed(responses.text_events("Hi"), responses.call_events("bad", "{}"))
+    refused = responses.read(strict(*responses.number_events(events_), guarded=True))
+    own = responses.make_stream(responses.text_events("Hi"), responses.call_events("bad", "{}"))
     assert (refused.content, refused.calls) == ("Hi[bad {} call_1]", [])
     assert refused.content == responses.read(strict(*own, guarded=True)).content
 
@@ -119,13 +119,13 @@ def test_a_call_that_another_end_hides_does_not_leave_under_strict() -> None:
     """The items that were sent differ from those that the last event repeats."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].insert(0, responses.call("evil"))
-    left = strict(*responses.numbered(events_))
+    left = strict(*responses.number_events(events_))
     found = responses.read(left)
     assert (found.content, found.calls, b"evil" in left) == ("Hi", [], False)
 
 
 def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
-    frames = responses.streamed(responses.text_events("Hi"), item_events(SHELL, status="in_progress"))
+    frames = responses.make_stream(responses.text_events("Hi"), item_events(SHELL, status="in_progress"))
     assert run_same(*frames) == run_same(*frames, guarded=True) == b"".join(frames)
 
 
@@ -150,7 +150,7 @@ def run_same(*frames: bytes, **toy: Any) -> bytes:
     ],
 )
 def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Json, name: str, arguments: Json) -> None:
-    frames = responses.streamed(item_events(item, status="in_progress"))
+    frames = responses.make_stream(item_events(item, status="in_progress"))
     found = responses.read(run_same(*frames, structured=False))
     assert found.content == f"[{name} {json.dumps(arguments)} {item['call_id']}]"
     left = strict(*frames, guarded=True)
@@ -171,12 +171,12 @@ SERVERS = [
 def test_an_item_of_the_server_that_ends_as_a_call_does_not_leave_under_strict(kind: str) -> None:
     begun, done = item_events(SHELL, status="in_progress")
     begun["item"] = {"type": kind, "id": SHELL["id"], "status": "in_progress"}
-    out = strict(*responses.numbered(responses.all_events(responses.text_events("Hi"), [begun, done])))
+    out = strict(*responses.number_events(responses.all_events(responses.text_events("Hi"), [begun, done])))
     assert b'"ls"' not in out
 
 
 def test_a_call_of_a_kind_of_its_own_is_written_again_unchanged() -> None:
-    frames = responses.streamed(responses.text_events("[a]"), item_events(SHELL, status="in_progress"), CALL)
+    frames = responses.make_stream(responses.text_events("[a]"), item_events(SHELL, status="in_progress"), CALL)
     for guarded in (False, True):
         found = responses.read(run_same(*frames, guarded=guarded))
         assert (found.kinds, found.items[1]) == (["function_call", "shell_call", "function_call"], SHELL)
@@ -186,7 +186,7 @@ def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None
     search = item_events(SEARCH, status="in_progress")
     search.insert(1, {"type": "response.web_search_call.searching", "item_id": "ws_1"})
     out = run_same(
-        *responses.streamed(responses.text_events("Hi[a]"), search, responses.text_events("Bye", id="msg_2"))
+        *responses.make_stream(responses.text_events("Hi[a]"), search, responses.text_events("Bye", id="msg_2"))
     )
     found = responses.read(out)
     assert (found.kinds, found.items[2]) == (["message", "function_call", "web_search_call", "message"], SEARCH)
@@ -195,14 +195,14 @@ def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None
 
 
 def test_an_unknown_item_keeps_its_place_where_nothing_is_strict() -> None:
-    out = run_same(*responses.streamed(responses.text_events("Hi[a]"), item_events(ODD)))
+    out = run_same(*responses.make_stream(responses.text_events("Hi[a]"), item_events(ODD)))
     assert responses.read(out).items[-1] == ODD
 
 
 def test_encrypted_reasoning_is_preserved_when_all_is_encoded_again() -> None:
     sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
     empty = {"type": "reasoning", "id": "rs_2", "summary": []}
-    frames = responses.streamed(responses.text_events("[a]"), item_events(sealed), item_events(empty))
+    frames = responses.make_stream(responses.text_events("[a]"), item_events(sealed), item_events(empty))
     assert responses.read(run_same(*frames)).items[1:] == [sealed, empty]
 
 
@@ -210,18 +210,18 @@ def test_logprobs_leave_with_the_text_they_belong_to() -> None:
     probs = [{"token": "Hi", "logprob": 0.0}]
     item = responses.text_events("[a]", "Hi")
     item[3]["logprobs"] = probs
-    out = run_same(*responses.streamed(item))
+    out = run_same(*responses.make_stream(item))
     assert [event.data["logprobs"] for event in events(out) if event.data["type"].endswith("text.delta")] == [probs]
 
 
 def test_an_event_without_a_type_is_an_error_of_the_server() -> None:
-    out = run_same(*responses.streamed()[:2], b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
+    out = run_same(*responses.make_stream()[:2], b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
     assert out.endswith(b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
 
 
 def test_an_unknown_kind_of_call_is_sent_unless_a_policy_is_strict() -> None:
     odd = {"type": "odd_call", "id": "p", "call_id": "c", "status": "completed", "x": 1}
-    frames = responses.streamed(responses.text_events("Hello"), item_events(odd, status="in_progress"))
+    frames = responses.make_stream(responses.text_events("Hello"), item_events(odd, status="in_progress"))
     assert run_same(*frames) == b"".join(frames)
     found = responses.read(strict(*frames))
     assert (found.content, found.kinds) == ("Hello", ["message"])
@@ -233,13 +233,13 @@ def test_a_call_encoded_again_keeps_an_undeclared_namespace(kind: str) -> None:
     for event in made:
         if item := event.get("item"):
             item["namespace"] = "x"
-    items = responses.read(strict(*responses.streamed(made), guarded=True)).items
+    items = responses.read(strict(*responses.make_stream(made), guarded=True)).items
     assert [(one["name"], one["namespace"]) for one in items] == [("run", "x")]
 
 
 def test_a_request_for_approval_does_not_leave_under_strict() -> None:
     asks = {"type": "mcp_approval_request", "id": "a", "name": MARK, "server_label": "s", "arguments": "{}"}
-    frames = responses.streamed(responses.text_events("Hi"), item_events(asks))
+    frames = responses.make_stream(responses.text_events("Hi"), item_events(asks))
     assert MARK.encode() not in strict(*frames)
     assert responses.read(strict(*frames)).content == "Hi"
 
@@ -247,7 +247,7 @@ def test_a_request_for_approval_does_not_leave_under_strict() -> None:
 def test_arguments_of_an_item_that_is_no_call_are_no_text() -> None:
     events_ = responses.text_events("Hi")
     astray = {"type": "response.function_call_arguments.delta", "item_id": "msg_1", "delta": MARK}
-    frames = responses.streamed([*events_[:3], astray, *events_[3:]])
+    frames = responses.make_stream([*events_[:3], astray, *events_[3:]])
     assert MARK.encode() not in strict(*frames)
     assert responses.read(strict(*frames)).content == "Hi"
     assert run_same(*frames) == b"".join(frames)

@@ -91,7 +91,7 @@ TAGGED: Mapping[str, Tags] = {
 }
 
 
-def joined(pieces: Sequence[tuple[str, str]]) -> str:
+def join_pieces(pieces: Sequence[tuple[str, str]]) -> str:
     """Join the pieces, with a newline between tags."""
     text = ""
     for role, piece in pieces:
@@ -117,7 +117,7 @@ def other(pieces: Sequence[tuple[str, str]], at: int, text: str) -> list[tuple[s
     return [(role, text if i == at else piece) for i, (role, piece) in enumerate(pieces)]
 
 
-def garbled(closer: str) -> Iterator[tuple[str, str]]:
+def garble_closer(closer: str) -> Iterator[tuple[str, str]]:
     """Yield a closing tag with lost characters."""
     name = closer.strip("</>")
     yield "without its bracket", f"/{name}>"
@@ -125,7 +125,7 @@ def garbled(closer: str) -> Iterator[tuple[str, str]]:
     yield "without its last letters", f"</{name[: max(LEAST_LETTERS, len(name) // 2)]}"
 
 
-def tagged(dialect: str) -> Iterator[Json]:
+def derive_tagged(dialect: str) -> Iterator[Json]:
     tags = TAGGED[dialect]
     for sample in SAMPLES:
         yield from _closers(dialect, tags, sample)
@@ -145,35 +145,37 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
     closing = [i for i, (role, _) in enumerate(pieces) if role in ("closer", "unwrap")]
     for which, at in enumerate(ends, 1):
         # The next parameter's opener, or the closer of the call, marks the end of the value.
-        yield case(f"{name}: closer {which} missing", dialect, joined(without_lines(pieces, at)), [sample])
-        empty = joined(without(pieces, at))
-        if empty != joined(without_lines(pieces, at)):
+        yield case(f"{name}: closer {which} missing", dialect, join_pieces(without_lines(pieces, at)), [sample])
+        empty = join_pieces(without(pieces, at))
+        if empty != join_pieces(without_lines(pieces, at)):
             # Both line breaks can be mere separators, so the text can end before either.
             value = [*arguments.values()][which - 1]
             meant = None if isinstance(value, str) else [sample]
             yield case(f"{name}: closer {which} is an empty line", dialect, empty, meant)
-        for how, text in garbled(pieces[at][1]):
-            yield case(f"{name}: closer {which} {how}", dialect, joined(other(pieces, at, text)), [sample])
+        for how, text in garble_closer(pieces[at][1]):
+            yield case(f"{name}: closer {which} {how}", dialect, join_pieces(other(pieces, at, text)), [sample])
         for wrong in ("</value>", "</arg>"):
-            yield case(f"{name}: closer {which} is {wrong}", dialect, joined(other(pieces, at, wrong)), [sample])
-    yield case(f"{name}: all closers of parameters missing", dialect, joined(without_lines(pieces, *ends)), [sample])
-    yield case(f"{name}: call not closed", dialect, joined(without(pieces, *closing)), [sample])
+            yield case(f"{name}: closer {which} is {wrong}", dialect, join_pieces(other(pieces, at, wrong)), [sample])
+    yield case(
+        f"{name}: all closers of parameters missing", dialect, join_pieces(without_lines(pieces, *ends)), [sample]
+    )
+    yield case(f"{name}: call not closed", dialect, join_pieces(without(pieces, *closing)), [sample])
     last = ends[-1]
-    yield case(f"{name}: nothing closed at the end", dialect, joined(without(pieces, last, *closing)), None)
-    yield case(f"{name}: nothing closed", dialect, joined(without(pieces, *ends, *closing)), None)
+    yield case(f"{name}: nothing closed at the end", dialect, join_pieces(without(pieces, last, *closing)), None)
+    yield case(f"{name}: nothing closed", dialect, join_pieces(without(pieces, *ends, *closing)), None)
     for at in closing:
         role, closer = pieces[at]
-        yield case(f"{name}: {role} missing", dialect, joined(without(pieces, at)), [sample])
-        for how, text in (*garbled(closer), ("is </tool>", "</tool>")):
+        yield case(f"{name}: {role} missing", dialect, join_pieces(without(pieces, at)), [sample])
+        for how, text in (*garble_closer(closer), ("is </tool>", "</tool>")):
             # After a complete call, text is content unless it begins like the wrapper's closer.
             more = {"content": text} if role == "unwrap" and not closer.startswith(text) else {}
-            yield case(f"{name}: {role} {how}", dialect, joined(other(pieces, at, text)), [sample], **more)
+            yield case(f"{name}: {role} {how}", dialect, join_pieces(other(pieces, at, text)), [sample], **more)
     if len(closing) == 2:
         first, second = (pieces[at][1].strip("</>") for at in closing)
         for glued in (f"{first[:3]}{second}>", f"</{first[:3]}{second}>", first[:3]):
-            text = joined([*without(pieces, *closing), ("unwrap", glued)])
+            text = join_pieces([*without(pieces, *closing), ("unwrap", glued)])
             yield case(f"{name}: closed by {glued}", dialect, text, [sample])
-        glued = joined(without(pieces, last, *closing)) + f"{first[:3]}{second}>"
+        glued = join_pieces(without(pieces, last, *closing)) + f"{first[:3]}{second}>"
         yield case(f"{name}: value closed by a glued closer", dialect, glued, [sample])
 
 
@@ -183,7 +185,7 @@ def _wrappers(dialect: str, tags: Tags) -> Iterator[Json]:
     for name, arguments in SAMPLES:
         pieces = tags.pieces(name, arguments)
         for how, at in (("both", (0, len(pieces) - 1)), ("opener", (0,)), ("closer", (len(pieces) - 1,))):
-            text = f"Well:\n{joined(without(pieces, *at))}\nSo."
+            text = f"Well:\n{join_pieces(without(pieces, *at))}\nSo."
             more = {"content": "Well:\nSo."}
             yield case(f"{name}: wrapper missing, {how}", dialect, text, [(name, arguments)], **more)
 
@@ -193,19 +195,19 @@ def _spelling(dialect: str, tags: Tags) -> Iterator[Json]:
     for sample in SAMPLES:
         name, arguments = sample
         pieces = tags.pieces(name, arguments)
-        marked = [(role, _spaced(piece) if role in ("key", "end", "closer") else piece) for role, piece in pieces]
+        marked = [(role, _add_spaces(piece) if role in ("key", "end", "closer") else piece) for role, piece in pieces]
         if dialect not in ("tag", "cline"):
-            yield case(f"{name}: spaces in tags", dialect, joined(marked), [sample])
+            yield case(f"{name}: spaces in tags", dialect, join_pieces(marked), [sample])
         late = [(role, piece.replace(">", " >") if role in ("end", "closer") else piece) for role, piece in pieces]
-        yield case(f"{name}: spaces before brackets", dialect, joined(late), [sample])
-        one_line = joined(pieces).replace(">\n<", r">\n<")
+        yield case(f"{name}: spaces before brackets", dialect, join_pieces(late), [sample])
+        one_line = join_pieces(pieces).replace(">\n<", r">\n<")
         yield case(f"{name}: newlines as two characters", dialect, one_line, [sample])
         cdata = [(role, f"<![CDATA[{piece.strip()}]]>" if role == "value" else piece) for role, piece in pieces]
         # If text is permitted, the section can be the text.
         kept = {key: f"<![CDATA[{text}]]>" if isinstance(text, str) else text for key, text in arguments.items()}
-        yield case(f"{name}: CDATA", dialect, joined(cdata), [(name, kept)])
+        yield case(f"{name}: CDATA", dialect, join_pieces(cdata), [(name, kept)])
         for spelling in (f"functions.{name}", f"default_api.{name}", name.upper(), name.title()):
-            text = joined(tags.pieces(spelling, arguments))
+            text = join_pieces(tags.pieces(spelling, arguments))
             yield case(f"{name} written {spelling}", dialect, text, [sample])
         if dialect == "invoke":
             yield from _quotes(sample, pieces)
@@ -216,18 +218,18 @@ def _quotes(sample: tuple[str, Json], pieces: Sequence[tuple[str, str]]) -> Iter
     tags = ("opener", "key")
     escaped = [(role, piece.replace('"', r"\"") if role in tags else piece) for role, piece in pieces]
     if '"' not in json.dumps(sample[1]).replace('": "', "").replace('", "', ""):
-        yield case(f"{name}: escaped quotes", "invoke", joined(escaped), [sample])
+        yield case(f"{name}: escaped quotes", "invoke", join_pieces(escaped), [sample])
     single = [(role, piece.replace('"', "'") if role in tags else piece) for role, piece in pieces]
-    yield case(f"{name}: single quotes", "invoke", joined(single), [sample])
+    yield case(f"{name}: single quotes", "invoke", join_pieces(single), [sample])
     prefix = "antml:"
     spaced = [(role, piece.replace("<", f"<{prefix}") if role in tags else piece) for role, piece in pieces]
-    yield case(f"{name}: namespace on openers only", "invoke", joined(spaced), [sample])
-    whole = joined([(role, piece.replace('"', r"\"") if role in tags else piece) for role, piece in pieces])
+    yield case(f"{name}: namespace on openers only", "invoke", join_pieces(spaced), [sample])
+    whole = join_pieces([(role, piece.replace('"', r"\"") if role in tags else piece) for role, piece in pieces])
     if name == "get_weather":
         yield case(f"{name}: all of it escaped", "invoke", whole.replace("\n", r"\n"), [sample])
 
 
-def _spaced(tag: str) -> str:
+def _add_spaces(tag: str) -> str:
     return tag.replace("<", "< ").replace("=", " = ").replace(">", " >").replace("< /", "</ ")
 
 
@@ -236,19 +238,19 @@ def _two_calls(dialect: str, tags: Tags) -> Iterator[Json]:
     first, second = tags.pieces(*WEATHER), tags.pieces(*READ)
     both = [WEATHER, READ]
     closing = [i for i, (role, _) in enumerate(first) if role in ("closer", "unwrap")]
-    text = joined(without(first, *closing)) + "\n" + joined(second)
+    text = join_pieces(without(first, *closing)) + "\n" + join_pieces(second)
     yield case("another call follows, the first is not closed", dialect, text, both)
     for at in closing[:1]:
-        for how, closer in garbled(first[at][1]):
-            text = joined(other(first, at, closer)) + "\n" + joined(second)
+        for how, closer in garble_closer(first[at][1]):
+            text = join_pieces(other(first, at, closer)) + "\n" + join_pieces(second)
             yield case(f"another call follows, closer {how}", dialect, text, both)
-    text = joined(first) + "\n" + joined(without(second, *range(len(second) - len(closing), len(second))))
+    text = join_pieces(first) + "\n" + join_pieces(without(second, *range(len(second) - len(closing), len(second))))
     yield case("the second call is not closed", dialect, text, both)
-    text = joined(first) + "\n" + joined(without(second, *range(len(second) - len(closing) - 1, len(second))))
-    rest = text[len(joined(first)) + 1 :]
+    text = join_pieces(first) + "\n" + join_pieces(without(second, *range(len(second) - len(closing) - 1, len(second))))
+    rest = text[len(join_pieces(first)) + 1 :]
     yield case("the second call ends in a value", dialect, text, [WEATHER], content=rest)
     ends = max(i for i, (role, _) in enumerate(first) if role == "end")
-    text = joined(without(first, ends, *closing)) + "\n" + joined(second)
+    text = join_pieces(without(first, ends, *closing)) + "\n" + join_pieces(second)
     yield case("another call follows a value without an end", dialect, text, None)
 
 
@@ -270,12 +272,12 @@ def _cut_tags(dialect: str, tags: Tags) -> Iterator[Json]:
     """Yield every beginning of a call. Between tags only its closer shows that a value is complete."""
     sample = ("write_file", {"path": "a", "content": "b < c\nd"})
     pieces = tags.pieces(*sample)
-    text = joined(pieces)
+    text = join_pieces(pieces)
     end = max(i for i, (role, _) in enumerate(pieces) if role == "end")
     # The last value's closer must be present far enough to be unambiguous.
-    begun = len(joined(pieces[:end])) + len("</") + LEAST_LETTERS
+    begun = len(join_pieces(pieces[:end])) + len("</") + LEAST_LETTERS
     closer = next(i for i, (role, _) in enumerate(pieces) if role == "closer")
-    closed = len(joined(pieces[: closer + 1]))
+    closed = len(join_pieces(pieces[: closer + 1]))
     for at in range(1, len(text)):
         cut = text[:at]
         yield case(f"stopped at {at}", dialect, cut, [sample] if at >= begun else None)
@@ -294,7 +296,7 @@ BLOCKS = {
 CORRUPT = {"hermes": ("tool_call>", "</tool_ca", "</tool"), "tools-tag": ("tools>", "</too"), "bare-json": ()}
 
 
-def dumped(sample: tuple[str, Json]) -> str:
+def dump_call(sample: tuple[str, Json]) -> str:
     return json.dumps({"name": sample[0], "arguments": sample[1]})
 
 
@@ -318,8 +320,8 @@ def in_json(dialect: str) -> Iterator[Json]:
         twice = json.dumps({"name": tool, "arguments": json.dumps(arguments)})
         yield block(f"{tool}: arguments encoded twice", twice, [sample])
         yield block(f"{tool}: encoded twice and a brace missing", twice[:-1], [sample])
-        yield block(f"{tool}: prefixed", dumped((f"functions.{tool}", arguments)), [sample])
-        body = dumped(sample)
+        yield block(f"{tool}: prefixed", dump_call((f"functions.{tool}", arguments)), [sample])
+        body = dump_call(sample)
         for lost in (1, 2):
             yield block(f"{tool}: {lost} braces missing", body[:-lost], [sample])
             yield block(f"{tool}: {lost} braces missing and no closer", body[:-lost], [sample], "")
@@ -339,7 +341,7 @@ def in_json(dialect: str) -> Iterator[Json]:
 def faults(sample: tuple[str, Json], body: str = "") -> Iterator[tuple[str, str]]:
     """Yield one fault of JSON at a time; none makes the meaning ambiguous."""
     _, arguments = sample
-    body = body or dumped(sample)
+    body = body or dump_call(sample)
     text = next(value for value in reversed(arguments.values()) if isinstance(value, str))
     written = json.dumps(text)
     if "\n" in text:
@@ -398,7 +400,7 @@ def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
 
 
 def _several(dialect: str, block: Block) -> Iterator[Json]:
-    one, two = dumped(SHELL), dumped(READ)
+    one, two = dump_call(SHELL), dump_call(READ)
     both = [SHELL, READ]
     for name, gap in (("a newline", "\n"), ("a comma", ",\n"), ("a semicolon", "; "), ("nothing", "")):
         if dialect != "bare-json" or gap == "\n":
@@ -422,12 +424,12 @@ def _several(dialect: str, block: Block) -> Iterator[Json]:
 
 def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
     """Yield every beginning of a call."""
-    body = dumped(("bash", {"command": 'a "b"', "timeout": 15}))
+    body = dump_call(("bash", {"command": 'a "b"', "timeout": 15}))
     text = opener + body + closer
     for at in range(1, len(text)):
         cut = text[:at]
         written = cut[len(opener) :]
-        calls = [("bash", json.loads(body)["arguments"])] if len(written) >= len(body) else ended(written)
+        calls = [("bash", json.loads(body)["arguments"])] if len(written) >= len(body) else find_ended_call(written)
         yield case(f"stopped at {at}", dialect, cut, calls)
         # Without a separate closer a call is complete when its JSON is.
         closed = len(text) if dialect == "hermes" else len(opener + body)
@@ -436,7 +438,7 @@ def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
         yield case(f"cut off at {at}", dialect, cut, whole, content=content, finish="length")
 
 
-def ended(written: str) -> list[tuple[str, Json]] | None:
+def find_ended_call(written: str) -> list[tuple[str, Json]] | None:
     """Return the call in JSON that ended before its braces, if it contains everything that the tool requires.
 
     JSON that ends in a string was cut off: half a command is not the command.
@@ -473,7 +475,7 @@ def json_between_tags(dialect: str) -> Iterator[Json]:
     def call(name: str, body: str, more: str = "") -> str:
         pieces = tags.pieces(name, {})
         at = next(i for i, (role, _) in enumerate(pieces) if role == "closer")
-        return joined(pieces[:at]) + "\n" + body + (more or "\n" + joined(pieces[at:]))
+        return join_pieces(pieces[:at]) + "\n" + body + (more or "\n" + join_pieces(pieces[at:]))
 
     for sample in SAMPLES:
         name, arguments = sample
@@ -501,15 +503,15 @@ def json_between_tags(dialect: str) -> Iterator[Json]:
 
 FILES: Mapping[str, Callable[[], Iterator[Json]]] = {
     **{dialect: (lambda name=dialect: in_json(name)) for dialect in BLOCKS},
-    **{dialect: (lambda name=dialect: (*tagged(name), *json_between_tags(name))) for dialect in TAGGED},
+    **{dialect: (lambda name=dialect: (*derive_tagged(name), *json_between_tags(name))) for dialect in TAGGED},
 }
 
 
-def derived(dialect: str) -> str:
+def derive_lines(dialect: str) -> str:
     """Return the JSON Lines of one dialect."""
     return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in FILES[dialect]())
 
 
 if __name__ == "__main__":
     for dialect in FILES:
-        (HERE / f"{dialect}.jsonl").write_text(derived(dialect), encoding="utf-8")
+        (HERE / f"{dialect}.jsonl").write_text(derive_lines(dialect), encoding="utf-8")

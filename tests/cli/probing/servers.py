@@ -41,11 +41,11 @@ ORDERS: Mapping[str, list[Call]] = {
 
 
 def error(message: str, status: int = 400) -> Reply:
-    return Reply([chat.encoded({"error": {"message": message}})], JSON, status=status, framing="length")
+    return Reply([chat.encode_json({"error": {"message": message}})], JSON, status=status, framing="length")
 
 
 def whole(value: Any) -> Reply:
-    return Reply([chat.encoded(value)], JSON, framing="length")
+    return Reply([chat.encode_json(value)], JSON, framing="length")
 
 
 @dataclass(kw_only=True)
@@ -117,7 +117,7 @@ class Server:
             message = {**thought, **({"tool_calls": names} if names else {})}
             usage = {"prompt_tokens": self._count_tokens(body), "completion_tokens": 9} if self.counts else None
             return whole(chat.completion(text, reason, message=message, usage=usage))
-        frames = [chat.ROLE, *([chat.chunk(thought)] if thought else []), *chat.said(*filter(None, [text]))]
+        frames = [chat.ROLE, *([chat.chunk(thought)] if thought else []), *chat.make_text_chunks(*filter(None, [text]))]
         frames += [chat.chunk({"tool_calls": [{"index": at, **one}]}) for at, one in enumerate(names)]
         return Reply([*frames, chat.chunk({}, reason), chat.USED, chat.DONE], SSE)
 
@@ -129,7 +129,7 @@ class Server:
                 messages.call_block(at + len(blocks), name, json.dumps(arguments), id=f"toolu_{at}")
                 for at, (name, arguments) in enumerate(calls)
             ]
-            return Reply(messages.streamed(*blocks, stop_reason="tool_use" if calls else "end_turn"), SSE)
+            return Reply(messages.make_stream(*blocks, stop_reason="tool_use" if calls else "end_turn"), SSE)
         parts = [messages.text(text)] if text else []
         parts += [
             {"type": "tool_use", "id": f"toolu_{at}", "name": name, "input": arguments}
@@ -141,7 +141,7 @@ class Server:
         text, calls = self._generate_reply(body)
         names = [{"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
         if body.get("stream", True):
-            return Reply(ollama.streamed(ollama.piece(text, *names)), ollama.NDJSON)
+            return Reply(ollama.make_stream(ollama.piece(text, *names)), ollama.NDJSON)
         return whole(ollama.message(text, *names))
 
     def _generate_reply(self, body: Any) -> tuple[str, list[Call]]:

@@ -266,7 +266,8 @@ async def test_a_model_of_another_api_is_probed_in_that_api() -> None:
         if seen.path == "/v1/responses":
             is_stream = seen.json.get("stream")
             return Reply(
-                [pairs.streamed(api, ["Hi."]) if is_stream else pairs.whole(api, "Hi.")], SSE if is_stream else JSON
+                [pairs.make_stream(api, ["Hi."]) if is_stream else pairs.make_whole_reply(api, "Hi.")],
+                SSE if is_stream else JSON,
             )
         refuses = seen.path == "/v1/chat/completions" and "messages" in seen.json
         return error('model "m" is not accessible via the /chat/completions endpoint') if refuses else server(seen)

@@ -24,7 +24,7 @@ def lark(gbnf: str) -> str:
     lines = []
     for rule in gbnf.splitlines():
         name, _, text = rule.partition(" ::= ")
-        lines.append(f"{_name(name)}: {''.join(_converted(text))}")
+        lines.append(f"{_name(name)}: {''.join(_convert_text(text))}")
     return "\n".join(lines)
 
 
@@ -32,7 +32,7 @@ def _name(name: str) -> str:
     return "start" if name == "root" else f"x_{name.replace('-', '_')}"
 
 
-def _converted(text: str) -> Sequence[str]:
+def _convert_text(text: str) -> Sequence[str]:
     found, at = [], 0
     while at < len(text.rstrip()):
         token = _TOKEN.match(text, at)
@@ -40,7 +40,7 @@ def _converted(text: str) -> Sequence[str]:
         at = token.end()
         if literal := token["literal"]:
             characters = [_PLAIN.get(one) or _plain(one) for one in _ESCAPED.findall(literal[1:-1])]
-            one = " ".join(f"/[{_escaped(character)}]/" for character in characters)
+            one = " ".join(f"/[{_escape_character(character)}]/" for character in characters)
             found.append(f" ({one})" if len(characters) > 1 else f" {one}" if one else " ")
         elif token["set"]:
             found.append(f" /{token['set'].replace('/', '\\/')}/")
@@ -53,7 +53,7 @@ def _plain(escaped: str) -> str:
     return chr(int(escaped[2:], 16)) if escaped.startswith("\\u") else escaped
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
@@ -88,7 +88,7 @@ class Checker:
         assert not matcher.is_error(), matcher.get_error()
         return matcher
 
-    def taken(self, text: str) -> int:
+    def count_accepted_bytes(self, text: str) -> int:
         """Return how many bytes of a text the grammar accepts."""
         return int(self._matcher().try_consume_tokens([*text.encode()]))
 
@@ -118,14 +118,14 @@ class Checker:
             allowed = [one for one in range(len(self._bytes.tokens)) if mask[one >> 3] >> (one & 7) & 1]
             if end in allowed and (len(allowed) == 1 or source.random() < 0.5):
                 return text.decode()
-            token = _chosen([one for one in allowed if one != end], source)
+            token = _choose_token([one for one in allowed if one != end], source)
             most -= len(allowed) > 1
             assert matcher.consume_token(token)
             text += self._bytes.tokens[token]
         return None
 
 
-def _chosen(allowed: Sequence[int], source: random.Random) -> int:
+def _choose_token(allowed: Sequence[int], source: random.Random) -> int:
     """Choose a token: mostly of markup, because otherwise nothing would ever end."""
     words = [one for one in allowed if one >= 256]
     marks = [one for one in allowed if one in MARKS]

@@ -91,7 +91,7 @@ def text_of(name: str, *made: ToolCall) -> str:
 
 
 @cache
-def required(name: str) -> Checker:
+def required_grammar(name: str) -> Checker:
     """Return the grammar of a reply that must be calls."""
     good = text_of(name, call("write_file", {"path": "a", "content": "b\nc", "mode": "new", "force": True}))
     words = [one for one in re.split(r"(?<=>)|(?=<)|\s", good) if len(one) > 1]

@@ -26,7 +26,7 @@ from tests.dialects.constrain.material import (
     call,
     calls,
     free,
-    required,
+    required_grammar,
     text_of,
 )
 from tests.dialects.material import DIALECTS, content, read
@@ -47,7 +47,7 @@ FULL = {"path": "a.py", "content": "if x < 3:\n    y", "mode": "new", "lines": 5
 def test_what_is_written_is_accepted(name: str, made: list[Any]) -> None:
     text = text_of(name, *made)
     assume(is_tagged(DIALECTS[name], text))
-    assert accepts(required(name), text)
+    assert accepts(required_grammar(name), text)
 
 
 @pytest.mark.parametrize("name", SEARCHED)
@@ -55,7 +55,7 @@ def test_what_is_accepted_is_read(name: str) -> None:
     """Accepted text is read as one or more calls, without repair and without text, and every value is complete."""
     source, done = random.Random(name), 0
     for _ in range(WALKS * 12):
-        text = required(name).sample(source, STEPS)
+        text = required_grammar(name).sample(source, STEPS)
         if text is None:
             continue
         done += 1
@@ -90,14 +90,14 @@ def is_tagged(dialect: Description, text: str) -> bool:
 def accepts(grammar: Checker, text: str) -> bool:
     if grammar.accepts(text):
         return True
-    at = grammar.taken(text)
+    at = grammar.count_accepted_bytes(text)
     print(repr(text.encode()[:at]), "|", repr(text.encode()[at:]))  # noqa: T201
     return False
 
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)
 def test_what_is_malformed_is_refused(name: str) -> None:
-    grammar, good = required(name), text_of(name, call("write_file", FULL))
+    grammar, good = required_grammar(name), text_of(name, call("write_file", FULL))
     assert grammar.complete(good) == [len(good.encode())]
     assert not grammar.accepts(f"I look.\n{good}")
     assert not grammar.accepts(good.replace("write_file", "write_fil"))
@@ -136,7 +136,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in MALFORMED.items() for text in texts])
 def test_no_known_slip_can_be_written(name: str, text: str) -> None:
-    assert not required(name).accepts(text)
+    assert not required_grammar(name).accepts(text)
 
 
 @pytest.mark.parametrize("name", SEARCHED)
@@ -172,7 +172,7 @@ def test_parallel_calls_only_where_they_are_allowed() -> None:
     one = Checker(
         render_constraint("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(demanded=True, several=False))
     )
-    assert required("hermes").accepts(two)
+    assert required_grammar("hermes").accepts(two)
     assert not one.accepts(two)
 
 
@@ -308,6 +308,6 @@ def test_other_dialects_say_why_not(name: str, kind: Any) -> None:
 
 def test_a_literal_of_python_mixes_no_json_into_it() -> None:
     arguments = {**FULL, "about": {"who": "it's", "sure": True}}
-    grammar, good = required("minicpm"), text_of("minicpm", call("write_file", arguments))
+    grammar, good = required_grammar("minicpm"), text_of("minicpm", call("write_file", arguments))
     assert accepts(grammar, good)
     assert not grammar.accepts(good.replace("'sure': True", "'sure': true"))

@@ -40,7 +40,7 @@ def engine() -> Any:
 
 
 @cache
-def compiled(name: str, demanded: bool, thoughts: bool = False) -> Any:
+def compile_tag(name: str, demanded: bool, thoughts: bool = False) -> Any:
     """Compile the tag of a dialect, for a vocabulary of single bytes."""
     made = engine()
     vocabulary = [*(bytes([one]) for one in range(256)), b"<end>"]
@@ -58,7 +58,7 @@ def accepts(grammar: Any, text: str) -> bool:
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)
 def test_what_is_written_is_accepted_and_nothing_malformed(name: str) -> None:
-    grammar, good = compiled(name, True), text_of(name, call("write_file", FULL))
+    grammar, good = compile_tag(name, True), text_of(name, call("write_file", FULL))
     assert accepts(grammar, good)
     for wrong in ({**FULL, "mode": "x"}, {**FULL, "lines": "five"}, {**FULL, "colour": "red"}, {"path": "a"}):
         assert not accepts(grammar, text_of(name, call("write_file", wrong)))
@@ -69,7 +69,7 @@ def test_what_is_written_is_accepted_and_nothing_malformed(name: str) -> None:
 @pytest.mark.parametrize("name", EXPRESSIBLE)
 def test_calls_may_stand_in_free_text(name: str) -> None:
     try:
-        grammar = compiled(name, False, True)
+        grammar = compile_tag(name, False, True)
     except Inexpressible as error:
         assert "whole reply" in str(error)  # noqa: PT017
         return
@@ -83,5 +83,5 @@ def test_a_long_value_takes_no_long_time() -> None:
     """There is one right-recursive rule for each character: an engine that keeps them all would take minutes."""
     content = "if a < b: return '</x>'\n" * 4000
     assert accepts(
-        compiled("qwen3-coder", True), text_of("qwen3-coder", call("write_file", {**FULL, "content": content}))
+        compile_tag("qwen3-coder", True), text_of("qwen3-coder", call("write_file", {**FULL, "content": content}))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.constrain.material import call, required, text_of
+from tests.dialects.constrain.material import call, required_grammar, text_of
 from tests.dialects.material import DIALECTS, calls, read
 from vtc.dialects.constrain.tree import FreeText, is_free_text
 from vtc.dialects.syntax.pattern import Lit, OneOf, Space
@@ -40,18 +40,18 @@ def test_a_closer_within_a_file_does_not_cut_it(content: str) -> None:
         calls(read([text], [DIALECTS["qwen3-coder"]], {"write_file": Tool("write_file")}))[0][1]["content"] == content
     )
     if "</function>" not in content:  # it closes a call, which other values test
-        assert required("qwen3-coder").accepts(text)
+        assert required_grammar("qwen3-coder").accepts(text)
 
 
 @pytest.mark.parametrize("quoted", ["</parameter>\n</function>", "</parameter> <parameter=path>", "<parameter=x>"])
 def test_what_would_end_a_value_for_the_reader_cannot_be_written(quoted: str) -> None:
     text = text_of("qwen3-coder", call("write_file", {"path": "a", "content": "b"})).replace("b\n", f"b{quoted}b\n")
     assert quoted in text
-    assert not required("qwen3-coder").accepts(text)
+    assert not required_grammar("qwen3-coder").accepts(text)
 
 
 def test_the_tag_before_a_value_cannot_begin_it() -> None:
     """Models write it twice, so the reader drops the second one."""
     text = text_of("glm-4.7", call("write_file", {"path": "a", "content": "b"}))
-    assert required("glm-4.7").accepts(text)
-    assert not required("glm-4.7").accepts(text.replace("<arg_value>b", "<arg_value><arg_value>b"))
+    assert required_grammar("glm-4.7").accepts(text)
+    assert not required_grammar("glm-4.7").accepts(text.replace("<arg_value>b", "<arg_value><arg_value>b"))

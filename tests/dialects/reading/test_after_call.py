@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects import material
-from tests.dialects.material import AGENT, DIALECTS, merged
+from tests.dialects.material import AGENT, DIALECTS, merge_events
 from vtc.dialects import Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Event, Markup, Text, ToolCall, UnreadCall
@@ -47,8 +47,8 @@ def test_any_white_space_behind_a_call_that_must_be_the_whole_reply(dialect: str
     """A run longer than one scan decides nothing, because text may follow."""
     call = ToolCall("read_file", '{"path":"a"}')
     text = write_calls([call], DIALECTS[dialect], AGENT) + " " * 300 + behind
-    whole = merged(material.read([text], [DIALECTS[dialect]]))
-    assert merged(read(text, dialect)) == whole
+    whole = merge_events(material.read([text], [DIALECTS[dialect]]))
+    assert merge_events(read(text, dialect)) == whole
     assert len([event for event in whole[0] if event[0] is Call]) == (not behind.strip())
 
 

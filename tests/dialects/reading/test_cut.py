@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, typed
+from tests.dialects.material import AGENT, DIALECTS, calls, content, dump_typed, raw, read
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall, UnreadCall
 
@@ -31,7 +31,7 @@ def begins(part: Any, whole: Any) -> bool:
         return bool(part) and all(key in whole and begins(value, whole[key]) for key, value in part.items())
     if isinstance(part, list) and isinstance(whole, list):
         return bool(part) and len(part) <= len(whole) and all(map(begins, part, whole))
-    return typed(part) == typed(whole)
+    return dump_typed(part) == dump_typed(whole)
 
 
 @pytest.mark.one_in(12)

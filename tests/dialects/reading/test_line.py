@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.material import DIALECTS, calls, merged, raw, read
+from tests.dialects.material import DIALECTS, calls, merge_events, raw, read
 from tests.rules import QUOTATION_MARKS
 
 CALL = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
@@ -14,7 +14,7 @@ def is_carried_out(before: str, after: str = "", call: str = CALL) -> bool:
     """Return True if the call is delivered, however the reply is cut; by default it is in one line."""
     text = f"{before}{call}{after}"
     events = read([text], [DIALECTS["hermes"]])
-    assert merged(read([*text], [DIALECTS["hermes"]])) == merged(events)
+    assert merge_events(read([*text], [DIALECTS["hermes"]])) == merge_events(events)
     assert raw(events) == text
     return bool(calls(events))
 

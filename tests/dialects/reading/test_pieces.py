@@ -25,7 +25,7 @@ MALFORMED = sorted(path.stem for path in (material.CASES / "malformed").glob("*.
 type Reading = Callable[[Iterable[str], bool], list[Event]]
 
 
-def joined(events: Iterable[Event]) -> list[tuple[str, str]]:
+def join_calls(events: Iterable[Event]) -> list[tuple[str, str]]:
     """Return names and arguments of the calls, joined from their pieces, without calls that broke off."""
     found: list[tuple[str, str]] = []
     name = said = ""
@@ -40,7 +40,7 @@ def joined(events: Iterable[Event]) -> list[tuple[str, str]]:
     return found
 
 
-def recorded(file: str) -> list[Malformed]:
+def load_malformed(file: str) -> list[Malformed]:
     lines = (material.CASES / "malformed" / f"{file}.jsonl").read_bytes().splitlines()
     return [msgspec.json.decode(line, type=Malformed) for line in lines]
 
@@ -51,7 +51,7 @@ def check(text: str, reading: Reading) -> None:
     for chunks in (list(text), [text], *random_cuts(text, 2)):
         events = reading(chunks, True)
         assert raw(events) == text
-        assert joined(events) == calls
+        assert join_calls(events) == calls
         told = [event for event in events if isinstance(event, CallPiece | Call)]
         broken = [
             event
@@ -114,7 +114,7 @@ def test_recorded_replies_have_the_same_calls_in_pieces(file: str) -> None:
 
 @pytest.mark.parametrize("file", MALFORMED)
 def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -> None:
-    for case in some(recorded(file), 6):
+    for case in some(load_malformed(file), 6):
 
         def reading(chunks: Iterable[str], incremental: bool, case: Malformed = case) -> list[Event]:
             dialects = [DIALECTS[name] for name in case.dialects]
@@ -168,7 +168,7 @@ def test_the_page_about_profiles_lists_the_dialects() -> None:
 def test_a_value_in_which_json_breaks_is_mended() -> None:
     text = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "say "hi" now"}}</tool_call>'
     events = read(list(text), [DIALECTS["hermes"]], incremental=True)
-    ((name, arguments),) = joined(events)
+    ((name, arguments),) = join_calls(events)
     assert name == "write_file"
     assert json.loads(arguments) == {"path": "a", "content": 'say "hi" now'}
 
@@ -178,5 +178,5 @@ def test_arguments_that_a_repair_writes_with_other_spaces_are_continued() -> Non
     text = f"<tool_call>{json.dumps({'name': 'bash', 'arguments': arguments})}</tool_call>"
     events = read(list(text), [DIALECTS["hermes"]], incremental=True)
     assert [event.arguments for event in events if isinstance(event, CallPiece)][:2] == ["", '{"command":"']
-    ((_, said),) = joined(events)
+    ((_, said),) = join_calls(events)
     assert json.loads(said) == {"command": "ls -la", "timeout": 5}

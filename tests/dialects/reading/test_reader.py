@@ -15,8 +15,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
-from tests.rules import PREFIXES, QUOTING_ELEMENTS, TURN_ENDS, WRAPPERS, rules, spoken
+from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, merge_events, parse_dialect, raw, read
+from tests.rules import PREFIXES, QUOTING_ELEMENTS, TURN_ENDS, WRAPPERS, draw_pieces, rules
 from vtc.dialects import Description, ModelFacts, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
@@ -47,13 +47,13 @@ def test_a_call_in_special_tokens_after_a_closed_block_is_one(name: str, before:
     text = before + write_calls([ToolCall("bash", '{"command": "ls"}')], dialect, AGENT)
 
     def events(*chunks: str) -> Any:
-        return merged(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name}))))
+        return merge_events(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name}))))
 
     whole = read([text], [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name})))
     assert calls(whole) == [("bash", {"command": "ls"})]
     assert content(whole).strip() == before.removeprefix("<think>a</think>").strip()
-    assert events(*text) == merged(whole)
-    assert all(events(text[:at], text[at:]) == merged(whole) for at in range(1, len(text)))
+    assert events(*text) == merge_events(whole)
+    assert all(events(text[:at], text[at:]) == merge_events(whole) for at in range(1, len(text)))
 
 
 # Any text, and text made of fragments of a dialect's file
@@ -122,7 +122,7 @@ def check_any(text: str, dialects: list[Description], options: dict[str, Any], p
             if isinstance(event, Call):
                 event.call.arguments.encode()
                 assert isinstance(json.loads(event.call.arguments), dict)
-        return merged(events)
+        return merge_events(events)
 
     whole = pieces([text])
     assert pieces([*text]) == whole
@@ -133,10 +133,10 @@ def check_any(text: str, dialects: list[Description], options: dict[str, Any], p
 places = st.lists(st.integers(0, 10_000), max_size=4)
 
 
-def drawn(data: st.DataObject, dialects: list[Description]) -> str:
+def draw_text(data: st.DataObject, dialects: list[Description]) -> str:
     every = sorted({piece for dialect in dialects for piece in fragments(dialect)})
     written = [write_calls([call], dialect, AGENT) for dialect in dialects for call in CALLS]
-    return "".join(data.draw(spoken(every, written, 14)))
+    return "".join(data.draw(draw_pieces(every, written, 14)))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -152,20 +152,20 @@ def test_a_reply_that_ends_anywhere_in_a_call_is_all_there(dialect: str) -> None
 @settings(max_examples=max(1, EXAMPLES // 8))
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_markup(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
-    check_any(drawn(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
+    check_any(draw_text(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
 
 
 def check_without_reasoning(dialect: Description, text: str, *, lenient: bool) -> None:
     """Check that a reply without reasoning tags is parsed as text, also if it may begin inside its reasoning."""
     buffered = read([text], [dialect], tags=THINK, begins="unknown", lenient=lenient)
-    assert merged(buffered) == merged(read([text], [dialect], tags=THINK, lenient=lenient))
+    assert merge_events(buffered) == merge_events(read([text], [dialect], tags=THINK, lenient=lenient))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=max(1, EXAMPLES // 8))
 @given(data=st.data(), lenient=st.booleans())
 def test_a_reply_without_reasoning_tags_is_parsed_as_text(dialect: str, data: st.DataObject, lenient: bool) -> None:
-    text = drawn(data, [DIALECTS[dialect]])
+    text = draw_text(data, [DIALECTS[dialect]])
     assume("think" not in text)
     check_without_reasoning(DIALECTS[dialect], text, lenient=lenient)
 
@@ -185,7 +185,7 @@ CALLS = [
 
 
 @st.composite
-def damaged(draw: st.DrawFn, dialect: Description) -> str:
+def damaged_texts(draw: st.DrawFn, dialect: Description) -> str:
     """Draw text of a dialect with a few tokens missing, doubled or moved."""
     written = write_calls(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=2)), dialect, AGENT)
     tokens: list[str] = re.findall(r"</?|\w+|\s+|.", written, re.DOTALL)
@@ -204,20 +204,20 @@ def damaged(draw: st.DrawFn, dialect: Description) -> str:
 @settings(max_examples=max(1, EXAMPLES // 6))
 @given(data=st.data(), options=options, places=places)
 def test_damaged_calls(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
-    check_any(data.draw(damaged(DIALECTS[dialect])), [DIALECTS[dialect]], options, places)
+    check_any(data.draw(damaged_texts(DIALECTS[dialect])), [DIALECTS[dialect]], options, places)
 
 
 @settings(max_examples=4 * EXAMPLES)
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_the_markup_of_some(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
-    check_any(drawn(data, SIX), SIX, options, places)
+    check_any(draw_text(data, SIX), SIX, options, places)
 
 
 @settings(max_examples=max(1, EXAMPLES // 5))
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_the_markup_of_all(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     every = list(DIALECTS.values())
-    check_any(drawn(data, every), every, options, places)
+    check_any(draw_text(data, every), every, options, places)
 
 
 @given(st.text(st.characters() | st.sampled_from("<>/`{}\"'\n \ud83d\ude00")), options, places)
@@ -322,7 +322,7 @@ def test_text_leaves_before_a_call_that_is_not_complete() -> None:
 
 
 def test_a_closer_that_may_be_missing_takes_no_white_space_with_it() -> None:
-    dialect = described("{kind: dialect, name: open, call: '<c>{json}</c>', optional: ['</c>']}")
+    dialect = parse_dialect("{kind: dialect, name: open, call: '<c>{json}</c>', optional: ['</c>']}")
     for closer in ("</c>", ""):
         text = 'Before.\n<c>{"name": "list_files"}' + closer + "\nAfter."
         assert content(read([text], [dialect])) == "Before.\nAfter."
@@ -375,7 +375,7 @@ def test_release_gives_back_what_is_held_as_text(cut: int) -> None:
 @settings(max_examples=max(1, EXAMPLES // 10))
 @given(data=st.data())
 def test_release_loses_nothing(dialect: str, data: st.DataObject) -> None:
-    text = drawn(data, [DIALECTS[dialect]])
+    text = draw_text(data, [DIALECTS[dialect]])
     one = reader(dialect, begins=data.draw(st.sampled_from(["text", "reasoning"])))
     assert raw([*one.feed(text), *one.release()]) == text
 
@@ -384,7 +384,7 @@ def test_release_keeps_calls_that_were_given_and_says_why_one_was_not() -> None:
     one = reader()
     (call,) = one.feed(CALL + "\n<bash>")
     assert isinstance(call, Call)
-    _, refusals = merged(one.release())
+    _, refusals = merge_events(one.release())
     assert refusals == [("the reply has native tool calls", "tag", "bash")]
 
 
@@ -405,7 +405,7 @@ def test_what_was_thought_is_released_as_thought() -> None:
 def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: str) -> None:
     text = before + '{"name": "list_files", "arguments": {}}' + " " * 300 + behind
     whole = read([text], [DIALECTS[dialect]])
-    assert merged(read(text, [DIALECTS[dialect]])) == merged(whole)
+    assert merge_events(read(text, [DIALECTS[dialect]])) == merge_events(whole)
     assert raw(whole) == text
 
 
@@ -416,7 +416,7 @@ def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: 
 @settings(max_examples=EXAMPLES)
 def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
     fed, told = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
-    before = drawn(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x", "x `y"]))
+    before = draw_text(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x", "x `y"]))
     assert fed.feed(before) == told.feed(before)
     rule = told.plain_rule
     if rule is None or told.has_pending_whitespace:
@@ -429,12 +429,12 @@ def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
     lines = re.search(rf"\n[{rule.lines}]", text) if rule.lines else None
     if text[-1] in " \t\r\n" + rule.later or not in_line or starts or lines:
         return
-    assert merged(fed.feed(text)) == merged([Text(text)])
+    assert merge_events(fed.feed(text)) == merge_events([Text(text)])
     told.skip_passed(text)
     assert told.plain_rule == fed.plain_rule
     assert told.plain_rule == rule or (rule.later and rule.later in text)
-    after = data.draw(st.sampled_from(["", "`", "\n", "\n```\n"])) + drawn(data, SIX)
-    assert merged([*told.feed(after), *told.finish()]) == merged([*fed.feed(after), *fed.finish()])
+    after = data.draw(st.sampled_from(["", "`", "\n", "\n```\n"])) + draw_text(data, SIX)
+    assert merge_events([*told.feed(after), *told.finish()]) == merge_events([*fed.feed(after), *fed.finish()])
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "x\n>", "x\n> ", "x<", CALL, f"x{CALL}", "<bash><command>", "<think>"])
@@ -448,16 +448,16 @@ def test_where_a_line_begins_or_markup_waits_all_text_must_be_fed(text: str) -> 
 @settings(max_examples=EXAMPLES)
 def test_white_space_that_waits_may_leave_by_another_way(data: st.DataObject) -> None:
     fed, spaced = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
-    text = drawn(data, SIX) + data.draw(st.sampled_from(["x ", "a\tb  ", "x\n", "> x "]))
+    text = draw_text(data, SIX) + data.draw(st.sampled_from(["x ", "a\tb  ", "x\n", "> x "]))
     assert fed.feed(text) == spaced.feed(text)
     if (rule := spaced.plain_rule) is None:
         return
     space = spaced.release_whitespace()
     assert text.endswith(space)
     assert spaced.plain_rule == rule
-    after = "word" + drawn(data, SIX)
+    after = "word" + draw_text(data, SIX)
     events = [Text(space), *spaced.feed(after), *spaced.finish()]
-    assert merged(events) == merged([*fed.feed(after), *fed.finish()])
+    assert merge_events(events) == merge_events([*fed.feed(after), *fed.finish()])
 
 
 def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> None:
@@ -491,7 +491,7 @@ def test_after_a_pause_the_next_block_is_read_from_its_beginning() -> None:
 
 # Calls in code, for a dialect whose markers have no other meaning
 
-SPECIAL = described("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")
+SPECIAL = parse_dialect("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")
 
 
 ANYWHERE = ["```\n{}\n```", "`{}`", "{}", "~~~x\n{}\n", "So:\n\n    x = {}", "> so {}", "So:\n>so {}\n"]
@@ -502,7 +502,7 @@ def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
     text = around.replace("{}", '<|call|>{"name": "bash", "arguments": {"command": "ls"}}<|end|>')
     events = read([text], [SPECIAL, DIALECTS["tag"]])
     assert calls(events) == [("bash", {"command": "ls"})]
-    assert merged(read(text, [SPECIAL, DIALECTS["tag"]])) == merged(events)
+    assert merge_events(read(text, [SPECIAL, DIALECTS["tag"]])) == merge_events(events)
 
 
 # Long replies
@@ -548,7 +548,7 @@ def test_a_long_text_is_read_in_pieces_to_the_same_end() -> None:
         events = [*whole.feed(text), *whole.finish()]
         steps = reader()
         parts = [event for at in range(0, len(text), 1_000) for event in steps.feed(text[at : at + 1_000])]
-        assert merged(events) == merged([*parts, *steps.finish()])
+        assert merge_events(events) == merge_events([*parts, *steps.finish()])
     one = reader()
     assert one.feed(f"{prose}.") == [Text(f"{prose}.")]
 
@@ -562,7 +562,7 @@ def test_an_element_after_a_parameter_that_is_too_long_is_content_as_after_any(n
     text = text[:close] + after + text[close:]
     events = read([text], [dialect], max_call_bytes=100)
     assert content(events) == text
-    assert merged(read(text, [dialect], max_call_bytes=100)) == merged(events)
+    assert merge_events(read(text, [dialect], max_call_bytes=100)) == merge_events(events)
 
 
 @pytest.mark.parametrize(

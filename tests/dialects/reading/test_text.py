@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, merged, raw
+from tests.dialects.material import AGENT, DIALECTS, merge_events, raw
 from vtc.dialects import Reader, compile_grammar
 from vtc.events import Call, Event, Markup, Reasoning, Text
 
@@ -23,7 +23,7 @@ def read(text: str, **options: object) -> list[Event]:
     return [event for piece in text for event in one.feed(piece)] + one.finish()
 
 
-def said(events: list[Event], kind: type = Text) -> str:
+def join_raw(events: list[Event], kind: type = Text) -> str:
     return "".join(event.raw for event in events if isinstance(event, kind))
 
 
@@ -35,7 +35,7 @@ def calls(events: list[Event]) -> int:
 def test_text_that_cannot_be_markup_leaves_at_once(text: str) -> None:
     one = reader()
     assert "".join(event.raw for event in one.feed(text)) == text.rstrip("`")
-    assert said(one.finish()) == text[len(text.rstrip("`")) :]
+    assert join_raw(one.finish()) == text[len(text.rstrip("`")) :]
 
 
 def test_white_space_waits_and_is_dropped_before_a_call() -> None:
@@ -43,12 +43,12 @@ def test_white_space_waits_and_is_dropped_before_a_call() -> None:
     assert [event.raw for event in one.feed("Hello \n")] == ["Hello"]
     assert [event.raw for event in one.feed("you")] == [" \nyou"]
     events = read(f"Hello \n{CALL}\n\nDone.\n")
-    assert said(events) == "Hello\n\nDone.\n"
+    assert join_raw(events) == "Hello\n\nDone.\n"
     assert calls(events) == 1
 
 
 def test_white_space_before_the_first_text_behind_a_call_is_dropped() -> None:
-    assert said(read(f"{CALL}\n\nDone.")) == "Done."
+    assert join_raw(read(f"{CALL}\n\nDone.")) == "Done."
 
 
 @pytest.mark.parametrize(
@@ -75,24 +75,24 @@ def test_a_call_in_code_is_an_example(text: str, found: int) -> None:
 def test_reasoning_is_no_speech() -> None:
     text = f"<think>\nI could {CALL}</think>\n\nHello {CALL}"
     events = read(text)
-    assert said(events, Reasoning) == f"\nI could {CALL}"
-    assert said(events) == "Hello"
+    assert join_raw(events, Reasoning) == f"\nI could {CALL}"
+    assert join_raw(events) == "Hello"
     assert calls(events) == 1
-    assert said(read(text, think="keep")) == f"<think>\nI could {CALL}</think>\n\nHello"
-    assert said(read(text, think="drop"), Reasoning) == ""
-    assert said(read("so</think>Hi", begins="reasoning"), Reasoning) == "so"
+    assert join_raw(read(text, think="keep")) == f"<think>\nI could {CALL}</think>\n\nHello"
+    assert join_raw(read(text, think="drop"), Reasoning) == ""
+    assert join_raw(read("so</think>Hi", begins="reasoning"), Reasoning) == "so"
 
 
 def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way() -> None:
     one = reader(begins="reasoning")
     one.record_reasoning()
     events = [*one.feed(f"Hi. {CALL}"), *one.finish()]
-    assert (said(events), said(events, Reasoning), calls(events)) == ("Hi.", "", 1)
+    assert (join_raw(events), join_raw(events, Reasoning), calls(events)) == ("Hi.", "", 1)
 
 
 def test_a_marker_is_taken_out() -> None:
     events = read("Hello<|im_end|>")
-    assert (said(events), said(events, Markup)) == ("Hello", "<|im_end|>")
+    assert (join_raw(events), join_raw(events, Markup)) == ("Hello", "<|im_end|>")
 
 
 # A whole reply that may begin in reasoning
@@ -104,8 +104,8 @@ def test_a_lone_closing_tag_shows_that_a_whole_reply_began_in_reasoning(thoughts
     events = read(f"{thoughts}</think>\n\nHello\n{CALL}", begins="either", think=think)
     assert calls(events) == 1
     assert raw(events) == f"{thoughts}</think>\n\nHello\n{CALL}"
-    assert said(events, Reasoning) == (thoughts if think == "reasoning_content" else "")
-    assert said(events) == (f"{thoughts}</think>\n\nHello" if think == "keep" else "Hello")
+    assert join_raw(events, Reasoning) == (thoughts if think == "reasoning_content" else "")
+    assert join_raw(events) == (f"{thoughts}</think>\n\nHello" if think == "keep" else "Hello")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_lone_closing_tag_shows_that_a_whole_reply_began_in_reasoning(thoughts
 def test_without_a_lone_closing_tag_a_reply_began_as_text(text: str) -> None:
     events = read(text, begins="either")
     assert calls(events) == 1
-    assert merged(events) == merged(read(text))
+    assert merge_events(events) == merge_events(read(text))
 
 
 def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> None:
@@ -131,7 +131,7 @@ def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> Non
     assert [event for piece in f"Hello.\n\n{CALL}\n" for event in one.feed(piece)] == []
     assert one.plain_rule is None
     events = one.finish()
-    assert (said(events), calls(events)) == ("Hello.", 1)
+    assert (join_raw(events), calls(events)) == ("Hello.", 1)
 
 
 @pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])

@@ -87,19 +87,19 @@ def kinds(scan: Scan) -> set[str]:
     raise TypeError(scan)
 
 
-def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
+def list_verdicts(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
     """Yield the verdicts of a type hint, each with the type of its data, if any."""
     match get_origin(hint):
         case _ if isinstance(hint, TypeAliasType):
-            yield from returned(hint.__value__)
+            yield from list_verdicts(hint.__value__)
         case origin if origin in (Union, UnionType):
             for one in get_args(hint):
-                yield from returned(one)
+                yield from list_verdicts(one)
         case origin if origin is Literal:
             yield from ((verdict, None) for verdict in get_args(hint))
         case origin if origin is tuple:
             of_verdict, data = get_args(hint)
-            yield from ((verdict, data) for verdict, _ in returned(of_verdict))
+            yield from ((verdict, data) for verdict, _ in list_verdicts(of_verdict))
         case _:
             assert hint in (None, NoneType)
             yield None, None
@@ -107,7 +107,7 @@ def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
 
 def outcomes(action: Callable[..., Any]) -> list[tuple[Verdict | None, Any]]:
     """Return the outcomes of an action from its annotation, which mypy checks."""
-    return [*returned(get_type_hints(action)["return"])]
+    return [*list_verdicts(get_type_hints(action)["return"])]
 
 
 def steps(row: StateRow[Any]) -> Iterator[tuple[str, Step]]:
@@ -127,7 +127,7 @@ def edges() -> dict[tuple[State, State], list[str]]:
     return found
 
 
-def drawn() -> str:
+def draw_diagram() -> str:
     lines = ["stateDiagram-v2", "    [*] --> start"]
     for (state, following), names in edges().items():
         if (kept := [name for name in dict.fromkeys(names) if name != "text"]) or state is not following:
@@ -147,7 +147,7 @@ def classes() -> str:
     return "\n".join(lines) + "\n"
 
 
-def listed() -> str:
+def list_table() -> str:
     lines = ["| state | token | action | next | or |", "|---|---|---|---|---|"]
     for state, row in TABLE.items():
         for name, step in steps(row):
@@ -256,10 +256,10 @@ def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
 def test_the_page_shows_the_table() -> None:
     """Renew it by running this test with VTC_RENEW_DOCS=1."""
     page = PAGE.read_text("utf-8")
-    renewed = re.sub(r"(?s)(```mermaid\n).*?(```\n)", lambda found: found[1] + drawn() + found[2], page)
+    renewed = re.sub(r"(?s)(```mermaid\n).*?(```\n)", lambda found: found[1] + draw_diagram() + found[2], page)
     written = {
         "classes": classes(),
-        "table": listed(),
+        "table": list_table(),
         "tokens": key(TokenKind),
         "states": key(State),
         "verdicts": key(Verdict),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, calls, merged, raw, read
-from tests.rules import MAX_WORDLESS_CHARACTERS, QUOTATION_MARKS, QUOTING_ELEMENTS, about
+from tests.dialects.material import AGENT, DIALECTS, calls, merge_events, raw, read
+from tests.rules import MAX_WORDLESS_CHARACTERS, QUOTATION_MARKS, QUOTING_ELEMENTS, repeat_around
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
@@ -13,7 +13,7 @@ CALL = ToolCall("bash", '{"command": "ls"}')
 QUOTABLE = [name for name, dialect in DIALECTS.items() if dialect.may_be_quoted]
 AFTER = [
     *(f"</{name}>" for name in QUOTING_ELEMENTS),
-    *(f"?{run}" for run in about(MAX_WORDLESS_CHARACTERS, ".")),
+    *(f"?{run}" for run in repeat_around(MAX_WORDLESS_CHARACTERS, ".")),
     ".</code>",
     " now.",
 ]
@@ -29,7 +29,7 @@ def test_what_follows_a_call_decides_alike_at_every_cut(dialect: str, before: st
         whole = read([text], [DIALECTS[dialect]])
         assert raw(whole) == text
         assert not made or calls(whole) == made
-        assert merged(read(text, [DIALECTS[dialect]])) == merged(whole)
+        assert merge_events(read(text, [DIALECTS[dialect]])) == merge_events(whole)
 
 
 @pytest.mark.parametrize("mark", QUOTATION_MARKS)

@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from tests.dialects.material import DIALECTS, described
+from tests.dialects.material import DIALECTS, parse_dialect
 from vtc.dialects import Description, PatternError
 
 SMALL = "{kind: dialect, name: small, call: '<t>{json}</t>'"
@@ -23,9 +23,11 @@ def test_every_dialect_file_is_in_order(name: str) -> None:
 
 
 def test_one_pattern_or_several() -> None:
-    one = described(SMALL + "}")
+    one = parse_dialect(SMALL + "}")
     assert (one.calls, one.params, one.sections) == (("<t>{json}</t>",), (), ())
-    many = described("{kind: dialect, name: many, call: ['a{json}', 'b{json}'], section: 's{calls}', param: [p, q]}")
+    many = parse_dialect(
+        "{kind: dialect, name: many, call: ['a{json}', 'b{json}'], section: 's{calls}', param: [p, q]}"
+    )
     assert (many.calls, many.params, many.sections) == (("a{json}", "b{json}"), ("p", "q"), ("s{calls}",))
 
 
@@ -49,7 +51,7 @@ def test_one_pattern_or_several() -> None:
     ],
 )
 def test_what_makes_no_sense_is_an_error_that_names_its_key(more: str, key: str, message: str) -> None:
-    dialect = described(
+    dialect = parse_dialect(
         "{kind: dialect, name: small, " + more + ("" if "call:" in more else ", call: '<t>{json}</t>'") + "}"
     )
     with pytest.raises(PatternError) as caught:
@@ -70,13 +72,13 @@ def test_what_makes_no_sense_is_an_error_that_names_its_key(more: str, key: str,
 )
 def test_unknown_keys_and_words_are_errors(more: str, message: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=message):
-        described(SMALL + ", " + more + "}")
+        parse_dialect(SMALL + ", " + more + "}")
 
 
 def test_dialects_can_be_compared_and_be_keys() -> None:
-    assert described(SMALL + "}") == described(SMALL + "}")
-    assert len({described(SMALL + "}"), described(SMALL + "}")}) == 1
-    assert isinstance(described(SMALL + "}"), Description)
+    assert parse_dialect(SMALL + "}") == parse_dialect(SMALL + "}")
+    assert len({parse_dialect(SMALL + "}"), parse_dialect(SMALL + "}")}) == 1
+    assert isinstance(parse_dialect(SMALL + "}"), Description)
 
 
 # Patterns

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.dialects.material import AGENT, COMMON, DIALECTS, described
+from tests.dialects.material import AGENT, COMMON, DIALECTS, parse_dialect
 from vtc.dialects import Grammar, compile_grammar
 from vtc.dialects.reading.context import Context, TokenMatch
 from vtc.dialects.syntax.scan import kind_of
@@ -123,7 +123,7 @@ def test_a_section_that_must_be_the_whole_reply_counts_only_at_its_start() -> No
 
 
 def test_names_in_a_pattern_are_no_expressions() -> None:
-    dialect = described("{kind: dialect, name: odd, call: '[a.b(*{name}|{args}]', names: any}")
+    dialect = parse_dialect("{kind: dialect, name: odd, call: '[a.b(*{name}|{args}]', names: any}")
     assert begins(Grammar([dialect]), "[a.b(*f|{}") == "odd"
     assert begins(Grammar([dialect]), "[axb(*f|{}") is None
 

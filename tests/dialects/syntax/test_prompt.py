@@ -30,14 +30,14 @@ SAVE = Tool(
 )
 
 
-def prompted(template: str) -> Description:
+def with_prompt(template: str) -> Description:
     """Return a dialect with this template for the prompt."""
     return msgspec.structs.replace(DIALECTS["hermes"], prompt=template)
 
 
 def fields(parameters: dict[str, Any]) -> Any:
     """Return the fields of a tool that a template can use."""
-    return plain(render_tool_list(prompted("{{ tools[0].fields | list | tojson }}"), [Tool("f", "", parameters)]))
+    return plain(render_tool_list(with_prompt("{{ tools[0].fields | list | tojson }}"), [Tool("f", "", parameters)]))
 
 
 def test_fields_are_flat_in_order_with_their_depth() -> None:
@@ -123,22 +123,22 @@ def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
 
 
 def test_json_is_shown_as_it_is() -> None:
-    shown = render_tool_list(prompted("{{ tools[0].description | tojson }}"), [Tool("f", "<é> & 'x'")])
+    shown = render_tool_list(with_prompt("{{ tools[0].description | tojson }}"), [Tool("f", "<é> & 'x'")])
     assert shown == "\"<é> & 'x'\""
 
 
 def test_a_template_is_sandboxed() -> None:
     with pytest.raises(jinja2.exceptions.SecurityError):
-        render_tool_list(prompted("{{ tools.__class__.__mro__ }}"), [])
+        render_tool_list(with_prompt("{{ tools.__class__.__mro__ }}"), [])
 
 
 def test_a_name_that_does_not_exist_is_an_error_and_not_blank() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        render_tool_list(prompted("{{ tool_list }}"), [])
+        render_tool_list(with_prompt("{{ tool_list }}"), [])
 
 
 def test_what_is_no_template_is_an_error() -> None:
-    prompted("{% for tool in tools %}{{ tool.name }}{% endfor %}").check()
+    with_prompt("{% for tool in tools %}{{ tool.name }}{% endfor %}").check()
     with pytest.raises(PatternError, match="line 2 of the template") as caught:
-        prompted("one\n{% for %}").check()
+        with_prompt("one\n{% for %}").check()
     assert caught.value.key == "prompt"

@@ -29,7 +29,7 @@ PIECES = [
 ]
 
 
-def named(found: re.Match[str] | None) -> str | None:
+def matched_name(found: re.Match[str] | None) -> str | None:
     return found.lastgroup if found else None
 
 
@@ -53,9 +53,9 @@ def named(found: re.Match[str] | None) -> str | None:
 def test_searching(text: str, token: str | None, start: int | None) -> None:
     scan = make_search_scan([TAG, LINE])
     found = scan.search(text)
-    assert named(found) == token
+    assert matched_name(found) == token
     assert (found and found.start()) == start
-    assert named(scan.search(text, final=True)) == (None if token == "hold" else token)
+    assert matched_name(scan.search(text, final=True)) == (None if token == "hold" else token)
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_searching(text: str, token: str | None, start: int | None) -> None:
     [("", "hold"), (" \n", "hold"), (" <ta", "hold"), ("\n\n<tag>", "tag"), ("x<tag>", None), (" " * 257, None)],
 )
 def test_expecting(text: str, token: str | None) -> None:
-    assert named(make_expecting_scan([TAG]).match(text)) == token
+    assert matched_name(make_expecting_scan([TAG]).match(text)) == token
 
 
 def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
     scan = make_expecting_scan([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
-    assert [named(scan.match(text)) for text in ("ab:", " }", "ab", " ")] == ["p", "tail", "hold", "hold"]
+    assert [matched_name(scan.match(text)) for text in ("ab:", " }", "ab", " ")] == ["p", "tail", "hold", "hold"]
     assert scan.match("ab", final=True) is None
 
 
@@ -76,13 +76,13 @@ def test_some_tokens_count_only_as_the_last_thing() -> None:
     scan = make_search_scan([TAG, Token("end", (Lit("<end>"),), at_end=True)])
     assert not scan.search("a <end>")
     assert not scan.search("a <end> b", final=True)
-    assert named(scan.search("a <end> \n", final=True)) == "end"
+    assert matched_name(scan.search("a <end> \n", final=True)) == "end"
 
 
 def test_the_end_of_the_text_can_be_expected() -> None:
     scan = make_expecting_scan([TAG], end="end")
-    assert [named(scan.match(text, final=True)) for text in (" ", " <tag>", " x")] == ["end", "tag", None]
-    assert named(scan.match(" ")) == "hold"
+    assert [matched_name(scan.match(text, final=True)) for text in (" ", " <tag>", " x")] == ["end", "tag", None]
+    assert matched_name(scan.match(" ")) == "hold"
 
 
 def test_a_state_without_tokens_finds_none() -> None:
@@ -94,7 +94,7 @@ def test_a_token_that_holds_the_name_of_a_tool_is_none_if_the_tool_is_not_offere
     tool = Token("h", (Lit("<"), Group((Group((Chars("a-z", 8),), OFFERED_GROUP),), "name"), Lit(">")))
     scan = make_search_scan([tool, Token("tag", (Lit("<b>"),))])
     text = "<a> <b> <read>"
-    assert [named(scan.search(text, at, offers="read".__eq__)) for at in (0, 5)] == ["tag", "h"]
+    assert [matched_name(scan.search(text, at, offers="read".__eq__)) for at in (0, 5)] == ["tag", "h"]
     found = scan.search(text, final=True)
     assert found
     assert (found["name_h"], found.span()) == ("a", (0, 3))
@@ -114,7 +114,7 @@ def by_expressions(text: str, at: int) -> re.Match[str] | None:
     return next(filter(None, (expression.match(text, at) for expression in known)), None)
 
 
-def told(found: re.Match[str] | None) -> object:
+def summarize_match(found: re.Match[str] | None) -> object:
     """Return everything that callers use of a match."""
     return found and (found.lastgroup, found.span(), {key: one for key, one in found.groupdict().items() if one})
 
@@ -124,8 +124,8 @@ def test_what_is_found_is_what_one_expression_for_each_token_finds(text: str) ->
     scan = make_search_scan(TOKENS)
     for at in range(len(text)):
         whole, found = by_expressions(text, at), scan.match(text, at)
-        assert told(scan.match(text, at, final=True)) == told(whole)
-        assert named(found) == "hold" or told(found) == told(whole)
+        assert summarize_match(scan.match(text, at, final=True)) == summarize_match(whole)
+        assert matched_name(found) == "hold" or summarize_match(found) == summarize_match(whole)
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=8))
@@ -179,7 +179,7 @@ def _parts(draw: st.DrawFn, depth: int) -> tuple[Part, str]:
 
 
 def begins(parts: tuple[Part, ...], text: str) -> bool:
-    return named(make_search_scan([Token("t", (Lit("^"), *parts))]).match(f"^{text}")) == "hold"
+    return matched_name(make_search_scan([Token("t", (Lit("^"), *parts))]).match(f"^{text}")) == "hold"
 
 
 @given(sequences())

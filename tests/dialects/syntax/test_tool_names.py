@@ -13,7 +13,7 @@ from vtc.events import Tool
 OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
 
 
-def called(written: str, offered: Iterable[str]) -> str | None:
+def find_called_tool(written: str, offered: Iterable[str]) -> str | None:
     """Return the name of the tool that a call in a reply becomes; None if there is no call."""
     text = f"<tool_call>\n{json.dumps({'name': written, 'arguments': {}})}\n</tool_call>"
     made = calls(read([text], [DIALECTS["hermes"]], {name: Tool(name) for name in offered}))
@@ -52,12 +52,12 @@ def called(written: str, offered: Iterable[str]) -> str | None:
     ],
 )
 def test_the_tool_that_a_name_means(written: str, name: str | None) -> None:
-    assert called(written, OFFERED) == name
+    assert find_called_tool(written, OFFERED) == name
 
 
 def test_a_namespace_of_a_client() -> None:
-    assert called("antml:tool:read_file", OFFERED) == "read_file"
+    assert find_called_tool("antml:tool:read_file", OFFERED) == "read_file"
 
 
 def test_no_tools_no_names() -> None:
-    assert called("read_file", ()) is None
+    assert find_called_tool("read_file", ()) is None

@@ -39,7 +39,7 @@ LIST = "<list_files>\n<path>.</path>\n</list_files>"
 IMAGE = Opaque({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}})
 
 
-def structured(*messages: Message, tools: Mapping[str, Tool] = TOOLS) -> list[Message]:
+def structure_turns(*messages: Message, tools: Mapping[str, Tool] = TOOLS) -> list[Message]:
     found = text_client.structure_messages(messages, CLINE, tools)
     check(found)
     return found
@@ -68,7 +68,7 @@ def user(*content: str | Opaque) -> Message:
     return Message("user", content)
 
 
-def said(messages: Sequence[Message]) -> list[tuple[str, ...]]:
+def summarize_messages(messages: Sequence[Message]) -> list[tuple[str, ...]]:
     """Return roles and texts, with the calls of an assistant message and the tool of a result."""
     return [
         (message.role, message.text, *(f"{call.name}{call.arguments}" for call in message.calls))
@@ -86,10 +86,10 @@ def calls(messages: Sequence[Message]) -> list[tuple[str, Any]]:
 
 
 def test_a_call_and_its_result() -> None:
-    found = structured(
+    found = structure_turns(
         user("Look."), assistant(f"I will.\n\n{READ}"), user("[read_file for 'a.py'] Result:\n1 | x\n", "<details>d")
     )
-    assert said(found) == [
+    assert summarize_messages(found) == [
         ("user", "Look."),
         ("assistant", "I will.", 'read_file{"path":"a.py"}'),
         ("tool", "1 | x\n", "read_file"),
@@ -104,7 +104,7 @@ def test_messages_without_calls_and_results_stay_the_same_objects() -> None:
         assistant("Hm."),
         user("?"),
     ]
-    assert all(one is other for one, other in zip(structured(*messages), messages, strict=True))
+    assert all(one is other for one, other in zip(structure_turns(*messages), messages, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_messages_without_calls_and_results_stay_the_same_objects() -> None:
     ],
 )
 def test_the_ways_in_which_a_result_begins(marker: str) -> None:
-    (*_, result) = structured(assistant(READ), user(f"{marker}text"))
+    (*_, result) = structure_turns(assistant(READ), user(f"{marker}text"))
     assert (result.role, result.text, result.name) == ("tool", "text", "read_file")
 
 
@@ -129,27 +129,27 @@ def test_a_command_of_several_lines_stands_in_the_marker() -> None:
         "<execute_command>\n<command>\ncat <<X\n[1] ok\nX\n</command>\n"
         "<requires_approval>false</requires_approval>\n</execute_command>"
     )
-    found = structured(assistant(command), user("[execute_command for 'cat <<X\n[1] ok\nX'] Result:\n[1] ok"))
-    assert said(found)[-1] == ("tool", "[1] ok", "execute_command")
+    found = structure_turns(assistant(command), user("[execute_command for 'cat <<X\n[1] ok\nX'] Result:\n[1] ok"))
+    assert summarize_messages(found)[-1] == ("tool", "[1] ok", "execute_command")
     assert calls(found) == [("execute_command", {"command": "cat <<X\n[1] ok\nX", "requires_approval": False})]
 
 
 def test_a_marker_in_a_part_of_its_own() -> None:
     """In older versions, the next part is the result, and later parts are not."""
-    found = structured(assistant(READ), user("[read_file for 'a.py'] Result:", "1 | x", "<details>d"))
-    assert said(found)[1:] == [("tool", "1 | x", "read_file"), ("user", "<details>d")]
+    found = structure_turns(assistant(READ), user("[read_file for 'a.py'] Result:", "1 | x", "<details>d"))
+    assert summarize_messages(found)[1:] == [("tool", "1 | x", "read_file"), ("user", "<details>d")]
 
 
 def test_a_result_in_a_message_that_is_one_text() -> None:
-    (*_, result) = structured(assistant(READ), user("[read_file for 'a.py'] Result:\n1 | x\n\n<details>d"))
+    (*_, result) = structure_turns(assistant(READ), user("[read_file for 'a.py'] Result:\n1 | x\n\n<details>d"))
     assert result.text == "1 | x\n\n<details>d"
 
 
 def test_an_empty_result_is_empty_and_a_missing_one_is_said_to_be() -> None:
-    empty = structured(assistant(READ), user("[read_file for 'a.py'] Result:", ""))
-    assert said(empty)[1:] == [("tool", "", "read_file")]
-    missing = structured(assistant(READ), user("Never mind."), assistant(READ))
-    assert said(missing)[1:] == [
+    empty = structure_turns(assistant(READ), user("[read_file for 'a.py'] Result:", ""))
+    assert summarize_messages(empty)[1:] == [("tool", "", "read_file")]
+    missing = structure_turns(assistant(READ), user("Never mind."), assistant(READ))
+    assert summarize_messages(missing)[1:] == [
         ("tool", NO_RESULT_TEXT, "read_file"),
         ("user", "Never mind."),
         ("assistant", "", 'read_file{"path":"a.py"}'),
@@ -159,8 +159,8 @@ def test_an_empty_result_is_empty_and_a_missing_one_is_said_to_be() -> None:
 
 def test_the_users_refusal_is_the_result() -> None:
     denied = "[read_file for 'a.py'] Result:\nThe user denied this operation."
-    found = structured(assistant(READ), user(denied, "<feedback>Not that one.</feedback>"))
-    assert said(found)[1:] == [
+    found = structure_turns(assistant(READ), user(denied, "<feedback>Not that one.</feedback>"))
+    assert summarize_messages(found)[1:] == [
         ("tool", "The user denied this operation.", "read_file"),
         ("user", "<feedback>Not that one.</feedback>"),
     ]
@@ -169,12 +169,12 @@ def test_the_users_refusal_is_the_result() -> None:
 def test_an_error_turn_stays_a_user_turn() -> None:
     error = f"[ERROR] No tool was used. Write it like this:\n\n{LIST}\n"
     messages = [assistant("I wonder."), user(error, "<details>d")]
-    assert all(one is other for one, other in zip(structured(*messages), messages, strict=True))
+    assert all(one is other for one, other in zip(structure_turns(*messages), messages, strict=True))
 
 
 def test_what_results_hold_is_never_read() -> None:
     """A tool's output can contain anything, including calls and markers."""
-    found = structured(
+    found = structure_turns(
         assistant(READ), user(f"[read_file for 'a.py'] Result:\n{LIST}\n[list_files for '.'] Result:\nno")
     )
     assert calls(found) == [("read_file", {"path": "a.py"})]
@@ -183,22 +183,22 @@ def test_what_results_hold_is_never_read() -> None:
 
 def test_pictures_follow_in_the_users_message() -> None:
     """Results cannot contain pictures in the API."""
-    found = structured(assistant(READ), user("[read_file for 'a.png'] Result:", "A picture.", IMAGE, "<details>d"))
-    assert said(found)[1:] == [("tool", "A picture.", "read_file"), ("user", "<details>d")]
+    found = structure_turns(assistant(READ), user("[read_file for 'a.png'] Result:", "A picture.", IMAGE, "<details>d"))
+    assert summarize_messages(found)[1:] == [("tool", "A picture.", "read_file"), ("user", "<details>d")]
     assert found[-1].content == (IMAGE, "<details>d")
-    alone = structured(assistant(READ), user("[read_file for 'a.png'] Result:", IMAGE, "<details>d"))
-    assert said(alone)[1:] == [("tool", "", "read_file"), ("user", "<details>d")]
+    alone = structure_turns(assistant(READ), user("[read_file for 'a.png'] Result:", IMAGE, "<details>d"))
+    assert summarize_messages(alone)[1:] == [("tool", "", "read_file"), ("user", "<details>d")]
     assert alone[-1].content == (IMAGE, "<details>d")
 
 
 def test_two_calls_of_one_turn() -> None:
     both = assistant(f"{READ}\n\n{LIST}")
-    found = structured(both, user("[list_files for '.'] Result:\nl", "[read_file for 'a.py'] Result:\nr"))
-    assert said(found)[1:] == [("tool", "l", "list_files"), ("tool", "r", "read_file")]
-    first = structured(
+    found = structure_turns(both, user("[list_files for '.'] Result:\nl", "[read_file for 'a.py'] Result:\nr"))
+    assert summarize_messages(found)[1:] == [("tool", "l", "list_files"), ("tool", "r", "read_file")]
+    first = structure_turns(
         both, user("[read_file for 'a.py'] Result:\nr", "[list_files] was not used: one tool a message.")
     )
-    assert said(first)[1:] == [
+    assert summarize_messages(first)[1:] == [
         ("tool", "r", "read_file"),
         ("tool", NO_RESULT_TEXT, "list_files"),
         ("user", "[list_files] was not used: one tool a message."),
@@ -206,17 +206,17 @@ def test_two_calls_of_one_turn() -> None:
 
 
 def test_the_same_call_twice_in_one_turn() -> None:
-    found = structured(assistant(f"{READ}\n{READ}"), user(*["[read_file for 'a.py'] Result:\n" + x for x in "ab"]))
+    found = structure_turns(assistant(f"{READ}\n{READ}"), user(*["[read_file for 'a.py'] Result:\n" + x for x in "ab"]))
     assert [message.text for message in found[1:]] == ["a", "b"]
 
 
 def test_results_in_messages_of_their_own() -> None:
-    found = structured(
+    found = structure_turns(
         assistant(f"{READ}\n{LIST}"),
         user("[read_file for 'a.py'] Result:\nr", "first"),
         user("[list_files for '.'] Result:\nl", "second"),
     )
-    assert said(found)[1:] == [
+    assert summarize_messages(found)[1:] == [
         ("tool", "r", "read_file"),
         ("tool", "l", "list_files"),
         ("user", "first"),
@@ -225,12 +225,12 @@ def test_results_in_messages_of_their_own() -> None:
 
 
 def test_text_around_a_call_is_kept() -> None:
-    found = structured(assistant(f"One\n\n{READ}\n\ntwo."), user("[read_file for 'a.py'] Result:\nr"))
+    found = structure_turns(assistant(f"One\n\n{READ}\n\ntwo."), user("[read_file for 'a.py'] Result:\nr"))
     assert found[0].text.split() == ["One", "two."]
 
 
 def test_parts_of_an_assistants_turn_are_read_as_one() -> None:
-    found = structured(assistant("I will.\n\n<read_file>\n<path>a.", "py</path>\n</read_file>", IMAGE))
+    found = structure_turns(assistant("I will.\n\n<read_file>\n<path>a.", "py</path>\n</read_file>", IMAGE))
     assert calls(found) == [("read_file", {"path": "a.py"})]
     assert found[0].content == ("I will.", IMAGE)
 
@@ -248,7 +248,7 @@ def test_parts_of_an_assistants_turn_are_read_as_one() -> None:
 )
 def test_what_is_no_call_stays_text(text: str) -> None:
     messages = [assistant(text), user("[read_file for 'a.py'] Result:\nr")]
-    assert all(one is other for one, other in zip(structured(*messages), messages, strict=True))
+    assert all(one is other for one, other in zip(structure_turns(*messages), messages, strict=True))
 
 
 def test_a_turn_that_is_structured_already_keeps_its_calls_and_results() -> None:
@@ -256,8 +256,8 @@ def test_a_turn_that_is_structured_already_keeps_its_calls_and_results() -> None
     own = assistant("", calls=(ToolCall("read_file", '{"path":"a"}', "call_own"),))
     result = Message("tool", ("none",), call_id="call_own", name="read_file")
     messages = [own, result, user("[read_file for 'a'] Result:\nr")]
-    assert all(one is other for one, other in zip(structured(*messages), messages, strict=True))
-    both = structured(assistant(READ, calls=own.calls), result, user("[read_file for 'a.py'] Result:\nr"))
+    assert all(one is other for one, other in zip(structure_turns(*messages), messages, strict=True))
+    both = structure_turns(assistant(READ, calls=own.calls), result, user("[read_file for 'a.py'] Result:\nr"))
     assert calls(both) == [("read_file", {"path": "a"}), ("read_file", {"path": "a.py"})]
     assert [message.text for message in both if message.role == "tool"] == ["none", "r"]
 
@@ -271,9 +271,9 @@ def test_ids_stay_the_same_while_the_conversation_grows() -> None:
         for text in (READ, LIST, READ, f"{READ}\n{READ}")
         for message in (assistant(text), user("[read_file for 'a.py'] Result:\nr"))
     ]
-    whole = structured(*turns)
+    whole = structure_turns(*turns)
     for count in range(0, len(turns) + 1, 2):
-        part = structured(*turns[:count])
+        part = structure_turns(*turns[:count])
         assert part == whole[: len(part)]
 
 
@@ -333,7 +333,7 @@ def test_special_bodies_survive_both_ways(
     tools: Mapping[str, Tool], name: str, arguments: dict[str, Any], text: str
 ) -> None:
     assert write_for_client(ToolCall(name, json.dumps(arguments)), CLINE, tools) == text
-    assert calls(structured(assistant(text), tools=tools)) == [(name, arguments)]
+    assert calls(structure_turns(assistant(text), tools=tools)) == [(name, arguments)]
 
 
 # Calls as the client parses them
@@ -459,10 +459,10 @@ def test_promotion_and_the_way_back_preserve_names_arguments_and_order(
         messages.append(assistant(f"{text}\n\n{xml}"))
         if answered:
             messages.append(user(*(f"[{name} for 'x'] Result:\n{text}" for name, _ in made), "more"))
-    found = structured(*messages)
+    found = structure_turns(*messages)
     assert calls(found) == [call for _, made, _ in turns for call in made]
     shown = convert_to_text(found, CLINE, TOOLS)
-    again = structured(*(message for message in shown if message.role == "assistant"))
+    again = structure_turns(*(message for message in shown if message.role == "assistant"))
     assert calls(again) == calls(found)
 
 
@@ -471,6 +471,6 @@ def test_calls_of_the_client_survive_in_another_dialect(call: tuple[str, dict[st
     """This holds for a model that gets the conversation in another dialect."""
     assume(not undecidable(*call))
     native = ToolCall(call[0], json.dumps(call[1]))
-    (found, _) = structured(assistant(write_for_client(native, CLINE, TOOLS)))
+    (found, _) = structure_turns(assistant(write_for_client(native, CLINE, TOOLS)))
     text = write_calls(found.calls, DIALECTS[dialect], TOOLS)
     assert material.calls(material.read([text], [DIALECTS[dialect]], TOOLS)) == [call]

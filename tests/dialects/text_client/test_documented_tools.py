@@ -25,7 +25,7 @@ def types(tool: Tool) -> dict[str, str]:
     return {key: entry["type"] for key, entry in tool.parameters["properties"].items()}
 
 
-def described(tool: Tool, parameter: str) -> Any:
+def get_description(tool: Tool, parameter: str) -> Any:
     return tool.parameters["properties"][parameter]["description"]
 
 
@@ -142,9 +142,9 @@ def test_no_parameters_are_none() -> None:
 def test_elements_inside_a_value_are_shown_to_the_model() -> None:
     args = tool_of(ROO, "read_file")
     assert list(types(args)) == ["args"]
-    assert "- path: (required) The file" in described(args, "args")
-    assert "<file>\n    <path>path/to/file</path>" in described(args, "args")
-    assert "<suggest>First answer</suggest>" in described(tool_of(ROO, "ask_followup_question"), "follow_up")
+    assert "- path: (required) The file" in get_description(args, "args")
+    assert "<file>\n    <path>path/to/file</path>" in get_description(args, "args")
+    assert "<suggest>First answer</suggest>" in get_description(tool_of(ROO, "ask_followup_question"), "follow_up")
 
 
 # The bounds of a text
@@ -160,34 +160,34 @@ def test_a_description_may_have_lists_and_code_blocks() -> None:
 def test_a_parameter_may_have_lists_and_code_blocks() -> None:
     tool = tool_of(CLINE, "replace_in_file")
     assert list(types(tool)) == ["path", "diff", "task_progress"]
-    diff = described(tool, "diff")
+    diff = get_description(tool, "diff")
     assert diff.startswith("One or more blocks in just this form:\n  ```\n  ------- SEARCH\n")
     assert "     * comments.\n  2. Only the first" in diff
     assert "- other: (required)" in diff
 
 
 def test_what_stands_between_parameters_and_sample_is_kept() -> None:
-    diff = described(tool_of(ROO, "apply_diff"), "diff")
+    diff = get_description(tool_of(ROO, "apply_diff"), "diff")
     assert diff.startswith("The blocks with the changes.\n\nDiff format:\n```\n<<<<<<< SEARCH\n:start_line: (required)")
     assert diff.endswith(">>>>>>> REPLACE\n```")
 
 
 def test_the_line_that_announces_a_sample_belongs_to_nothing() -> None:
-    assert described(tool_of(ROO, "insert_content"), "content") == "The lines"
+    assert get_description(tool_of(ROO, "insert_content"), "content") == "The lines"
     assert (
-        described(tool_of(ROO, "insert_content"), "line")
+        get_description(tool_of(ROO, "insert_content"), "line")
         == "Line number to insert before\n      0 adds them at the end"
     )
-    assert described(tool_of(ROO, "search_and_replace"), "use_regex") == 'Set to "true" if the text is a pattern'
+    assert get_description(tool_of(ROO, "search_and_replace"), "use_regex") == 'Set to "true" if the text is a pattern'
     assert tool_of(ROO, "update_todo_list").description.endswith("- [x] done")
-    assert described(tool_of(CLINE, "list_files"), "path") == "The directory, relative to /home/me/project"
+    assert get_description(tool_of(CLINE, "list_files"), "path") == "The directory, relative to /home/me/project"
 
 
 @pytest.mark.parametrize("usage", ["Usage:\n", "Usage:\n```xml\n", "Example: so it is done\n\n", "**Usage:**\n", "\n"])
 def test_a_sample_may_be_announced_in_any_way(usage: str) -> None:
     end = "```\n" if "`" in usage else ""
     tool = one(SHORT.replace("Usage:\n", usage) + end)
-    assert (tool.description, types(tool), described(tool, "p")) == ("Does it.", {"p": "string"}, "The p")
+    assert (tool.description, types(tool), get_description(tool, "p")) == ("Does it.", {"p": "string"}, "The p")
     assert find_documented_tools(f"Before.\n\n{SHORT.replace('Usage:\n', usage)}{end}").rest == "Before."
 
 

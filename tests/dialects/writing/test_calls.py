@@ -19,11 +19,11 @@ from tests.dialects.material import (
     TOOLS,
     calls,
     content,
-    described,
-    merged,
+    dump_typed,
+    merge_events,
+    parse_dialect,
     raw,
     read,
-    typed,
 )
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls, write_result
@@ -34,7 +34,7 @@ EXAMPLES = settings().max_examples
 LIST = ToolCall("list_files", "{}", "c2")
 
 
-def written(call: ToolCall, dialect: Description, tools: Any = AGENT) -> str:
+def write_one(call: ToolCall, dialect: Description, tools: Any = AGENT) -> str:
     return write_calls([call], dialect, tools)
 
 
@@ -97,18 +97,18 @@ def test_no_calls_no_text() -> None:
 )
 def test_a_value_as_a_dialect_writes_it(dialect: str, kind: str, value: Any, text: str) -> None:
     tool = Tool("f", parameters={"properties": {"key": {"type": kind}}})
-    found = written(ToolCall("f", json.dumps({"key": value})), DIALECTS[dialect], {"f": tool})
+    found = write_one(ToolCall("f", json.dumps({"key": value})), DIALECTS[dialect], {"f": tool})
     assert f">{text}</" in found
 
 
 def test_a_value_whose_type_would_be_lost_is_written_as_json() -> None:
-    untyped = written(ToolCall("f", '{"key": 5}'), DIALECTS["invoke"], {"f": Tool("f")})
+    untyped = write_one(ToolCall("f", '{"key": 5}'), DIALECTS["invoke"], {"f": Tool("f")})
     assert untyped == '<function_calls>\n<invoke name="f">\n{"key": 5}\n</invoke>\n</function_calls>'
 
 
 def test_what_would_not_be_read_back_is_written_as_json() -> None:
     arguments = json.dumps({"command": "</command>\n</bash> <bash>"})
-    text = written(ToolCall("bash", arguments), DIALECTS["tag"])
+    text = write_one(ToolCall("bash", arguments), DIALECTS["tag"])
     assert text == '<bash>\n{"command": "\\u003c/command>\\n\\u003c/bash> \\u003cbash>"}\n</bash>'
     assert calls(read([text], [DIALECTS["tag"]])) == [("bash", json.loads(arguments))]
 
@@ -117,11 +117,11 @@ def test_unless_it_is_for_clients_that_have_no_such_form() -> None:
     call = ToolCall("bash", '{"command": "</command></bash> x"}')
     text = write_calls([call], DIALECTS["cline"], AGENT, for_client=True)
     assert text == "<bash>\n<command></command></bash> x</command>\n</bash>"
-    assert written(call, DIALECTS["cline"]) == '<bash>\n{"command": "\\u003c/command>\\u003c/bash> x"}\n</bash>'
+    assert write_one(call, DIALECTS["cline"]) == '<bash>\n{"command": "\\u003c/command>\\u003c/bash> x"}\n</bash>'
 
 
 def test_slots_of_a_call() -> None:
-    dialect = described(
+    dialect = parse_dialect(
         "{kind: dialect, name: kimi, call: '<|c|>{name}:{index}<|id|>{id}<|a|>{args}<|e|>', separator: ''}"
     )
     text = write_calls([WEATHER, LIST], dialect, AGENT)
@@ -131,10 +131,10 @@ def test_slots_of_a_call() -> None:
 
 
 def test_the_id_in_the_json() -> None:
-    dialect = described(
+    dialect = parse_dialect(
         "{kind: dialect, name: ids, call: '<c>{json}</c>', json: {name: [tool], arguments: [args], id: cid}}"
     )
-    text = written(WEATHER, dialect)
+    text = write_one(WEATHER, dialect)
     assert json.loads(text.removeprefix("<c>").removesuffix("</c>")) == {
         "cid": "c1",
         "tool": "get_weather",
@@ -148,7 +148,7 @@ def test_the_id_in_the_json() -> None:
 
 @pytest.mark.parametrize("name", COMMON)
 def test_a_call_of_a_tool_that_is_offered_no_more_is_written_all_the_same(name: str) -> None:
-    text = written(ToolCall("gone", '{"x": "1"}'), DIALECTS[name])
+    text = write_one(ToolCall("gone", '{"x": "1"}'), DIALECTS[name])
     assert calls(read([text], [DIALECTS[name]], {"gone": Tool("gone")})) == [("gone", {"x": "1"})]
 
 
@@ -164,7 +164,7 @@ def test_a_call_of_a_tool_that_is_offered_no_more_is_written_all_the_same(name: 
 )
 def test_arguments_that_are_no_object_are_kept(arguments: str, kept: Any) -> None:
     for name in ("hermes", "invoke"):
-        text = written(ToolCall("list_files", arguments), DIALECTS[name])
+        text = write_one(ToolCall("list_files", arguments), DIALECTS[name])
         assert calls(read([text], [DIALECTS[name]])) == [("list_files", kept)]
 
 
@@ -189,7 +189,7 @@ def test_an_empty_result_says_so() -> None:
 
 
 def test_a_result_is_not_a_pattern() -> None:
-    dialect = described("{kind: dialect, name: r, call: '<c>{json}</c>', result: '{name}/{id}: {result}'}")
+    dialect = parse_dialect("{kind: dialect, name: r, call: '<c>{json}</c>', result: '{name}/{id}: {result}'}")
     assert write_result("{id}", "{result}", "{name} {{x}}", dialect) == "{id}/{result}: {name} {{x}}"
 
 
@@ -238,11 +238,11 @@ def texts(dialect: Description) -> st.SearchStrategy[str]:
 DIALECTS_PAGE = ROOT / "docs" / "dialects.md"
 
 
-def shown(page: Path) -> Description:
+def load_shown_dialect(page: Path) -> Description:
     """Return the dialect that a page contains."""
     found = re.search(r"(?s)```yaml [^\n]+\n(kind: dialect\n.*?)```", page.read_text("utf-8"))
     assert found
-    return described(found[1])
+    return parse_dialect(found[1])
 
 
 @st.composite
@@ -307,7 +307,7 @@ def test_what_is_written_by_some_is_read_back(data: st.DataObject) -> None:
 @settings(max_examples=max(1, EXAMPLES // 4))
 @given(data=st.data())
 def test_what_is_written_is_read_back_in_the_dialect_of_the_page(data: st.DataObject) -> None:
-    read_back(shown(DIALECTS_PAGE), data)
+    read_back(load_shown_dialect(DIALECTS_PAGE), data)
 
 
 @given(data=st.data())
@@ -320,11 +320,11 @@ def test_arguments_as_json_are_read_before_a_closing_tag_that_may_be_missing(end
     tools = {"get_time": Tool("get_time", parameters={"type": "object", "properties": {"tz": {"type": "string"}}})}
     text = '<<CALL get_time>>\n{"tz":"UTC"}' + end
     for cut in ([text], text):
-        assert calls(read(cut, [shown(DIALECTS_PAGE)], tools)) == [("get_time", {"tz": "UTC"})]
+        assert calls(read(cut, [load_shown_dialect(DIALECTS_PAGE)], tools)) == [("get_time", {"tz": "UTC"})]
 
 
 def test_a_closing_tag_that_may_be_missing_is_not_repaired_before_the_next_call() -> None:
-    dialect = described("{kind: dialect, name: x, call: '<<CALL>>{json}<<END>>', optional: ['<<END>>']}")
+    dialect = parse_dialect("{kind: dialect, name: x, call: '<<CALL>>{json}<<END>>', optional: ['<<END>>']}")
     events = read([write_calls([WEATHER, LIST], dialect, AGENT).replace("<<END>>", "")], [dialect])
     assert [event.repairs for event in events if isinstance(event, Call)] == [(), ()]
 
@@ -334,9 +334,9 @@ def read_back(dialect: Description, data: st.DataObject) -> None:
     declared = data.draw(st.booleans())
     tools = {**AGENT, "bash": Tool("bash", parameters={"type": "object", "properties": properties} if declared else {})}
     call = ToolCall("bash", json.dumps(values, ensure_ascii=data.draw(st.booleans())))
-    text = written(call, dialect, tools)
+    text = write_one(call, dialect, tools)
     events = read([text], [dialect], tools)
-    assert typed(calls(events)) == typed([("bash", values)])
+    assert dump_typed(calls(events)) == dump_typed([("bash", values)])
     assert raw(events) == text
     assert content(events) == ""
     assert not any(isinstance(event, UnreadCall) for event in events)
@@ -358,9 +358,9 @@ def test_several_calls_and_the_text_around_them_are_read_back(name: str, data: s
         after = "" if dialect.ends_reply else data.draw(st.sampled_from(["", "\nAfter."]))
     whole = before + text + after
     events = read([whole], [dialect])
-    assert typed(calls(events)) == typed([("write_file", one) for one in values])
+    assert dump_typed(calls(events)) == dump_typed([("write_file", one) for one in values])
     assert content(events).split() == (before + after).split()
-    assert merged(read(whole, [dialect])) == merged(events)
+    assert merge_events(read(whole, [dialect])) == merge_events(events)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_a_huge_value_is_read_back(name: str, huge: str) -> None:
         piece = "".join(markers(dialect))
         huge = piece * (50_000 // len(piece))
     value = {"path": "a", "content": huge}
-    text = written(ToolCall("write_file", json.dumps(value)), dialect)
+    text = write_one(ToolCall("write_file", json.dumps(value)), dialect)
     assert calls(read([text], [dialect])) == [("write_file", value)]
 
 
@@ -402,5 +402,5 @@ def test_a_call_with_every_type_is_read_back(name: str) -> None:
         "mode": 3,
         "any": {"a": [None]},
     }
-    text = written(ToolCall("save", json.dumps(values)), DIALECTS[name], TOOLS["typed"])
-    assert typed(calls(read([text], [DIALECTS[name]], TOOLS["typed"]))) == typed([("save", values)])
+    text = write_one(ToolCall("save", json.dumps(values)), DIALECTS[name], TOOLS["typed"])
+    assert dump_typed(calls(read([text], [DIALECTS[name]], TOOLS["typed"]))) == dump_typed([("save", values)])

@@ -35,7 +35,7 @@ COUNT = tool("count", ["first", "last", "name"], first={"type": "integer"}, last
 LIST = tool("list", path=TEXT, depth={"type": "integer"})
 
 
-def shown(*tools: Tool) -> tuple[str, dict[str, Any]]:
+def parse_example(*tools: Tool) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of an example in a dialect with JSON arguments."""
     found = re.fullmatch(r"<function=(\w+)>(.*)</function>", render_example(DIALECTS["function-tag"], tools))
     assert found
@@ -43,11 +43,11 @@ def shown(*tools: Tool) -> tuple[str, dict[str, Any]]:
 
 
 def test_the_first_tool_that_requires_two_texts_is_shown() -> None:
-    assert shown(LIST, READ, WRITE, MOVE) == ("write", {"path": "...", "text": "..."})
-    assert shown(MOVE, WRITE)[0] == "move"
-    assert shown(COUNT, READ)[0] == "read"
-    assert shown(tool("ping"), READ)[0] == "read"
-    assert shown(COUNT, tool("ping")) == ("ping", {})
+    assert parse_example(LIST, READ, WRITE, MOVE) == ("write", {"path": "...", "text": "..."})
+    assert parse_example(MOVE, WRITE)[0] == "move"
+    assert parse_example(COUNT, READ)[0] == "read"
+    assert parse_example(tool("ping"), READ)[0] == "read"
+    assert parse_example(COUNT, tool("ping")) == ("ping", {})
 
 
 def test_no_value_means_anything() -> None:
@@ -58,13 +58,13 @@ def test_no_value_means_anything() -> None:
         "size": {"type": "integer"},
         "any": {},
     }
-    assert set(shown(tool("all", None, **properties))[1].values()) == {"..."}
+    assert set(parse_example(tool("all", None, **properties))[1].values()) == {"..."}
 
 
 def test_what_is_required_is_shown_and_all_there_is_if_nothing_is() -> None:
-    assert shown(WRITE)[1] == {"path": "...", "text": "..."}
-    assert shown(LIST)[1] == {"path": "...", "depth": "..."}
-    assert shown(tool("odd", ["missing"], path=TEXT))[1] == {"path": "..."}
+    assert parse_example(WRITE)[1] == {"path": "...", "text": "..."}
+    assert parse_example(LIST)[1] == {"path": "...", "depth": "..."}
+    assert parse_example(tool("odd", ["missing"], path=TEXT))[1] == {"path": "..."}
 
 
 def test_an_object_whose_keys_say_what_is_what_has_no_names() -> None:
@@ -79,7 +79,7 @@ def test_there_is_none_without_tools() -> None:
     "schema", [{}, {"properties": 1}, {"required": 1}, {"properties": {"a": 1}, "required": ["a"]}]
 )
 def test_a_schema_that_is_none_costs_its_arguments(schema: dict[str, Any]) -> None:
-    assert shown(Tool("f", parameters=schema)) == ("f", {})
+    assert parse_example(Tool("f", parameters=schema)) == ("f", {})
 
 
 @pytest.mark.parametrize("name", PROMPTED)

@@ -93,9 +93,9 @@ def test_tools_are_added_to_the_system_message_or_get_one() -> None:
 def test_the_choice_of_tools_is_said() -> None:
     tools = list(AGENT.values())
 
-    def said(choice: str) -> str:
+    def prompt_text(choice: str) -> str:
         return append_tools([], TAG, tools, choice)[0].text
 
-    assert "You must use at least one function in this reply." in said("required")
-    assert "You must use the function bash in this reply." in said("bash")
-    assert "You must use" not in said("auto")
+    assert "You must use at least one function in this reply." in prompt_text("required")
+    assert "You must use the function bash in this reply." in prompt_text("bash")
+    assert "You must use" not in prompt_text("auto")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.material import DIALECTS, described
+from tests.dialects.material import DIALECTS, parse_dialect
 from vtc.dialects.writing import find_flaws
 
 
@@ -22,5 +22,5 @@ def test_a_built_in_dialect_has_no_flaws(name: str) -> None:
     ],
 )
 def test_what_is_not_read_back_is_told_by_its_key(description: str, key: str, is_fatal: bool) -> None:
-    (flaw,) = find_flaws(described(f"{{kind: dialect, name: x, {description}}}"))
+    (flaw,) = find_flaws(parse_dialect(f"{{kind: dialect, name: x, {description}}}"))
     assert (flaw.key, flaw.is_fatal) == (key, is_fatal)

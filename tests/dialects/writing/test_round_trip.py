@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import DIALECTS, calls, content, fill_pattern, find_body_slot, read, typed
+from tests.dialects.material import DIALECTS, calls, content, dump_typed, fill_pattern, find_body_slot, read
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls
 from vtc.dialects.writing.calls import RoundTrip
@@ -58,7 +58,7 @@ def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -
     if dialect.section_required:
         whole = fill_pattern(dialect.sections[0], "section", {"calls": whole})
     events = read([whole], [dialect], TOOLS)
-    assert holds == (typed(calls(events)) == typed([("write", arguments)]) and not content(events))
+    assert holds == (dump_typed(calls(events)) == dump_typed([("write", arguments)]) and not content(events))
 
 
 def test_calls_that_are_alike_are_tried_once() -> None:

@@ -79,10 +79,10 @@ def mistral(body: Json) -> str:
 def minimax(body: Json) -> str:
     if [message["role"] for message in body["messages"]].count("system") > 1:
         return "invalid params, invalid chat setting (2013)"
-    return "invalid params, tool result's tool id not found (2013)" if unordered(body) else ""
+    return "invalid params, tool result's tool id not found (2013)" if reject_disorder(body) else ""
 
 
-def unordered(body: Json) -> str:
+def reject_disorder(body: Json) -> str:
     """Reject results that OpenAI's order of messages forbids."""
     waiting: set[str] = set()
     for message in body["messages"]:
@@ -110,12 +110,12 @@ RULES: Mapping[str, Server] = {
     "deepseek v4": partial(deepseek, longest=393216),
     "mistral's API": mistral,
     "minimax": minimax,
-    "order": unordered,
+    "order": reject_disorder,
     "strings": strings,
 }
 
 
-def until_taken(exchange: Session, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
+def send_until_accepted(exchange: Session, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
     """Send requests as the proxy does, until the server accepts one; return all of them. Fails if it accepts none."""
     went, sent = exchange.request(), list[Json]()
     for _ in range(most):

@@ -33,27 +33,31 @@ ALL: dict[str, Any] = {
 """Every step, with a value."""
 
 
-def given(client: str = "openai-chat", server: str = "openai-chat", **fields: Any) -> StepContext:
-    from tests.apis.shapes import asked
+def make_context(client: str = "openai-chat", server: str = "openai-chat", **fields: Any) -> StepContext:
+    from tests.apis.shapes import make_request_body
 
-    request = BY_NAME[client].request(asked(client, **fields))
+    request = BY_NAME[client].request(make_request_body(client, **fields))
     return StepContext(request, BY_NAME[server], WireNames(request.offer.declared))
 
 
 def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
     """Return the messages after some steps; after those of a bridge by default."""
-    return apply_steps(CanonicalRequest(model="m", messages=messages), steps or BRIDGE_STEPS, given())[0].messages
+    return apply_steps(CanonicalRequest(model="m", messages=messages), steps or BRIDGE_STEPS, make_context())[
+        0
+    ].messages
 
 
-def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> CanonicalRequest:
+def bridge_request(
+    client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any
+) -> CanonicalRequest:
     """Return the request to a server of another API."""
-    request = BY_NAME[client].request(chat.encoded(body), path)
+    request = BY_NAME[client].request(chat.encode_json(body), path)
     found = bridge.to_canonical(request, request.messages, request.offer.tools, request.offer.choice)
     context = StepContext(request, BY_NAME[server], WireNames(request.offer.declared))
     return apply_steps(found, {**BRIDGE_STEPS, **steps}, context)[0]
 
 
-def said(role: str, text: str = "", *calls: ToolCall) -> Message:
+def make_message(role: str, text: str = "", *calls: ToolCall) -> Message:
     return Message(role, (text,) if text else (), calls)
 
 

@@ -60,9 +60,9 @@ def template(source: str, contents: Contents = "as sent") -> Server:
     prompt, listed = made.from_string(source), goes_through_parts(made.parse(source))
 
     def serve(body: Json) -> str:
-        messages = [_parsed(message) for message in body["messages"]]
+        messages = [_parse_arguments(message) for message in body["messages"]]
         if contents == "fitted":
-            messages = [_fitted(message, listed=listed) for message in messages]
+            messages = [_fit_content(message, listed=listed) for message in messages]
         tools = body.get("tools") or None
         try:
             prompt.render(messages=messages, tools=tools, add_generation_prompt=True, bos_token="", eos_token="")
@@ -73,7 +73,7 @@ def template(source: str, contents: Contents = "as sent") -> Server:
     return serve
 
 
-def _parsed(message: Json) -> Json:
+def _parse_arguments(message: Json) -> Json:
     if not message.get("tool_calls"):
         return message
     calls = [
@@ -83,7 +83,7 @@ def _parsed(message: Json) -> Json:
     return {**message, "tool_calls": calls}
 
 
-def _fitted(message: Json, *, listed: bool) -> Json:
+def _fit_content(message: Json, *, listed: bool) -> Json:
     content = [] if message.get("content") is None else message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = [part["text"] for part in parts if part["type"] == "text"]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.ready.steps import given, said
+from tests.exchange.ready.steps import make_context, make_message
 from vtc.events import CanonicalRequest
 from vtc.exchange.asking.steps import apply_steps
 
 
 def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:
-    asked = CanonicalRequest(model="m", messages=(said("user", text),), limits=limits)
-    found, told = apply_steps(asked, steps, given(server=server))
+    asked = CanonicalRequest(model="m", messages=(make_message("user", text),), limits=limits)
+    found, told = apply_steps(asked, steps, make_context(server=server))
     return dict(found.limits), ", ".join(told.values())
 
 

@@ -23,7 +23,7 @@ SAID = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content
 
 def roles(model: str, *, host: str = "127.0.0.1") -> list[str]:
     """Return the roles that a server without a profile gets."""
-    body = chat.encoded(chat.request(messages=SAID, model=model))
+    body = chat.encode_json(chat.request(messages=SAID, model=model))
     exchange = Session.open(API, body, replace(AGENT, host=host), planner(), "seed")
     went = exchange.request()
     told = [one["role"] for one in json.loads(went)["messages"]]
@@ -34,7 +34,9 @@ def roles(model: str, *, host: str = "127.0.0.1") -> list[str]:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_whose_template_does_not_know_it_is_told_by_the_system(model: str) -> None:
     assert roles(model) == ["system", "user"]
-    body = chat.encoded(responses.request(input=[responses.said("developer", "x"), *SAID[1:]], model=model))
+    body = chat.encode_json(
+        responses.request(input=[responses.make_input_message("developer", "x"), *SAID[1:]], model=model)
+    )
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
     first = json.loads(exchange.request())["input"][0]
     assert (first["role"], first["content"]) == ("system", [{"type": "input_text", "text": "x"}])

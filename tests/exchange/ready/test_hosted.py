@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.agents.recordings import recorded
+from tests.agents.recordings import load_recordings
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import CASES, plain
 from tests.exchange.ready.servers import RULES
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import AGENT, PROFILES, fed, planner
+from tests.exchanges import AGENT, PROFILES, feed_stream, planner
 from vtc.exchange import Session
 from vtc.profiles import Facts
 
 type Json = dict[str, Any]
 
 TARGETS: dict[str, Json] = plain((CASES / "hosted.yaml").read_text("utf-8"))
-RECORDED = recorded()
+RECORDED = load_recordings()
 CHECK: Json = {
     "type": "object",
     "properties": {
@@ -112,7 +112,7 @@ def beyond(schema: Any, words: str, *, top: bool = True) -> str:
     return next(filter(None, (beyond(inner, words, top=False) for inner in inside)), "")
 
 
-def sent(name: str, client: str, body: bytes) -> Json:
+def send_to_target(name: str, client: str, body: bytes) -> Json:
     """Send a request of an agent to a target; return the outgoing request."""
     target = TARGETS[name]
     server = target.get("api", "openai-chat")
@@ -127,7 +127,7 @@ def sent(name: str, client: str, body: bytes) -> Json:
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_request_of_an_agent_to_a_hosted_server_is_refused_of_what_is_known(name: str, client: str) -> None:
     fields = {**ASKS[client], **TALKS[client], "model": TARGETS[name]["model"]}
-    body = sent(name, client, chat.encoded(SHAPES[client].request(**fields)))
+    body = send_to_target(name, client, chat.encode_json(SHAPES[client].request(**fields)))
     assert refusal(TARGETS[name], body) == ""
 
 
@@ -136,7 +136,7 @@ def test_no_request_of_an_agent_to_a_hosted_server_is_refused_of_what_is_known(n
 def test_nor_is_one_that_was_recorded_of_a_real_agent(name: str, agent: str) -> None:
     client, body = RECORDED[agent]["api"], RECORDED[agent]["body"]
     named = {} if client == "gemini-generate" else {"model": TARGETS[name]["model"]}
-    assert refusal(TARGETS[name], sent(name, client, chat.encoded({**body, **named}))) == ""
+    assert refusal(TARGETS[name], send_to_target(name, client, chat.encode_json({**body, **named}))) == ""
 
 
 HOSTS = {
@@ -157,7 +157,7 @@ def test_hosts_of_which_less_is_known(host: str, name: str) -> None:
 @pytest.mark.parametrize(("effort", "is_left"), [("none", True), ("low", False), (None, False)])
 def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effort: str | None, is_left: bool) -> None:
     fields: Json = {"reasoning_effort": effort} if effort else {}
-    body = chat.encoded(chat.request(model="us.openai.gpt-5.6-sol", temperature=0.2, **fields))
+    body = chat.encode_json(chat.request(model="us.openai.gpt-5.6-sol", temperature=0.2, **fields))
     facts = replace(AGENT, host="bedrock-runtime.eu-west-1.amazonaws.com", port=443)
     exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
     assert ("temperature" in json.loads(exchange.request())) == is_left
@@ -165,14 +165,14 @@ def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effo
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_gpt_oss_thinks_is_told_apart_where_bedrock_writes_it_into_the_text(stream: bool) -> None:
-    body = chat.encoded(chat.request(model="openai.gpt-oss-120b-1:0", stream=stream))
+    body = chat.encode_json(chat.request(model="openai.gpt-oss-120b-1:0", stream=stream))
     facts = replace(AGENT, host="bedrock-runtime.us-west-2.amazonaws.com", port=443)
     exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
     exchange.request()
     text = "<reasoning>I look.</reasoning>Hello."
-    reply = pairs.streamed("openai-chat", [*text]) if stream else pairs.whole("openai-chat", text)
-    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
-    assert pairs.read("openai-chat", out, stream=stream) == pairs.said("Hello.", reasoning="I look.")
+    reply = pairs.make_stream("openai-chat", [*text]) if stream else pairs.make_whole_reply("openai-chat", text)
+    out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert pairs.read("openai-chat", out, stream=stream) == pairs.make_content("Hello.", reasoning="I look.")
 
 
 def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None:
@@ -186,15 +186,15 @@ def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None
 def test_what_is_written_otherwise_is_told_and_all_else_keeps_its_bytes() -> None:
     facts = replace(AGENT, host="api.openai.com", port=443)
 
-    def sent(**fields: Any) -> tuple[bytes, bytes, list[str]]:
-        body = chat.encoded(chat.request(model="o3", messages=[{"role": "user", "content": "Hi"}], **fields))
+    def send_fields(**fields: Any) -> tuple[bytes, bytes, list[str]]:
+        body = chat.encode_json(chat.request(model="o3", messages=[{"role": "user", "content": "Hi"}], **fields))
         exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
         return body, exchange.request(), exchange.report.request
 
-    body, went, told = sent(max_completion_tokens=9)
+    body, went, told = send_fields(max_completion_tokens=9)
     assert went == body
     assert not told
-    body, went, told = sent(max_tokens=9, temperature=0.2)
+    body, went, told = send_fields(max_tokens=9, temperature=0.2)
     assert json.loads(went) == {
         "max_completion_tokens": 9,
         **{key: value for key, value in json.loads(body).items() if key not in ("max_tokens", "temperature")},

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
@@ -27,8 +27,8 @@ TABLES = Path(__file__).parents[3] / "vtc/exchange/asking"
 LONGEST = 9223372036854775807
 
 
-def opened(api: str, memory: Memory | None = None, **fields: Any) -> Session:
-    exchange = Session.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
+def open_api_session(api: str, memory: Memory | None = None, **fields: Any) -> Session:
+    exchange = Session.open(BY_NAME[api], make_request_body(api, **fields), agent(api), planner(), "seed", memory)
     exchange.request()
     return exchange
 
@@ -62,7 +62,7 @@ def error_of(words: str) -> bytes:
     ],
 )
 def test_a_number_of_an_error_has_19_ascii_digits_and_64_bits(words: str, fields: Json, sent: Json | None) -> None:
-    exchange = opened("openai-chat", **fields)
+    exchange = open_api_session("openai-chat", **fields)
     again = exchange.encode_after_rejection(error_of(words), 400)
     assert (again and {name: json.loads(again)[name] for name in fields}) == sent
     exchange.whole.translate_error(error_of(words), 400)
@@ -93,7 +93,7 @@ def test_the_work_for_an_error_does_not_grow_with_the_names_in_it() -> None:
     """The paths of the body are listed once, and each name is looked up once."""
 
     def work(error: bytes, messages: int) -> int:
-        exchange = opened("openai-chat", messages=[{"role": "user", "name": "a", "content": "x"}] * messages)
+        exchange = open_api_session("openai-chat", messages=[{"role": "user", "name": "a", "content": "x"}] * messages)
         return calls_made(lambda: exchange.encode_after_rejection(error, 400))
 
     work(names(1), 1)  # compiles the tables
@@ -106,7 +106,7 @@ def test_a_name_of_many_parts_is_followed_once() -> None:
     nested: Any = {"x": 1}
     for _ in range(20):
         nested = {"a": [nested]}
-    exchange = opened("openai-chat", metadata=nested)
+    exchange = open_api_session("openai-chat", metadata=nested)
     assert (
         calls_made(
             lambda: exchange.encode_after_rejection(error_of(f"x is not supported; {'a.' * 30}x is unknown"), 400)
@@ -184,7 +184,7 @@ SHAPED: list[Callable[[str], Any]] = [
     raw=st.booleans(),
 )
 def test_no_text_of_an_error_raises(name: str, said: str, shape: Callable[[str], Any], status: int, raw: bool) -> None:
-    exchange = opened(name, Memory(), **SHAPES[name].history)
+    exchange = open_api_session(name, Memory(), **SHAPES[name].history)
     error = said.encode("utf-8", "replace") if raw else json.dumps(shape(said)).encode()
     for _ in range(3):
         if exchange.encode_after_rejection(error, status) is None:

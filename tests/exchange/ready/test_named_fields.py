@@ -15,7 +15,7 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.dialects import material
 from tests.exchanges import agent, planner
 from tests.known import MAX_REQUESTS
@@ -29,7 +29,7 @@ BY_NAME = {api.name: api for api in APIS}
 CASES = material.plain((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
 
 
-def opened(
+def open_pair(
     client: str,
     server: str,
     fields: Json,
@@ -38,7 +38,7 @@ def opened(
     stream: bool = False,
     headers: Mapping[str, str] = {},
 ) -> Session:
-    body = asked(client, **({} if client == "gemini-generate" else {"stream": stream}), **fields)
+    body = make_request_body(client, **({} if client == "gemini-generate" else {"stream": stream}), **fields)
     way = {"upstream_api": (server,)} if client != server else {}
     facts = replace(agent(client, stream=stream), headers=headers)
     return Session.open(BY_NAME[client], body, facts, planner(**way), "seed", memory)
@@ -46,7 +46,7 @@ def opened(
 
 def opened_for(case: Json, memory: Memory | None = None) -> Session:
     server, stream, headers = case["server"], case.get("stream", False), case.get("headers", {})
-    return opened(case.get("client", server), server, case["fields"], memory, stream=stream, headers=headers)
+    return open_pair(case.get("client", server), server, case["fields"], memory, stream=stream, headers=headers)
 
 
 def error_of(error: Any) -> bytes:
@@ -105,7 +105,7 @@ OTHERS = [
 @pytest.mark.parametrize("words", OTHERS)
 def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
     fields: Json = {"max_tokens": 5, "user": "me", "stop": ["a"], "tool_choice": "required", "n": 1}
-    exchange = opened("openai-chat", "openai-chat", {**fields, "response_format": {"type": "json_object"}})
+    exchange = open_pair("openai-chat", "openai-chat", {**fields, "response_format": {"type": "json_object"}})
     exchange.request()
     exchange.encode_after_rejection(error_of(words), 400)
     assert not [line for line in exchange.report.request if line.endswith("as the server requires it")]
@@ -116,12 +116,12 @@ def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
     for case in CASES:
         is_of_chat = case["server"] == case.get("client", case["server"]) == "openai-chat"
         if case["sent"] and is_of_chat and not case.get("adds"):
-            exchange = opened("openai-chat", "openai-chat", case["fields"], memory)
+            exchange = open_pair("openai-chat", "openai-chat", case["fields"], memory)
             exchange.request()
             exchange.encode_after_rejection(error_of(case["error"]), case.get("status", 400))
             exchange.confirm_quirks()
     fields: Json = {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5}
-    assert opened("openai-chat", "openai-chat", fields, memory).request() == asked(
+    assert open_pair("openai-chat", "openai-chat", fields, memory).request() == make_request_body(
         "openai-chat", stream=False, **fields
     )
 
@@ -142,7 +142,7 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
         "request: {set: {seed: 1}, drop: [max_completion_tokens, reasoning_effort]}\n"
     )
     held = Planner(load([builtin_directory(), tmp_path]), Settings())
-    body = asked("openai-chat", max_tokens=5)
+    body = make_request_body("openai-chat", max_tokens=5)
     exchange = Session.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
     assert json.loads(exchange.request())["seed"] == 1
     assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400) is None
@@ -155,27 +155,27 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
 def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
     """Empty tools and a choice of `auto` may be removed; other values may not."""
     memory = Memory()
-    first = opened("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
+    first = open_pair("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
     first.request()
     for words in ("`tools` must not be an empty array.", "'tool_choice' is only allowed when 'tools' are specified."):
         assert first.encode_after_rejection(error_of(words), 400)
     first.confirm_quirks()
     fields: Json = {"tool_choice": "required"}
-    assert opened("openai-responses", "openai-responses", fields, memory).request() == asked(
+    assert open_pair("openai-responses", "openai-responses", fields, memory).request() == make_request_body(
         "openai-responses", stream=False, **fields
     )
 
 
 def test_lessons_of_two_refusals_are_all_kept() -> None:
     memory, fields = Memory(), {"seed": 1, "max_tokens": 5, "top_k": 1}
-    exchange = opened("openai-chat", "openai-chat", fields, memory)
+    exchange = open_pair("openai-chat", "openai-chat", fields, memory)
     exchange.request()
     assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
     assert exchange.encode_after_rejection(
         error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."), 400
     )
     exchange.confirm_quirks()
-    later = opened("openai-chat", "openai-chat", fields, memory)
+    later = open_pair("openai-chat", "openai-chat", fields, memory)
     sent = json.loads(later.request())
     assert ("seed" in sent, "max_tokens" in sent, sent["max_completion_tokens"], sent["top_k"]) == (False, False, 5, 1)
     assert "changed since the server rejected a request: seed left out, max_tokens sent as max_completion_tokens" in (
@@ -190,7 +190,7 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
     )
     way = {"upstream_api": ("openai-chat",)} if client != "openai-chat" else {}
     plain = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", **way))
-    body = asked(client, stream=False, temperature=0.5, **({"seed": 1} if client == "openai-chat" else {}))
+    body = make_request_body(client, stream=False, temperature=0.5, **({"seed": 1} if client == "openai-chat" else {}))
     exchange = Session.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
     assert (b"noise" in exchange.request()) is (client == "openai-chat")
     assert any("ready.corrections: false" in line for line in exchange.plan.why)
@@ -217,7 +217,7 @@ def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, ch
     )
     own = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", upstream_api=(server,)))
     facts = replace(agent("anthropic-messages"), headers={"anthropic-beta": "a-1, b-2,c-3", "x-api-key": "b-2"})
-    body = asked("anthropic-messages", stream=False)
+    body = make_request_body("anthropic-messages", stream=False)
     exchange = Session.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")
     assert (exchange.request() == body) is (server == "anthropic-messages")
     assert exchange.sent_request.headers == changed
@@ -268,7 +268,7 @@ THERE, BACK = renaming("max_tokens", "max_completion_tokens"), renaming("max_com
     ],
 )
 def test_refusals_that_contradict_each_other_end(refusals: tuple[bytes, ...], sent: list[str]) -> None:
-    exchange = opened("openai-chat", "openai-chat", {"max_tokens": 5})
+    exchange = open_pair("openai-chat", "openai-chat", {"max_tokens": 5})
     exchange.request()
     names = ["max_tokens", "max_completion_tokens"]
     bodies = [json.loads(exchange.encode_after_rejection(error, 400) or b"{}") for error in refusals]
@@ -279,11 +279,11 @@ def test_a_lesson_that_is_learned_anew_comes_last() -> None:
     """One of the servers behind a name requires one field, and one the other."""
     memory, fields = Memory(), {"max_tokens": 5}
     for error, name in [(THERE, "max_completion_tokens"), (BACK, "max_tokens"), (THERE, "max_completion_tokens")]:
-        exchange = opened("openai-chat", "openai-chat", fields, memory)
+        exchange = open_pair("openai-chat", "openai-chat", fields, memory)
         exchange.request()
         assert json.loads(exchange.encode_after_rejection(error, 400) or b"{}")[name] == 5
         exchange.confirm_quirks()
-        assert json.loads(opened("openai-chat", "openai-chat", fields, memory).request())[name] == 5
+        assert json.loads(open_pair("openai-chat", "openai-chat", fields, memory).request())[name] == 5
 
 
 class Sent(msgspec.Struct):
@@ -303,7 +303,7 @@ def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry
     turns: list[Json] = [{"role": "user", "content": "x\u00e9", **({"name2": 2} if "name2" in entry else {})}]
     sent: list[list[Any]] = []
     for turn in range(4):
-        exchange = opened("openai-chat", "openai-chat", {"messages": turns, "seed": 1}, memory)
+        exchange = open_pair("openai-chat", "openai-chat", {"messages": turns, "seed": 1}, memory)
         body = exchange.request()
         if turn == 1:
             body = exchange.encode_after_rejection(error_of(words), 400) or b""
@@ -338,14 +338,14 @@ def paths_of(value: Any, above: tuple[str, ...] = ()) -> list[str]:
     return [".".join(above), *below] if above else below
 
 
-def scattered(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
+def scattered_fields(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
     """Put fields that no API has into the objects of a body."""
     if isinstance(value, list):
-        return [scattered(draw, part, depth) for part in value]
+        return [scattered_fields(draw, part, depth) for part in value]
     if not isinstance(value, dict) or depth > 5:
         return value
     more = draw(st.dictionaries(st.sampled_from(NAMES), VALUE, max_size=1)) if draw(st.booleans()) else {}
-    return {**more, **{key: scattered(draw, part, depth + 1) for key, part in value.items()}}
+    return {**more, **{key: scattered_fields(draw, part, depth + 1) for key, part in value.items()}}
 
 
 def said_in(name: str, body: bytes) -> Any:
@@ -365,19 +365,19 @@ def said_in(name: str, body: bytes) -> Any:
 
 
 @st.composite
-def refused(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
+def rejected_requests(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
     """Generate a request of an API, and rejections that name anything in it."""
-    fields = json.loads(asked(name, **SHAPES[name].history))
-    fields = {key: value if key == "model" else scattered(draw, value) for key, value in fields.items()}
+    fields = json.loads(make_request_body(name, **SHAPES[name].history))
+    fields = {key: value if key == "model" else scattered_fields(draw, value) for key, value in fields.items()}
     paths = draw(st.lists(st.sampled_from(paths_of(fields)), min_size=1, max_size=4))
     errors = [error_of(draw(st.sampled_from(SPELLINGS)).format(path)) for path in paths]
-    return chat.encoded(fields), errors
+    return chat.encode_json(fields), errors
 
 
 @pytest.mark.parametrize("name", SHAPES)
 @over(data=st.data())
 def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -> None:
-    body, errors = data.draw(refused(name))
+    body, errors = data.draw(rejected_requests(name))
     before = said_in(name, body)
     exchange = Session.open(BY_NAME[name], body, agent(name), planner(), "seed")
     exchange.request()

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.apis import chat, gemini, ollama, pairs
-from tests.apis.shapes import asked
+from tests.apis.shapes import make_request_body
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import agent, fed
+from tests.exchanges import agent, feed_stream
 from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
@@ -31,7 +31,7 @@ class Shown(NamedTuple):
     error: str = ""
 
 
-def shown(body: Json, *, own: bool) -> Shown:
+def show_model(body: Json, *, own: bool) -> Shown:
     """Serve a request: only Ollama's API sets the window. System messages are kept, and the last ones that fit."""
     window = body.get("options", {}).get("num_ctx", WINDOW) if own else WINDOW
     messages = body["messages"]
@@ -55,17 +55,19 @@ def reply(server: str, tokens: int, *, stream: bool) -> bytes:
         return ollama_reply(stream=stream).replace(b'"prompt_eval_count":3', b'"prompt_eval_count":%d' % tokens)
     usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
     if not stream:
-        return chat.encoded({**chat.completion("Hi"), "usage": usage})
+        return chat.encode_json({**chat.completion("Hi"), "usage": usage})
     last = chat.frame({**pairs.USAGE, "id": "x", "usage": usage})
-    return b"".join([chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), last, chat.DONE])
+    return b"".join([chat.ROLE, *chat.make_text_chunks("Hi"), chat.chunk({}, "stop"), last, chat.DONE])
 
 
 def ollama_reply(*, stream: bool) -> bytes:
-    written = pairs.streamed("ollama-chat", ["Hi"]) if stream else pairs.whole("ollama-chat", "Hi")
+    written = pairs.make_stream("ollama-chat", ["Hi"]) if stream else pairs.make_whole_reply("ollama-chat", "Hi")
     return written.replace(b'"prompt_eval_count": ', b'"prompt_eval_count":')
 
 
-def opened(client: str, server: str, folder: Path, context: int | None, words: int, *, stream: bool) -> Session:
+def open_conversation(
+    client: str, server: str, folder: Path, context: int | None, words: int, *, stream: bool
+) -> Session:
     """Open a conversation of three turns of this many words, with a profile that sets the window."""
     ready = f"ready: {{context: {context}}}\n" if context else ""
     (folder / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\n{ready}")
@@ -82,17 +84,21 @@ def opened(client: str, server: str, folder: Path, context: int | None, words: i
         fields = {"systemInstruction": {"parts": [gemini.text("<rules>")]}, "contents": made}
     planner = Planner(load([builtin_directory(), folder]), Settings(server="mine", upstream_api=(server,)))
     return Session.open(
-        BY_NAME[client], asked(client, **fields, stream=stream), agent(client, stream=stream), planner, "seed"
+        BY_NAME[client],
+        make_request_body(client, **fields, stream=stream),
+        agent(client, stream=stream),
+        planner,
+        "seed",
     )
 
 
-def served(exchange: Session, server: str, *, stream: bool) -> tuple[str, str]:
+def serve_request(exchange: Session, server: str, *, stream: bool) -> tuple[str, str]:
     """Send the request; return the model's view, and VTC's report."""
-    found = shown(json.loads(exchange.request()), own=server == "ollama-chat")
+    found = show_model(json.loads(exchange.request()), own=server == "ollama-chat")
     assert not found.error
     body = reply(server, found.tokens, stream=stream)
     if stream:
-        fed(exchange.stream(), body)
+        feed_stream(exchange.stream(), body)
     else:
         exchange.whole.rewrite(body)
     return json.dumps(found.messages), ", ".join([*exchange.report.request, *exchange.report.notes])
@@ -105,8 +111,8 @@ SERVERS = pytest.mark.parametrize("server", ["ollama-chat", "openai-chat"])
 @STREAM
 @SERVERS
 def test_a_prompt_that_it_cut_in_silence_is_told(server: str, stream: bool, tmp_path: Path) -> None:
-    exchange = opened("openai-chat", server, tmp_path, None, 12_000, stream=stream)
-    messages, told = served(exchange, server, stream=stream)
+    exchange = open_conversation("openai-chat", server, tmp_path, None, 12_000, stream=stream)
+    messages, told = serve_request(exchange, server, stream=stream)
     assert "<rules>" in messages
     assert "<0>" not in messages
     assert "the server cut the prompt: it read 4096 tokens of 300 KB" in told
@@ -115,7 +121,9 @@ def test_a_prompt_that_it_cut_in_silence_is_told(server: str, stream: bool, tmp_
 @STREAM
 @SERVERS
 def test_one_that_fits_is_not(server: str, stream: bool, tmp_path: Path) -> None:
-    messages, told = served(opened("openai-chat", server, tmp_path, None, 500, stream=stream), server, stream=stream)
+    messages, told = serve_request(
+        open_conversation("openai-chat", server, tmp_path, None, 500, stream=stream), server, stream=stream
+    )
     assert "<0>" in messages
     assert "cut" not in told
 
@@ -126,8 +134,8 @@ def test_whole_messages_that_it_left_out_are_noticed_where_little_is_left(
     server: str, stream: bool, tmp_path: Path
 ) -> None:
     """The token count then equals no window."""
-    exchange = opened("openai-chat", server, tmp_path, None, 2_800, stream=stream)
-    messages, told = served(exchange, server, stream=stream)
+    exchange = open_conversation("openai-chat", server, tmp_path, None, 2_800, stream=stream)
+    messages, told = serve_request(exchange, server, stream=stream)
     assert "<4>" in messages
     assert "<3>" not in messages
     assert "the server cut the prompt" in told
@@ -136,8 +144,8 @@ def test_whole_messages_that_it_left_out_are_noticed_where_little_is_left(
 @STREAM
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_told_the_window_by_the_profile_it_leaves_nothing_out(client: str, stream: bool, tmp_path: Path) -> None:
-    exchange = opened(client, "ollama-chat", tmp_path, 131_072, 12_000, stream=stream)
-    messages, told = served(exchange, "ollama-chat", stream=stream)
+    exchange = open_conversation(client, "ollama-chat", tmp_path, 131_072, 12_000, stream=stream)
+    messages, told = serve_request(exchange, "ollama-chat", stream=stream)
     assert all(f"<{part}>" in messages for part in ("rules", 0, 1, 2, 3, 4))
     assert "num_ctx 131072 set" in told
     assert "cut" not in told
@@ -147,9 +155,9 @@ def test_told_the_window_by_the_profile_it_leaves_nothing_out(client: str, strea
 def test_what_is_too_long_for_the_window_of_the_profile_is_an_error_that_the_client_knows(
     client: str, tmp_path: Path
 ) -> None:
-    exchange = opened(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
-    error = shown(json.loads(exchange.request()), own=True).error
-    reply = exchange.whole.translate_error(chat.encoded({"error": error}), 400)
+    exchange = open_conversation(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
+    error = show_model(json.loads(exchange.request()), own=True).error
+    reply = exchange.whole.translate_error(chat.encode_json({"error": error}), 400)
     assert reply
     assert reply.status == 400
     error = json.loads(reply.body)["error"]
@@ -159,9 +167,12 @@ def test_what_is_too_long_for_the_window_of_the_profile_is_an_error_that_the_cli
 
 def test_the_server_of_these_tests_cuts_as_ollama_does() -> None:
     messages = [{"role": "system", "content": "s"}, *(ollama.user(f"{at}" * 9_000) for at in range(3))]
-    assert shown({"messages": messages}, own=True) == Shown(
+    assert show_model({"messages": messages}, own=True) == Shown(
         [messages[0], messages[3]], _tokens([messages[0], messages[3]])
     )
-    assert shown({"messages": messages, "options": {"num_ctx": 8192}}, own=True).messages == messages
-    assert shown({"messages": messages, "options": {"num_ctx": 8192}}, own=False).messages == [messages[0], messages[3]]
-    assert shown({"messages": messages, "truncate": False}, own=True).error
+    assert show_model({"messages": messages, "options": {"num_ctx": 8192}}, own=True).messages == messages
+    assert show_model({"messages": messages, "options": {"num_ctx": 8192}}, own=False).messages == [
+        messages[0],
+        messages[3],
+    ]
+    assert show_model({"messages": messages, "truncate": False}, own=True).error

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.ready.steps import after, given, result, said
+from tests.exchange.ready.steps import after, make_context, make_message, result
 from tests.known import MISSING_RESULT_TEXT
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGE_STEPS, apply_steps
@@ -17,31 +17,39 @@ CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
 @pytest.mark.parametrize(
     ("came", "went"),
     [
-        ([said("system", "a"), said("system", "b"), said("user", "x")], [("system", "a\n\nb"), ("user", "x")]),
         (
-            [said("user", "x"), said("system", "note"), said("assistant", "y")],
+            [make_message("system", "a"), make_message("system", "b"), make_message("user", "x")],
+            [("system", "a\n\nb"), ("user", "x")],
+        ),
+        (
+            [make_message("user", "x"), make_message("system", "note"), make_message("assistant", "y")],
             [("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")],
         ),
-        ([said("user", "x"), said("user", "y")], [("user", "x\ny")]),
-        ([said("assistant"), said("user", "x"), said("user")], [("user", "x")]),
+        ([make_message("user", "x"), make_message("user", "y")], [("user", "x\ny")]),
+        ([make_message("assistant"), make_message("user", "x"), make_message("user")], [("user", "x")]),
         (
-            [said("assistant", "", CALL, OTHER), result("2", "c2"), said("user", "x"), result("1")],
+            [make_message("assistant", "", CALL, OTHER), result("2", "c2"), make_message("user", "x"), result("1")],
             [("assistant", ""), ("tool", "1"), ("tool", "2"), ("user", "x")],
         ),
         (
-            [said("assistant", "", CALL), said("user", "x")],
+            [make_message("assistant", "", CALL), make_message("user", "x")],
             [("assistant", ""), ("tool", MISSING_RESULT_TEXT), ("user", "x")],
         ),
         (
-            [said("assistant", "", CALL), result("1"), result("1"), result("2"), said("user", "x")],
+            [make_message("assistant", "", CALL), result("1"), result("1"), result("2"), make_message("user", "x")],
             [("assistant", ""), ("tool", "1"), ("user", "Result:\n2\nx")],
         ),
         (
-            [said("assistant", "a", CALL), said("assistant", "b", OTHER), result("1"), result("2", "c2")],
+            [
+                make_message("assistant", "a", CALL),
+                make_message("assistant", "b", OTHER),
+                result("1"),
+                result("2", "c2"),
+            ],
             [("assistant", "a\nb"), ("tool", "1"), ("tool", "2")],
         ),
-        ([said("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
-        ([said("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),
+        ([make_message("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
+        ([make_message("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),
     ],
 )
 def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[str, str]]) -> None:
@@ -57,16 +65,21 @@ def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[st
     ],
 )
 def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles: list[tuple[str, str]]) -> None:
-    came = [said("system", "a"), said("user", "x"), said("system", "note"), said("assistant", "y")]
+    came = [
+        make_message("system", "a"),
+        make_message("user", "x"),
+        make_message("system", "note"),
+        make_message("assistant", "y"),
+    ]
     assert [(one.role, one.text) for one in after(*came, **{**BRIDGE_STEPS, "system": system})] == roles
 
 
 def test_a_demand_is_said_apart_from_results() -> None:
     asked = CanonicalRequest(
         model="m",
-        messages=(said("user", "x"), said("assistant", "", CALL), result("1")),
+        messages=(make_message("user", "x"), make_message("assistant", "", CALL), result("1")),
         tools=(Tool("read"),),
         choice="required",
     )
-    found, _ = apply_steps(asked, {"choice": True, "after_results": True}, given())
+    found, _ = apply_steps(asked, {"choice": True, "after_results": True}, make_context())
     assert [one.role for one in found.messages] == ["user", "assistant", "tool", "assistant", "user"]

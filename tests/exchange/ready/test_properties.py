@@ -104,7 +104,7 @@ def requests(draw: st.DrawFn) -> Json:
 
 
 def read(fields: Json) -> tuple[CanonicalRequest, StepContext]:
-    request = BY_NAME["openai-chat"].request(chat.encoded(chat.request(**fields)))
+    request = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(**fields)))
     asked = CanonicalRequest(
         model="m",
         messages=tuple(request.messages),
@@ -156,11 +156,11 @@ def test_some_steps_done_twice_are_done_once(fields: Json, names: set[str], othe
     asked, given = read(fields)
     once, _ = apply_steps(asked, steps, given)
     twice, _ = apply_steps(once, steps, anew(given, once))
-    assert [*map(spoken, twice.messages)] == [*map(spoken, once.messages)]
+    assert [*map(summarize_message, twice.messages)] == [*map(summarize_message, once.messages)]
     assert (twice.tools, twice.limits, twice.choice) == (once.tools, once.limits, once.choice)
 
 
-def spoken(message: Message) -> tuple[Any, ...]:
+def summarize_message(message: Message) -> tuple[Any, ...]:
     """Return a message's content, with an empty text and none equal."""
     return message.role, [part for part in message.content if part], message.calls, message.call_id, message.name
 
@@ -176,7 +176,7 @@ EMPTY_ORPHAN: list[Json] = [
 
 @pytest.mark.parametrize("server", sorted(BY_NAME.keys() - {"openai-chat"}))
 def test_an_empty_result_of_no_call_parts_no_turn(server: str) -> None:
-    body = chat.encoded(chat.request(messages=EMPTY_ORPHAN))
+    body = chat.encode_json(chat.request(messages=EMPTY_ORPHAN))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = json.loads(exchange.request())
     roles = [entry["role"] for entry in sent.get("messages") or sent.get("contents") or sent["input"]]
@@ -208,7 +208,7 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
 @over(fields=requests(), steps=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
 def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     """An image is replaced by a note."""
-    body = chat.encoded(chat.request(**fields))
+    body = chat.encode_json(chat.request(**fields))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     values = {**ALL, **OTHERS} if other else ALL
     exchange._encoder._steps.update({name: values[name] for name in steps & values.keys()})
@@ -230,7 +230,7 @@ def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[s
     error = b'{"error": {"message": "registry.ollama.ai/library/m does not support tools"}}'
     for number, kind in enumerate(kinds):
         said = [*said, *turn(number, kind)]
-        body = chat.encoded(chat.request(messages=said))
+        body = chat.encode_json(chat.request(messages=said))
         exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
         sent = exchange.request()
         if not number:
@@ -272,7 +272,7 @@ def test_with_every_step_a_turn_begins_the_next_one(steps: Json, kinds: list[str
     for number, kind in enumerate(kinds):
         said = [*said, *turn(number, kind)]
         exchange = Session.open(
-            BY_NAME["openai-chat"], chat.encoded(chat.request(messages=said)), AGENT, planner(), "seed"
+            BY_NAME["openai-chat"], chat.encode_json(chat.request(messages=said)), AGENT, planner(), "seed"
         )
         exchange._encoder._steps.update(steps)
         sent = json.loads(exchange.request())["messages"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
@@ -28,8 +28,8 @@ LEFT_OUT = [
 ]
 
 
-def opened(api: str, fields: Json, memory: Memory | None = None) -> Session:
-    exchange = Session.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
+def open_api_session(api: str, fields: Json, memory: Memory | None = None) -> Session:
+    exchange = Session.open(BY_NAME[api], make_request_body(api, **fields), agent(api), planner(), "seed", memory)
     exchange.request()
     return exchange
 
@@ -100,13 +100,13 @@ def test_no_error_changes_what_protects_the_user_or_limits_the_server(
     api: str, named: str, fields: Json, words: str
 ) -> None:
     memory = Memory()
-    exchange = opened(api, fields, memory)
+    exchange = open_api_session(api, fields, memory)
     again = exchange.encode_after_rejection(error_of(words.replace("{}", named)), 400)
     if again is not None:
         sent = json.loads(again)
         assert {name: sent.get(name) for name in fields} in (fields, dict.fromkeys(DROPPED & fields.keys()))
         exchange.confirm_quirks()
-        assert json.loads(opened(api, fields, memory).request()).keys() >= fields.keys() - DROPPED
+        assert json.loads(open_api_session(api, fields, memory).request()).keys() >= fields.keys() - DROPPED
 
 
 RENAMED = [
@@ -135,7 +135,7 @@ RENAMED = [
 
 @pytest.mark.parametrize(("api", "name", "to", "fields"), RENAMED)
 def test_no_error_renames_a_field_into_another(api: str, name: str, to: str, fields: Json) -> None:
-    exchange = opened(api, fields)
+    exchange = open_api_session(api, fields)
     again = exchange.encode_after_rejection(error_of(f"'{name}' is deprecated. Use '{to}' instead."), 400)
     assert f'"{to}"'.encode() not in (again or b"").replace(b'"stream":', b"")
 
@@ -152,7 +152,7 @@ def test_no_error_renames_a_field_into_another(api: str, name: str, to: str, fie
     ],
 )
 def test_an_error_renames_a_field_to_another_name_of_the_same_thing(name: str, to: str, value: Any) -> None:
-    exchange = opened("openai-chat", {name: value})
+    exchange = open_api_session("openai-chat", {name: value})
     sent = json.loads(
         exchange.encode_after_rejection(error_of(f"Unsupported parameter: '{name}'. Use '{to}' instead."), 400) or b"{}"
     )
@@ -192,7 +192,7 @@ QUOTED = {"error": {"message": "Provider returned error", "metadata": {"raw": "U
 def test_what_has_data_stored_is_left_out_only_if_the_server_does_not_know_it(
     error: Any, fields: Json, is_left_out: bool
 ) -> None:
-    exchange = opened("openai-chat", fields)
+    exchange = open_api_session("openai-chat", fields)
     again = exchange.encode_after_rejection(error_of(error), 400)
     assert (again is not None) is is_left_out
     if again and fields is STORED:
@@ -202,10 +202,10 @@ def test_what_has_data_stored_is_left_out_only_if_the_server_does_not_know_it(
 
 def test_a_lesson_about_a_value_does_not_reach_another_that_keeps_data_private() -> None:
     memory = Memory()
-    first = opened("openai-chat", {"store": True}, memory)
+    first = open_api_session("openai-chat", {"store": True}, memory)
     assert first.encode_after_rejection(error_of(QUOTED), 400)
     first.confirm_quirks()
-    assert json.loads(opened("openai-chat", STORED, memory).request())["store"] is False
+    assert json.loads(open_api_session("openai-chat", STORED, memory).request())["store"] is False
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_lesson_about_a_value_does_not_reach_another_that_keeps_data_private()
 )
 def test_only_named_fields_of_a_tool_are_left_out(name: str) -> None:
     tool = {"name": "a", "input_schema": {"type": "object"}, name: ["b"]}
-    again = opened("anthropic-messages", {"tools": [tool]}).encode_after_rejection(
+    again = open_api_session("anthropic-messages", {"tools": [tool]}).encode_after_rejection(
         error_of(f"tools.0.{name}: Extra inputs are not permitted"), 400
     )
     assert (again is None) is (name == "x")
@@ -233,10 +233,10 @@ VALUES: list[tuple[str, Json]] = [
 @pytest.mark.parametrize(("words", "fields"), VALUES)
 def test_nothing_that_is_learned_holds_a_value_of_the_request(words: str, fields: Json) -> None:
     memory = Memory()
-    exchange = opened("openai-chat", fields, memory)
+    exchange = open_api_session("openai-chat", fields, memory)
     exchange.encode_after_rejection(error_of(words), 400)
     exchange.confirm_quirks()
-    later = opened("openai-chat", fields, memory)
+    later = open_api_session("openai-chat", fields, memory)
     learned = [
         exchange.learned_quirks,
         exchange.report.request,
@@ -255,7 +255,7 @@ NO_RESPONSES = "model claude-haiku-4.5 does not support Responses API."
 @pytest.mark.parametrize("client", SHAPES)
 def test_an_api_is_refused_only_where_it_was_asked(words: str, api: str, client: str) -> None:
     """A server of the Messages API that rejects chat completions is not sent Responses requests."""
-    exchange = opened(client, SHAPES[client].history)
+    exchange = open_api_session(client, SHAPES[client].history)
     sent = exchange.request()
     exchange.encode_after_rejection(error_of(words), 400)
     assert (exchange.server.name == client) is (client != api)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
@@ -20,10 +20,10 @@ BY_NAME = {api.name: api for api in APIS}
 FIELDS: Json = {"store": True, "user": "u", "seed": 1, "metadata": {"a": "b"}}
 
 
-def opened(text: str, api: str = "openai-chat", **fields: Any) -> Session:
+def open_quoting(text: str, api: str = "openai-chat", **fields: Any) -> Session:
     shape = SHAPES[api]
     said = shape.said(text) if hasattr(shape, "said") else {"messages": [{"role": "user", "content": text}]}
-    exchange = Session.open(BY_NAME[api], asked(api, **{**said, **fields}), agent(api), planner(), "seed")
+    exchange = Session.open(BY_NAME[api], make_request_body(api, **{**said, **fields}), agent(api), planner(), "seed")
     exchange.request()
     return exchange
 
@@ -68,12 +68,12 @@ def quoting(error: Any, text: str) -> Any:
 @pytest.mark.parametrize("error", QUOTES, ids=range(len(QUOTES)))
 def test_what_an_error_repeats_of_the_conversation_teaches_nothing(error: Any, text: str) -> None:
     messages = [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "user", "content": text}]
-    exchange = opened("", messages=messages, **FIELDS)
+    exchange = open_quoting("", messages=messages, **FIELDS)
     body = error_of(quoting(error, text))
     assert exchange.encode_after_rejection(body, 400) is None
     assert exchange.whole.translate_error(body, 400) is None
     # From a server that received another request, the same words are its own.
-    other = opened("", messages=[*messages[:2], {"role": "user", "content": "hi"}], **FIELDS)
+    other = open_quoting("", messages=[*messages[:2], {"role": "user", "content": "hi"}], **FIELDS)
     assert (
         other.encode_after_rejection(body, 400)
         or other.report.notes
@@ -102,7 +102,7 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
             tool["function"]["description"] = text
         case "part":
             messages = [{"role": "user", "content": [{"type": "text", "text": text}]}]
-    exchange = opened("", messages=messages, tools=[tool], **FIELDS)
+    exchange = open_quoting("", messages=messages, tools=[tool], **FIELDS)
     assert exchange.encode_after_rejection(error_of(f"Bad request: {text}"), 400) is None
 
 
@@ -125,12 +125,12 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
 )
 def test_names_that_an_error_repeats_are_read(said: str, error: str, fields: Json) -> None:
     tools = [{"type": "function", "function": {"name": "mcp__playwright__browser_navigate", "parameters": {}}}]
-    assert opened(said, tools=tools, **fields).encode_after_rejection(error_of(error), 400) is not None
+    assert open_quoting(said, tools=tools, **fields).encode_after_rejection(error_of(error), 400) is not None
 
 
 def test_words_on_either_side_of_a_quotation_are_no_neighbours() -> None:
     text = "this is the page that I have just read for you"
-    assert opened(text, **FIELDS).encode_after_rejection(error_of(f"'seed' {text} is not supported"), 400) is None
+    assert open_quoting(text, **FIELDS).encode_after_rejection(error_of(f"'seed' {text} is not supported"), 400) is None
 
 
 ORDER = "and 'seed' is not supported here"
@@ -146,7 +146,7 @@ ORDER = "and 'seed' is not supported here"
 def test_a_run_is_found_wherever_it_is_cut_and_however_it_is_escaped(
     before: str, head: str, tail: str, cut: tuple[int, int], escapes: int
 ) -> None:
-    exchange = opened(f"{head}{ORDER}{tail}", **FIELDS)
+    exchange = open_quoting(f"{head}{ORDER}{tail}", **FIELDS)
     run = f"{head[cut[0] :]}{ORDER}{tail[: cut[1]]}"
     for _ in range(escapes):
         run = json.dumps(run)

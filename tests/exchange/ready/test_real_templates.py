@@ -13,7 +13,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from tests.exchange.ready.conversations import CONVERSATIONS, taken
+from tests.exchange.ready.conversations import CONVERSATIONS, count_requests
 from tests.exchange.ready.templates import Contents, environment, goes_through_parts, template
 from tests.exchange.ready.test_developer import roles
 
@@ -94,7 +94,7 @@ def test_each_takes_each_conversation_in_the_end(sources: dict[str, str], conten
         server = template(source, contents)
         for of, messages in CONVERSATIONS.items():
             try:
-                count = taken(messages, server)
+                count = count_requests(messages, server)
             except AssertionError as error:
                 left.append(f"{name}, {of}: {error}")
             else:

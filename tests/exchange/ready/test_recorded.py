@@ -6,25 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.recordings import recorded
+from tests.agents.recordings import load_recordings
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from tests.exchange.ready.servers import RULES, until_taken
+from tests.exchange.ready.servers import RULES, send_until_accepted
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, planner
 from vtc.exchange import Session
 from vtc.profiles import Memory
 
-RECORDED = recorded()
+RECORDED = load_recordings()
 
 
 @pytest.mark.parametrize("agent", RECORDED)
 @pytest.mark.parametrize("rule", RULES)
 def test_each_request_is_taken_and_the_same_again_at_once(rule: str, agent: str) -> None:
-    client, body = RECORDED[agent]["api"], chat.encoded(RECORDED[agent]["body"])
+    client, body = RECORDED[agent]["api"], chat.encode_json(RECORDED[agent]["body"])
     plans = planner(**({} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}))
     facts, memory = replace(AGENT, path=SHAPES[client].at()), Memory()
     first, again = (
-        until_taken(Session.open(BY_NAME[client], body, facts, plans, "seed", memory), RULES[rule]) for _ in range(2)
+        send_until_accepted(Session.open(BY_NAME[client], body, facts, plans, "seed", memory), RULES[rule])
+        for _ in range(2)
     )
     assert again == first[-1:]

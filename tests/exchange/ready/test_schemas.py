@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tests.exchange.ready.steps import given
+from tests.exchange.ready.steps import make_context
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps import apply_steps
 
@@ -24,14 +24,14 @@ NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 ANY = {"anyOf": [{"type": kind} for kind in KINDS]}
 
 
-def simplified(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
+def simplify_schema(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
     asked = CanonicalRequest(model="m", messages=(), tools=(Tool("go", "", schema),))
-    found, told = apply_steps(asked, {"schemas": value}, given())
+    found, told = apply_steps(asked, {"schemas": value}, make_context())
     return found.tools[0].parameters, [*told.values()]
 
 
 def parameter(schema: Any, **root: Any) -> Any:
-    found, _ = simplified({"type": "object", "properties": {"p": schema}, **root})
+    found, _ = simplify_schema({"type": "object", "properties": {"p": schema}, **root})
     return found["properties"]["p"]
 
 
@@ -89,14 +89,14 @@ def test_what_only_narrows_is_said_in_words(came: Any, went: Any) -> None:
 
 def test_what_names_a_key_is_no_keyword() -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}, "format": {"type": "string"}}}
-    found, told = simplified(schema)
+    found, told = simplify_schema(schema)
     assert found is schema
     assert not told
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:
     node = {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"}}}
-    found, told = simplified({"$ref": "#/$defs/node", "$defs": {"node": node}})
+    found, told = simplify_schema({"$ref": "#/$defs/node", "$defs": {"node": node}})
     assert found == {"type": "object", "properties": {"left": {"type": "object"}, "right": {"type": "object"}}}
     assert told == ["1 schema simplified (go: $ref, depth)"]
 
@@ -108,7 +108,9 @@ def test_the_schemas_of_all_tools_together_are_bounded() -> None:
     }
     schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d10": {"type": "string"}}}
     tools = tuple(Tool(f"go{number}", "", schema) for number in range(20))
-    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, given())
+    found, told = apply_steps(
+        CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, make_context()
+    )
     sizes = [len(json.dumps(tool.parameters)) for tool in found.tools]
     assert sizes[0] == max(sizes) > 20_000
     assert sum(sizes) < 8 * sizes[0]
@@ -117,7 +119,7 @@ def test_the_schemas_of_all_tools_together_are_bounded() -> None:
 
 
 def test_a_tool_without_parameters_has_those_of_an_object() -> None:
-    assert simplified({})[0] == {"type": "object", "properties": {}}
+    assert simplify_schema({})[0] == {"type": "object", "properties": {}}
 
 
 SCOPES: Json = {
@@ -135,7 +137,7 @@ BY_TEXT = {
 
 def test_parameters_are_an_object_that_says_its_members_and_its_entries() -> None:
     """OpenAI and Anthropic require it; every other keyword stays unchanged."""
-    assert simplified(SCOPES, "object") == (
+    assert simplify_schema(SCOPES, "object") == (
         {
             "type": "object",
             "properties": {**SCOPES["properties"], "scopes": {"type": "array", "items": {}}},
@@ -144,13 +146,13 @@ def test_parameters_are_an_object_that_says_its_members_and_its_entries() -> Non
         ["1 schema simplified (go: anyOf, items)"],
     )
     narrow = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}, "additionalProperties": False}
-    assert simplified(narrow, "object")[0] is narrow
+    assert simplify_schema(narrow, "object")[0] is narrow
 
 
 @pytest.mark.parametrize("key", ["anyOf", "oneOf"])
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
 def test_of_several_objects_on_top_all_members_are_shown_and_what_all_require_is_required(key: str, value: str) -> None:
-    members, _ = simplified({key: [BY_URL, {"$ref": "#/$defs/text"}], "$defs": {"text": BY_TEXT}}, value)
+    members, _ = simplify_schema({key: [BY_URL, {"$ref": "#/$defs/text"}], "$defs": {"text": BY_TEXT}}, value)
     assert members["type"] == "object"
     assert [*members["properties"]] == ["name", "url", "text"]
     assert members["required"] == ["name"]
@@ -159,7 +161,7 @@ def test_of_several_objects_on_top_all_members_are_shown_and_what_all_require_is
 
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
 def test_of_all_of_several_objects_all_is_required(value: str) -> None:
-    members, _ = simplified({"allOf": [BY_URL, BY_TEXT]}, value)
+    members, _ = simplify_schema({"allOf": [BY_URL, BY_TEXT]}, value)
     assert (members["type"], [*members["properties"]]) == ("object", ["name", "url", "text"])
     assert members["required"] == ["name", "text"]
 
@@ -168,18 +170,18 @@ def test_entries_of_a_tuple_are_said() -> None:
     first = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
     draft = {"type": "array", "prefixItems": first["items"], "items": False}
     said = [*first["items"]]
-    assert simplified({"type": "object", "properties": {"p": first, "q": draft}}, "object")[0]["properties"] == {
+    assert simplify_schema({"type": "object", "properties": {"p": first, "q": draft}}, "object")[0]["properties"] == {
         "p": {"type": "array", "prefixItems": said, "items": {}},
         "q": {"type": "array", "prefixItems": said, "items": {}, "maxItems": 2},
     }
-    plain, _ = simplified({"type": "object", "properties": {"q": draft}}, "plain")
+    plain, _ = simplify_schema({"type": "object", "properties": {"q": draft}}, "plain")
     assert plain["properties"]["q"] == {"type": "array", "items": {"anyOf": said}}
 
 
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
 def test_a_tool_that_takes_no_object_is_left_out_and_the_others_are_offered(value: str) -> None:
     tools = tuple(Tool(name, "", schema) for name, schema in (("a", {"type": "string"}), ("b", BY_URL)))
-    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, given())
+    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, make_context())
     assert [tool.name for tool in found.tools] == ["b"]
     assert told["schemas"] == "not offered, because their arguments are no object: a"
 
@@ -205,7 +207,7 @@ PLAIN: list[tuple[Json, Json]] = [
 
 @pytest.mark.parametrize(("came", "went"), PLAIN)
 def test_servers_of_few_words_are_told_one_type_for_each_value_or_any_of_several(came: Json, went: Json) -> None:
-    found, _ = simplified({"type": "object", "properties": {"p": came}}, "plain")
+    found, _ = simplify_schema({"type": "object", "properties": {"p": came}}, "plain")
     assert found["properties"]["p"] == went
 
 
@@ -213,7 +215,7 @@ def test_servers_of_few_words_are_told_one_type_for_each_value_or_any_of_several
 @pytest.mark.parametrize("came", [{"type": ["string", "null"]}, {"type": ["null", "string"]}, NULLABLE])
 def test_null_stays_where_a_value_must_be_given(came: Json, words: str) -> None:
     schema = {"type": "object", "properties": {"p": {**came, "description": "b"}}, "required": ["p"]}
-    found, _ = simplified(schema, words)
+    found, _ = simplify_schema(schema, words)
     parameter = found["properties"]["p"]
     assert [member["type"] for member in parameter["anyOf"]] == ["string", "null"]
     assert "b" in (parameter.get("description"), parameter["anyOf"][0].get("description"))
@@ -221,8 +223,8 @@ def test_null_stays_where_a_value_must_be_given(came: Json, words: str) -> None:
 
 def test_servers_of_few_words_are_not_told_what_they_refuse() -> None:
     schema = {"$schema": "x", "type": "object", "additionalProperties": False, "properties": {"p": {"const": "a"}}}
-    assert simplified(schema)[0] is schema
-    assert simplified(schema, "plain") == (
+    assert simplify_schema(schema)[0] is schema
+    assert simplify_schema(schema, "plain") == (
         {"type": "object", "properties": {"p": {"type": "string", "description": "(const: a)"}}},
         ["1 schema simplified (go: const, $schema, additionalProperties)"],
     )
@@ -299,7 +301,7 @@ SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 
 @st.composite
-def fitted(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
+def fitting_schemas(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
     """Generate a schema, and a value that it accepts."""
     form = (
         draw(st.sampled_from(["scalar", "list", "tuple", "object", "anyOf", "oneOf", "allOf"])) if depth else "scalar"
@@ -309,7 +311,7 @@ def fitted(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
         return schema, draw(value)
     if form == "object":
         return draw(objects(depth))
-    some = draw(st.lists(fitted(depth - 1), min_size=1, max_size=3))
+    some = draw(st.lists(fitting_schemas(depth - 1), min_size=1, max_size=3))
     schemas, value = [schema for schema, _ in some], some[0][1]
     match form:
         case "list":
@@ -326,7 +328,7 @@ def fitted(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
 def objects(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Json]:
     """Generate the schema of an object, as tools declare it, and a value that it accepts."""
     names = draw(st.lists(st.sampled_from("pqrs"), unique=True, max_size=3))
-    members = {name: draw(fitted(depth - 1)) for name in names}
+    members = {name: draw(fitting_schemas(depth - 1)) for name in names}
     given = [name for name in names if draw(st.booleans())]
     schema: Json = {
         "type": "object",
@@ -398,8 +400,8 @@ def test_whatever_a_schema_says_it_is_taken_as_it_is_written_and_takes_what_it_t
 ) -> None:
     """This holds except for null if a member may be missing."""
     schema, value = {**fitted[0], "$defs": DEFINITIONS}, fitted[1]
-    written, _ = simplified(schema, words)
+    written, _ = simplify_schema(schema, words)
     assert not FAULTS[words](written)
-    assert simplified(written, words)[0] is written
+    assert simplify_schema(written, words)[0] is written
     if Draft202012Validator(schema).is_valid(value):  # several schemas of `oneOf` can accept it
         assert any(map(Draft202012Validator(written).is_valid, unsaid(value)))

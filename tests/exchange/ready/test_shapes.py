@@ -26,22 +26,22 @@ def table(name: str) -> list[dict[str, Any]]:
     return plain((REQUESTS / name).read_text("utf-8"))
 
 
-def named(case: dict[str, Any]) -> str:
+def case_id(case: dict[str, Any]) -> str:
     return f"{case['name']}, {case['api']}"
 
 
 CASES, REFUSED = table("shapes.yaml"), table("refused.yaml")
-case = pytest.mark.parametrize("case", CASES, ids=named)
+case = pytest.mark.parametrize("case", CASES, ids=case_id)
 
 
 def body_of(api: str, *fields: dict[str, Any]) -> bytes:
     """Encode a request with all these fields, the last one of a name; null omits a field."""
     body = SHAPES[api].request(**{key: value for some in fields for key, value in some.items()})
     null = {key for some in fields[-1:] for key, value in some.items() if value is None}
-    return chat.encoded({key: value for key, value in body.items() if key not in null})
+    return chat.encode_json({key: value for key, value in body.items() if key not in null})
 
 
-def opened(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | None = None, **settings: Any) -> Session:
+def open_body(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | None = None, **settings: Any) -> Session:
     facts = replace(agent(api), host=host)
     return Session.open(BY_NAME[api], body, facts, planner(**settings), "seed", memory)
 
@@ -51,11 +51,11 @@ def opened(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | None
 @pytest.mark.every
 def test_what_is_out_of_shape_is_put_right_and_told(case: dict[str, Any], host: str) -> None:
     body = body_of(case["api"], case["fields"])
-    exchange = opened(case["api"], body, host)
+    exchange = open_body(case["api"], body, host)
     sent = exchange.request()
     assert json.loads(sent) == json.loads(body_of(case["api"], case["fields"], case["sent"]))
     assert case["told"] in exchange.report.request
-    assert opened(case["api"], sent, host).request() == sent
+    assert open_body(case["api"], sent, host).request() == sent
 
 
 @case
@@ -64,7 +64,7 @@ def test_a_server_of_another_api_is_told_the_same_as_of_a_request_in_shape(case:
     if server == case["api"]:
         return
     bodies = body_of(case["api"], case["fields"]), body_of(case["api"], case["fields"], case["sent"])
-    sent, of_shaped = (json.loads(opened(case["api"], body, upstream_api=(server,)).request()) for body in bodies)
+    sent, of_shaped = (json.loads(open_body(case["api"], body, upstream_api=(server,)).request()) for body in bodies)
     assert sent == of_shaped
     pairs.check_request(server, sent)
 
@@ -85,30 +85,30 @@ def test_a_profile_can_have_requests_sent_as_they_came(api: str, tmp_path: Path)
 def test_what_is_in_shape_keeps_its_bytes_beside_what_is_not() -> None:
     in_shape = b'{"role" : "user",  "content": "\\u00e9"}'
     body = b'{"model": "m", "messages": [%s, {"role": "tool", "content": {"a": 1}}], "stop" : [ ]}' % in_shape
-    sent = opened("openai-chat", body).request()
+    sent = open_body("openai-chat", body).request()
     assert in_shape in sent
     assert b'"stop":[ ]' in sent
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=named)
+@pytest.mark.parametrize("case", REFUSED, ids=case_id)
 def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any]) -> None:
     body = body_of(case["api"], case["fields"])
     sent = body_of(case["api"], case["fields"], case["sent"])
     for words in case["words"]:
         memory = Memory()
-        exchange = opened(case["api"], body, memory=memory)
+        exchange = open_body(case["api"], body, memory=memory)
         assert exchange.request() == body
         again = exchange.encode_after_rejection(json.dumps({"error": {"message": words}}).encode(), 400)
         assert json.loads(again or b"null") == json.loads(sent)
         exchange.confirm_quirks()
-        assert opened(case["api"], body, memory=memory).request() == again
-        assert opened(case["api"], again or b"", memory=memory).request() == again
+        assert open_body(case["api"], body, memory=memory).request() == again
+        assert open_body(case["api"], again or b"", memory=memory).request() == again
 
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, server: str) -> None:
     """Agents request summaries of a conversation without its tools."""
-    exchange = opened(client, body_of(client, SHAPES[client].history, {"tools": None}), upstream_api=(server,))
+    exchange = open_body(client, body_of(client, SHAPES[client].history, {"tools": None}), upstream_api=(server,))
     assert not json.loads(exchange.request()).get("tools")
     again = exchange.encode_after_rejection(
         b'{"error": "The toolConfig field must be defined when using toolUse"}', 400
@@ -123,7 +123,7 @@ def test_what_is_put_right_in_one_turn_begins_the_next(case: dict[str, Any]) -> 
     entries, before = case["fields"].get(field, []), list[Any]()
     for count in range(1, len(entries) + 1):
         body = body_of(case["api"], {**case["fields"], field: entries[:count]})
-        sent = json.loads(opened(case["api"], body).request())[field]
+        sent = json.loads(open_body(case["api"], body).request())[field]
         assert sent[: len(before) - 1] == before[:-1]
         before = sent
 
@@ -140,7 +140,7 @@ def test_halves_of_characters_are_written_as_such_and_told(api: str) -> None:
     """Servers reject them (`no low surrogate in string`, Anthropic), so a conversation that contains one could not
     continue.
     """
-    exchange = opened(api, HALVES)
+    exchange = open_body(api, HALVES)
     assert json.loads(exchange.request()) == json.loads(WHOLE)
     assert exchange.report.request == ["halves of characters (of an emoji that was cut) replaced by U+FFFD"]
-    assert opened(api, WHOLE).request() == WHOLE
+    assert open_body(api, WHOLE).request() == WHOLE

@@ -8,10 +8,10 @@ import jinja2
 import pytest
 
 from tests.apis import chat
-from tests.apis.shapes import asked
+from tests.apis.shapes import make_request_body
 from tests.apis.turns import turns
-from tests.exchange.ready.conversations import CONVERSATIONS, taken
-from tests.exchange.ready.servers import until_taken
+from tests.exchange.ready.conversations import CONVERSATIONS, count_requests
+from tests.exchange.ready.servers import send_until_accepted
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchange.ready.templates import TEMPLATES, Contents, Json, goes_through_parts, template
 from tests.exchanges import AGENT, API, planner
@@ -23,7 +23,7 @@ from vtc.profiles import Memory
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_each_conversation_is_taken_in_the_end(name: str, contents: Contents) -> None:
     server = template(TEMPLATES[name], contents)
-    counts = {of: taken(messages, server) for of, messages in CONVERSATIONS.items()}
+    counts = {of: count_requests(messages, server) for of, messages in CONVERSATIONS.items()}
     assert contents == "fitted" or max(counts.values()) > 1, "this template refuses nothing"
 
 
@@ -42,7 +42,7 @@ def test_each_conversation_is_taken_in_the_end(name: str, contents: Contents) ->
     ],
 )
 def test_what_helps_is_learned_at_once(name: str, conversation: str, most: int) -> None:
-    assert taken(CONVERSATIONS[conversation], template(TEMPLATES[name], "as sent")) == most
+    assert count_requests(CONVERSATIONS[conversation], template(TEMPLATES[name], "as sent")) == most
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,14 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
     server, memory, before = template(TEMPLATES[name], "as sent"), Memory(), list[Json]()
     for turn, fields in enumerate(turns(client)):
         opened = Session.open(
-            BY_NAME[client], asked(client, **fields), AGENT, planner(upstream_api=("openai-chat",)), "seed", memory
+            BY_NAME[client],
+            make_request_body(client, **fields),
+            AGENT,
+            planner(upstream_api=("openai-chat",)),
+            "seed",
+            memory,
         )
-        sent = until_taken(opened, server)
+        sent = send_until_accepted(opened, server)
         messages = sent[-1]["messages"]
         if turn > 1:
             assert len(sent) == 1
@@ -86,25 +91,25 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
 )
 def test_where_a_template_leaves_out_system_messages_in_silence_the_user_says_them(model: str) -> None:
     """The server sends no error from which this could be learned."""
-    body = chat.encoded({"model": model, "messages": CONVERSATIONS["system amid"]})
+    body = chat.encode_json({"model": model, "messages": CONVERSATIONS["system amid"]})
     sent = json.loads(Session.open(API, body, AGENT, planner(), "seed").request())["messages"]
     assert [one["role"] for one in sent] == ["system", "user", "assistant", "user", "user"]
     assert "<note>" in sent[3]["content"]
 
 
 def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None:
-    body = chat.encoded({"model": "m", "messages": CONVERSATIONS["call and result"], "tools": [chat.tool("read")]})
+    body = chat.encode_json({"model": "m", "messages": CONVERSATIONS["call and result"], "tools": [chat.tool("read")]})
     exchange = Session.open(API, body, AGENT, planner(tools="native"), "seed", Memory())
     assert exchange.request() == body
     assert exchange.encode_after_rejection(b'{"error": "Unexpected role: tool"}', 400) is None
 
 
 def test_a_request_planned_anew_is_told_once() -> None:
-    body = chat.encoded({"model": "m", "messages": CONVERSATIONS["an agent's"], "tools": [chat.tool("read")]})
+    body = chat.encode_json({"model": "m", "messages": CONVERSATIONS["an agent's"], "tools": [chat.tool("read")]})
     memory, server = Memory(), template(TEMPLATES["no tools"], "as sent")
-    until_taken(Session.open(API, body, AGENT, planner(), "seed", memory), server)
+    send_until_accepted(Session.open(API, body, AGENT, planner(), "seed", memory), server)
     exchange = Session.open(API, body, AGENT, planner(), "seed", Memory())
-    until_taken(exchange, server)
+    send_until_accepted(exchange, server)
     told = exchange.report.request
     assert len(told) == len(set(told))
     assert "1 tool -> tag prompt" in told

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.apis import pairs
-from tests.apis.shapes import SHAPES, asked
+from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
@@ -22,13 +22,13 @@ FIELDS: Json = {"seed": 1, "top_p": 0.5, "user": "u"}
 TWO_ROWS = "Unsupported parameter: 'seed'. 'top_p' cannot be used here."
 
 
-def opened(memory: Memory, said: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Session:
+def open_trial(memory: Memory, said: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Session:
     fields = fields or FIELDS
     if client == "openai-chat":
         fields = {"messages": [{"role": "user", "content": said}], **fields}
     way = {} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}
     facts = replace(agent(client), headers={"authorization": f"Bearer {key}"})
-    exchange = Session.open(BY_NAME[client], asked(client, **fields), facts, planner(**way), "seed", memory)
+    exchange = Session.open(BY_NAME[client], make_request_body(client, **fields), facts, planner(**way), "seed", memory)
     exchange.request()
     return exchange
 
@@ -44,22 +44,22 @@ def left_out(body: bytes | None) -> set[str]:
 
 def test_what_two_rows_name_is_tried_one_after_the_other() -> None:
     memory = Memory()
-    exchange = opened(memory)
+    exchange = open_trial(memory)
     assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
     assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_022DZSR8"), 400)) == {"top_p"}
     exchange.confirm_quirks()
-    assert left_out(opened(memory, "other").request()) == {"top_p"}
+    assert left_out(open_trial(memory, "other").request()) == {"top_p"}
     assert not [line for line in exchange.report.request if "seed" in line]
 
 
 def test_corrections_that_were_all_in_vain_are_undone() -> None:
     memory = Memory()
-    exchange = opened(memory)
+    exchange = open_trial(memory)
     for _ in range(2):
         assert exchange.encode_after_rejection(error_of(TWO_ROWS), 400)
     assert exchange.encode_after_rejection(error_of(TWO_ROWS), 400) is None
     assert not exchange.learned_quirks
-    assert left_out(opened(memory).request()) == set()
+    assert left_out(open_trial(memory).request()) == set()
 
 
 @pytest.mark.parametrize(
@@ -83,37 +83,37 @@ def test_corrections_that_were_all_in_vain_are_undone() -> None:
     ],
 )
 def test_what_an_error_names_in_a_field_of_its_own_is_tried_first(error: bytes, expected: set[str]) -> None:
-    assert left_out(opened(Memory()).encode_after_rejection(error, 400)) == expected
+    assert left_out(open_trial(Memory()).encode_after_rejection(error, 400)) == expected
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_correction_holds_for_the_conversation_until_a_request_with_it_succeeds(whole: bool) -> None:
     memory = Memory()
-    exchange = opened(memory)
+    exchange = open_trial(memory)
     assert left_out(exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)) == {"seed"}
     assert exchange.encode_after_rejection(error_of("The server is confused."), 400) is None
-    assert left_out(opened(memory, "other").request()) == set()
-    assert left_out(opened(memory, key="b").request()) == set()
-    later = opened(memory)
+    assert left_out(open_trial(memory, "other").request()) == set()
+    assert left_out(open_trial(memory, key="b").request()) == set()
+    later = open_trial(memory)
     assert left_out(later.request()) == {"seed"}
-    reply = pairs.whole("openai-chat", "I look.", [])
+    reply = pairs.make_whole_reply("openai-chat", "I look.", [])
     if whole:
         later.whole.rewrite(reply)
     else:
         later.stream()
-    assert left_out(opened(memory, "other").request()) == {"seed"}
-    assert left_out(opened(memory, key="b").request()) == set()
+    assert left_out(open_trial(memory, "other").request()) == {"seed"}
+    assert left_out(open_trial(memory, key="b").request()) == set()
 
 
 def test_a_request_that_fails_again_is_no_success() -> None:
     memory = Memory()
     for _ in range(2):
-        exchange = opened(memory)
+        exchange = open_trial(memory)
         exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
         exchange.encode_after_rejection(error_of("The server is confused."), 400)
         exchange.whole.translate_error(error_of("The server is confused."), 400)
-    assert left_out(opened(memory).request()) == {"seed"}
-    assert left_out(opened(memory, "other").request()) == set()
+    assert left_out(open_trial(memory).request()) == {"seed"}
+    assert left_out(open_trial(memory, "other").request()) == set()
 
 
 @pytest.mark.parametrize("client", [name for name in SHAPES if name != "openai-chat"])
@@ -124,15 +124,15 @@ def test_it_does_so_for_clients_of_any_api(client: str) -> None:
         {"options": {"num_predict": 5}} if client == "ollama-chat" else {"generationConfig": {"maxOutputTokens": 5}},
     )
     renaming = error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
-    exchange = opened(memory, client=client, **fields)
+    exchange = open_trial(memory, client=client, **fields)
     assert b"max_completion_tokens" in (exchange.encode_after_rejection(renaming, 400) or b"")
     assert exchange.encode_after_rejection(error_of("The server is confused."), 400) is None
-    assert b"max_completion_tokens" in opened(memory, client=client, **fields).request()
-    assert b"max_completion_tokens" not in opened(memory, key="b", client=client, **fields).request()
+    assert b"max_completion_tokens" in open_trial(memory, client=client, **fields).request()
+    assert b"max_completion_tokens" not in open_trial(memory, key="b", client=client, **fields).request()
 
 
 def test_what_is_learned_is_one_line() -> None:
-    exchange = opened(Memory())
+    exchange = open_trial(Memory())
     exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
     exchange.confirm_quirks()
     assert str([*exchange.report.request, *exchange.report.notes]).count("seed left out") == 1
