@@ -40,7 +40,7 @@ class Toy:
     def takes_calls(self) -> bool:
         return not self.structured or self.guarded
 
-    def piece(self, delta: CallDelta) -> CallDelta | None:
+    def process_piece(self, delta: CallDelta) -> CallDelta | None:
         return None
 
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
@@ -50,10 +50,10 @@ class Toy:
     def sent_calls(self) -> Sequence[SentCall]:
         return ()
 
-    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+    def process_calls(self, calls: Sequence[ToolCall]) -> list[Event]:
         return [*map(self._upstreams, calls)]
 
-    def late(self) -> None:
+    def record_late_content(self) -> None:
         self.lates += 1
 
     def feed(self, text: str) -> list[Event]:

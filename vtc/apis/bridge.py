@@ -45,7 +45,7 @@ from vtc.wire.framing import Frame, Framing
 
 FAILED_RESULT_PREFIX = "Error:"
 """Prefix of a failed result whose text does not mention the error, because other APIs have no field for it."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WIRE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 type ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_text"]
@@ -67,10 +67,19 @@ def to_canonical(
     reasoning back if VTC signed it with the key `seals`.
     """
     offer, generation = request.offer, request.generation
+    # Step 1: Convert the messages; this also collects parts and seals that are not translated.
     unknown: dict[str, None] = {}
     foreign: list[str] = []
     canonical = tuple(_convert_message(request, message, seals, unknown, foreign) for message in messages)
+    # Step 2: List everything that is not translated, for the report.
     functions = {tool.name for tool in offer.tools}
+    untranslated = request.LAYOUT.list_untranslated(request.fields)
+    if generation.wants_choices:
+        untranslated.append("more than one choice")
+    untranslated += (f"tool {name}" for name in offer.declared if name not in functions)
+    untranslated += _list_untranslated_tool_fields(request)
+    untranslated += unknown
+    untranslated += dict.fromkeys(name for message in messages for name in request.list_untranslated(message))
     return CanonicalRequest(
         model=request.model,
         messages=canonical,
@@ -82,20 +91,13 @@ def to_canonical(
         limits=generation.limits,
         effort=generation.effort,
         answer=generation.answer,
-        untranslated=(
-            *request.LAYOUT.list_untranslated(request.fields),
-            *(["more than one choice"] if generation.wants_choices else []),
-            *(f"tool {name}" for name in offer.declared if name not in functions),
-            *_list_untranslated_tool_fields(request),
-            *unknown,
-            *dict.fromkeys(name for message in messages for name in request.list_untranslated(message)),
-        ),
+        untranslated=tuple(untranslated),
         foreign_seals=len(foreign),
     )
 
 
 def _convert_message(
-    request: Request, message: Message, seals: SealKey | None, unknown: dict[str, None], foreign: list[str]
+    request: Request, message: Message, seals: SealKey | None, unknown: dict[str, None], foreign_seals: list[str]
 ) -> Message:
     """Convert a message to the form that every API can express.
 
@@ -105,9 +107,9 @@ def _convert_message(
     is_failed = message.role == "tool" and request.is_failed_result(message)
     if is_failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         content.append(FAILED_RESULT_PREFIX)
-    brought = request.list_seals(message) if message.role == "assistant" else ()
-    sealed = {value: seals.unseal(value) if seals else None for value in brought}
-    foreign += [value for value, thought in sealed.items() if not thought and value != UNSIGNED_CALL_SIGNATURE]
+    own_seals = request.list_seals(message) if message.role == "assistant" else ()
+    sealed = {value: seals.unseal(value) if seals else None for value in own_seals}
+    foreign_seals += [value for value, thought in sealed.items() if not thought and value != UNSIGNED_CALL_SIGNATURE]
     for part in message.content:
         if isinstance(part, Opaque) and part.thought:
             content.append(part)
@@ -120,11 +122,12 @@ def _convert_message(
         elif meaning:
             content.append(meaning)
         elif meaning is None and isinstance(part, Opaque) and (kind := request.name_part(part.part)):
-            file_id = get_file_name(part.part)
-            unknown[f"{kind} by file_id" if file_id else kind] = None
-            content += [describe_omitted_part(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
-    if declined := request.get_refusal(message):
-        content.append(declined)
+            file_name = get_file_name(part.part)
+            unknown[f"{kind} by file_id" if file_name else kind] = None
+            if message.role in ("user", "tool"):
+                content.append(describe_omitted_part(f"{kind} {file_name}".strip()))
+    if refusal := request.get_refusal(message):
+        content.append(refusal)
     content += [Opaque(media=media) for media in request.get_attached_media(message)]
     calls: list[ToolCall] = []
     for call in message.calls:
@@ -167,7 +170,7 @@ def _convert_call(request: Request, call: ToolCall, on_call: Sequence[Opaque], s
     return ToolCall(call.name, call.arguments, call.id, before=before, after=after)
 
 
-_OF_TOOLS = (
+_TRANSLATED_TOOL_FIELDS = (
     *("type", "name", "description", "parameters", "input_schema", "strict", "function", "custom", "format", "tools"),
     *("cache_control", "defer_loading", "eager_input_streaming"),
 )
@@ -179,7 +182,12 @@ def _list_untranslated_tool_fields(request: Request) -> dict[str, None]:
     names = {tool.name for tool in request.offer.tools}
     entries = [entry for entry in request.fields.get("tools") or () if isinstance(entry, Mapping)]
     own = [entry for entry in entries if text_at(part_of(entry, "function") or entry, "name") in names]
-    return {f"{key} of tools": None for entry in own for key, value in entry.items() if key not in _OF_TOOLS and value}
+    return {
+        f"{key} of tools": None
+        for entry in own
+        for key, value in entry.items()
+        if key not in _TRANSLATED_TOOL_FIELDS and value
+    }
 
 
 def list_strict_tools(request: Request) -> set[str]:
@@ -206,7 +214,7 @@ class WireNames:
     def __init__(self, names: Iterable[str]) -> None:
         self._out: dict[str, str] = {}
         self._back: dict[str, str] = {}
-        for name in sorted(names, key=lambda name: not _NAME.fullmatch(name)):
+        for name in sorted(names, key=lambda name: not _WIRE_NAME.fullmatch(name)):
             self.to_wire(name)
 
     def to_wire(self, name: str) -> str:
@@ -235,7 +243,9 @@ class BridgeDecoder(msgspec.Struct, eq=False):
     names: WireNames
     model: str
     id: str
-    """That of the reply, but for how ids begin in the client's API; calls without one get it, too."""
+    """The id of the reply, without the prefix that ids have in the client's API. Calls without an id get one made of
+    it.
+    """
     seals: SealKey
     """Signs the server's seals."""
     signs: bool = False
@@ -275,25 +285,26 @@ class BridgeDecoder(msgspec.Struct, eq=False):
         decoded = self.decoder.decode(frame)
         if decoded is None:
             return None
-        deltas, beside = decoded.deltas, decoded.metadata
-        if self.signs and any(isinstance(part, BlockStart) and part.kind == "reasoning" for part in beside):
+        deltas, metadata = decoded.deltas, decoded.metadata
+        if self.signs and any(isinstance(item, BlockStart) and item.kind == "reasoning" for item in metadata):
             self.thought = None, ""
         if self.thought:
             for delta in deltas:
                 self.thought = (self.thought, delta.text) if isinstance(delta, ReasoningDelta) else self.thought
         if any(isinstance(delta, CallDelta) and (delta.name or delta.id) for delta in deltas):
             deltas = tuple(self._assign_call_id(delta) if isinstance(delta, CallDelta) else delta for delta in deltas)
-        return replace(decoded, deltas=deltas, metadata=tuple(map(self._rewrite_metadata, beside)) if beside else ())
+        return replace(decoded, deltas=deltas, metadata=tuple(map(self._rewrite_metadata, metadata)))
 
-    def _rewrite_metadata(self, beside: FrameMetadata) -> FrameMetadata:
-        match beside:
+    def _rewrite_metadata(self, item: FrameMetadata) -> FrameMetadata:
+        """Give a start the client's id and model, and sign a seal together with its reasoning."""
+        match item:
             case Start():
-                return replace(beside, id=self.id, model=self.model, created=beside.created or self.created)
+                return replace(item, id=self.id, model=self.model, created=item.created or self.created)
             case Seal(signature, encrypted):
                 text, self.thought = join_chain(self.thought) if signature else "", None
-                value = self.seals.seal(Thought(text, signature, encrypted, beside.on))
-                return replace(beside, signature=value) if signature else replace(beside, encrypted=value)
-        return beside
+                value = self.seals.seal(Thought(text, signature, encrypted, item.on))
+                return replace(item, signature=value) if signature else replace(item, encrypted=value)
+        return item
 
     def _assign_call_id(self, call: CallDelta) -> CallDelta:
         key = None if call.index is None else (call.choice, call.index)

@@ -18,13 +18,15 @@ from vtc.apis.fields import part_of
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.json_text import decode
 
-_WHOLE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING_OR_ESCAPE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 """A complete string or escape."""
 
 
 def format_arguments(arguments: Any) -> str:
     """Format arguments as JSON text, because some servers send objects; empty if there are none."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
 def parse_raw_input(arguments: str) -> str:
@@ -50,7 +52,7 @@ def parse_object(arguments: str) -> dict[str, Any] | None:
 def is_whole(arguments: str) -> bool:
     """Return True if arguments are complete: a non-empty object, or one encoded as a string.
 
-    An empty one may precede another.
+    An empty object counts as incomplete, because some servers send one before the arguments.
     """
     try:
         value = decode(arguments.encode(errors="surrogatepass"))
@@ -74,8 +76,8 @@ def lacks_arguments(call: Any) -> bool:
     fields = part_of(call, "function") or part_of(call, "functionCall") or call
     if not isinstance(fields, dict):
         return False
-    written = [fields[key] for key in ("arguments", "input", "args") if key in fields]
-    return any(value is None or (isinstance(value, str) and not value.strip()) for value in written)
+    values = [fields[key] for key in ("arguments", "input", "args") if key in fields]
+    return any(value is None or (isinstance(value, str) and not value.strip()) for value in values)
 
 
 class JsonNesting(msgspec.Struct, frozen=True, gc=False):
@@ -101,9 +103,12 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
         """Advance over another piece."""
         if not piece:
             return self
-        rest = _WHOLE.sub("", '"' * self.in_string + "\\" * self.escaped + piece)
-        marks, quote, _ = rest.partition('"')
-        depth = self.depth + marks.count("{") + marks.count("[") - marks.count("}") - marks.count("]")
+        prefix = '"' if self.in_string else ""
+        if self.escaped:
+            prefix += "\\"
+        rest = _STRING_OR_ESCAPE.sub("", prefix + piece)
+        structure, quote, _ = rest.partition('"')
+        depth = self.depth + structure.count("{") + structure.count("[") - structure.count("}") - structure.count("]")
         return JsonNesting(depth, bool(quote), rest.endswith("\\"), self.begun or not piece.isspace())
 
 
@@ -134,8 +139,8 @@ class OpenCalls(msgspec.Struct, frozen=True, gc=False):
         else:
             return self
         nesting = nesting.advance(piece.arguments)
-        here = () if nesting.is_whole else ((piece.index, nesting),)
-        return OpenCalls((*self.nestings[:place], *here, *self.nestings[place + 1 :])[-MAX_OPEN_CALLS:])
+        current = () if nesting.is_whole else ((piece.index, nesting),)
+        return OpenCalls((*self.nestings[:place], *current, *self.nestings[place + 1 :])[-MAX_OPEN_CALLS:])
 
 
 class _CallBuffer:
@@ -189,7 +194,7 @@ class ToolCallAccumulator:
         self._places: dict[int, int] = {}  # the place of each call by the server's number
         self._last = -1
         self.clean = True
-        """False if clients could misread the pieces: calls share a number, a name is repeated, an id is missing."""
+        """False if clients could misread the pieces, for example because calls share a number or a name is repeated."""
         for piece in pieces:
             self.add(piece)
 
@@ -261,8 +266,8 @@ class ToolCallAccumulator:
         return ToolCall(call.name, text, call.id, call.source)
 
 
-_BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')  # used with match
-_RUN = re.compile(
+_RAW_INPUT_START = re.compile(r'\s*\{\s*"input"\s*:\s*"')  # used with match
+_WHOLE_CHARACTERS = re.compile(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
 )
 """Whole characters of a JSON string: no escape and no surrogate pair is cut."""
@@ -299,10 +304,10 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
         """Feed a piece of the arguments; return also the input that it adds."""
         chain, text, begun = (self.arguments, arguments), self.tail + arguments, self.begun
         if not begun:
-            if (match := _BEGIN.match(text)) is None:
+            if (match := _RAW_INPUT_START.match(text)) is None:
                 return RawInput(chain, self.sent, text), ""
             text, begun = text[match.end() :], True
-        match = _RUN.match(text)
+        match = _WHOLE_CHARACTERS.match(text)
         assert match is not None
         piece = str(_decode_string(f'"{match[0]}"'))
         return RawInput(chain, (self.sent, piece) if piece else self.sent, text[match.end() :], begun), piece

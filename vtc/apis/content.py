@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from vtc.events import Media, Message, Opaque, ToolCall
 
-_TEXTS = ("text", "input_text", "output_text")
+_TEXT_TYPES = ("text", "input_text", "output_text")
 BILLING_PREFIX = "x-anthropic-billing-header:"
 """Prefix of a text of Claude Code that differs in each request and must remain the first part; it is not parsed."""
 
@@ -33,7 +33,7 @@ def is_text(part: Mapping[str, Any] | str) -> bool:
     if isinstance(part, str):
         return False
     text = part.get("text")
-    return part.get("type") in _TEXTS and isinstance(text, str) and not is_billing(text)
+    return part.get("type") in _TEXT_TYPES and isinstance(text, str) and not is_billing(text)
 
 
 def read(content: Any) -> tuple[str | Opaque, ...]:
@@ -119,7 +119,7 @@ def group_turns(
     return [entry for entry in entries if entry[key]]
 
 
-_ANSWERS = ("_call_output", "_tool_result", "mcp_call")
+_ANSWER_TYPE_ENDINGS = ("_call_output", "_tool_result", "mcp_call")
 """Endings of the types of parts and items that contain a tool's answer but are no message."""
 
 
@@ -127,7 +127,7 @@ def get_tool_output(message: Message) -> str:
     """Return the text of tools in a message: all of a result; in other messages the answers of server-side tools."""
     is_result = message.role == "tool"
     own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]
-    answers = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
+    answers = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWER_TYPE_ENDINGS)]
     texts = [text for part in answers for text in _find_texts(part)]
     return "\n".join([message.text, *texts] if is_result else texts)
 
@@ -149,13 +149,13 @@ def parse_media_url(
     kind: Literal["image", "document"], url: object, name: str = "", detail: object = ""
 ) -> Media | None:
     """Parse media as most APIs have them: a `data:image/png;base64,…` URL, or an address; None if it is no URL."""
-    closely = detail if isinstance(detail, str) else ""
+    detail_text = detail if isinstance(detail, str) else ""
     if not isinstance(url, str) or not url:
         return None
     head, comma, data = url.partition(",")
     if head.startswith("data:") and comma and head.endswith(";base64"):
-        return Media(kind, head[5:].partition(";")[0], data, name=name, detail=closely)
-    return Media(kind, url=url, name=name, detail=closely)
+        return Media(kind, head[5:].partition(";")[0], data, name=name, detail=detail_text)
+    return Media(kind, url=url, name=name, detail=detail_text)
 
 
 def render_media_url(media: Media) -> str:
@@ -171,8 +171,8 @@ def list_parts(message: Message) -> list[str | Media]:
 
 def describe_omitted_media(media: Media) -> str:
     """Describe media that are omitted because the server accepts none there."""
-    of = " ".join(part for part in (media.media_type or media.kind, media.name or media.url[:200]) if part)
-    return f"[{of}: left out, as this server takes none here]"
+    description = " ".join(part for part in (media.media_type or media.kind, media.name or media.url[:200]) if part)
+    return f"[{description}: left out, as this server takes none here]"
 
 
 def describe_omitted_part(name: str) -> str:

@@ -192,7 +192,7 @@ class Reply:
 
     message: Message
     finish_reason: str | None = None
-    """The word of the API."""
+    """The finish reason in the API's own word; None if there is none."""
     complete: bool = True
     """False if the reply is cut off."""
     usage: Usage | None = None

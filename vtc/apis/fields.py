@@ -33,7 +33,7 @@ def describe_body_fault(error: Exception) -> str:
             return str(error)
 
 
-_PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
+_NESTED_FIELDS = ("choices", "message", "delta", "response", "item", "part", "usage")
 REPLY_FIELDS = ("choices", "message", "delta", "content", "index", "finish_reason")
 """Fields that every reply of chat completions needs."""
 CALL_FIELDS = ("tool_calls", "function_call")
@@ -46,9 +46,9 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""An escape in JSON; the group matches half of a surrogate pair."""
+"""Matches an escape in JSON; the group matches half of a surrogate pair."""
 REPLACED_SURROGATES = "halves of characters (of an emoji that was cut) replaced by U+FFFD"
-"""Its line in the report."""
+"""The line in the report about replaced halves of characters."""
 
 
 def _replace_surrogates(body: bytes) -> bytes:
@@ -56,10 +56,10 @@ def _replace_surrogates(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
 
 
-def split_body(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+def split_body(body: bytes, *, repair: bool = False) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
     """Split a body into the bytes of each field and the decoded fields. Raises ValueError.
 
-    `mend` replaces halves of characters (an emoji that was cut) by U+FFFD. The last value tells whether there were any.
+    `repair` replaces halves of characters (an emoji that was cut) by U+FFFD. The last value is True if there were any.
     """
     try:
         raw = _raw_object.decode(body)
@@ -67,8 +67,10 @@ def split_body(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Ra
         raise
     except msgspec.DecodeError:
         # JavaScript programs that cut text may cut an emoji in two.
-        if mend and (whole := _replace_surrogates(body)) != body:
-            return *split_body(whole)[:2], True
+        if repair:
+            whole = _replace_surrogates(body)
+            if whole != body:
+                return *split_body(whole)[:2], True
         # Only Python's decoder accepts the body, so there are no original bytes to keep.
         fields: dict[str, Any] = decode(body)
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, False
@@ -114,8 +116,8 @@ def object_of(data: bytes | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-_ENVELOPE = ("data", "result", "response")
-_ON_ENVELOPE = {
+_ENVELOPE_CONTENT = ("data", "result", "response")
+_ENVELOPE_FIELDS = {
     "success",
     "code",
     "status",
@@ -131,8 +133,8 @@ _ON_ENVELOPE = {
 
 def unwrap_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Unwrap the object from a gateway's envelope, `{"data": {…}, "success": true}`; None if there is no envelope."""
-    inside = [key for key in _ENVELOPE if value and isinstance(value.get(key), dict)]
-    if value is None or len(inside) != 1 or not value.keys() <= {*inside, *_ON_ENVELOPE}:
+    inside = [key for key in _ENVELOPE_CONTENT if value and isinstance(value.get(key), dict)]
+    if value is None or len(inside) != 1 or not value.keys() <= {*inside, *_ENVELOPE_FIELDS}:
         return None
     plain = all(not isinstance(value[key], dict | list) or not value[key] for key in value.keys() - {*inside})
     inner: dict[str, Any] = value[inside[0]]
@@ -186,8 +188,8 @@ def remove_fields(value: Any, names: Collection[str]) -> Any:
         return [remove_fields(entry, names) for entry in value]
     if not isinstance(value, dict):
         return value
-    left = {key: entry for key, entry in value.items() if (entry if key in CALL_FIELDS else key not in names)}
-    return {key: remove_fields(value, names) if key in _PARTS else value for key, value in left.items()}
+    kept = {key: entry for key, entry in value.items() if (entry if key in CALL_FIELDS else key not in names)}
+    return {key: remove_fields(value, names) if key in _NESTED_FIELDS else value for key, value in kept.items()}
 
 
 def drop_frame_fields(

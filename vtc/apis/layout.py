@@ -70,9 +70,12 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
         """Read limits and sampling; `stop` is a list."""
         values = {name: [at(fields, path) for path in paths] for name, paths in self.limits.items()}
         limits = {name: value for name, given in values.items() for value in reversed(given) if value is not None}
-        if isinstance(most := limits.get(MAX_TOKENS), int) and most < 0:
+        max_tokens = limits.get(MAX_TOKENS)
+        if isinstance(max_tokens, int) and max_tokens < 0:
             del limits[MAX_TOKENS]  # a negative number means no limit
-        return {**limits, "stop": [limits["stop"]]} if isinstance(limits.get("stop"), str) else limits
+        if isinstance(limits.get("stop"), str):
+            limits["stop"] = [limits["stop"]]
+        return limits
 
     def write_limits(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Write limits and sampling at the first path of each; those without a path are omitted."""
@@ -103,14 +106,15 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
         known |= {path for paths in self.limits.values() for path in paths}
         known |= set() if self.in_path else {"model", "stream"}
         inside = {path.partition(".")[0] for path in known if path and "." in path}
-        untold: list[str] = []
+        untranslated: list[str] = []
         for key, value in fields.items():
             if key not in inside:
-                untold += [key] if key not in known and not _is_nothing(value) else []
+                if key not in known and not _is_nothing(value):
+                    untranslated.append(key)
             elif isinstance(value, Mapping):
                 paths = (f"{key}.{name}" for name, part in value.items() if not _is_nothing(part))
-                untold += [path for path in paths if path not in known]
-        return untold
+                untranslated += [path for path in paths if path not in known]
+        return untranslated
 
 
 def _is_nothing(value: object) -> bool:
@@ -130,7 +134,7 @@ class Shape(NamedTuple):
     fix: Fix
     """Returns the value in shape; the same object if nothing was wrong."""
     line: str
-    """Its line in the report."""
+    """The line in the report about a repaired value."""
 
 
 class ShapedBody(NamedTuple):
@@ -174,34 +178,34 @@ def _encode_fields(
 
 
 @cache
-def _make_fix(path: str, mend: Fix) -> Fix:
+def _make_fix(path: str, repair: Fix) -> Fix:
     """Make the function that repairs the values at a path."""
     for key in reversed(path.split(".") if path else ()):
         if key == "*":
-            mend = partial(fix_each, mend)
+            repair = partial(fix_each, repair)
         elif key.startswith("["):
-            mend = partial(_fix_typed, key.strip("[]").split("|"), mend)
+            repair = partial(_fix_typed, key.strip("[]").split("|"), repair)
         else:
-            mend = partial(fix_field, key, mend)
-    return mend
+            repair = partial(fix_field, key, repair)
+    return repair
 
 
-def _fix_typed(types: Collection[str], mend: Fix, value: Any) -> Any:
+def _fix_typed(types: Collection[str], repair: Fix, value: Any) -> Any:
     """Repair an object of one of these types."""
-    return mend(value) if isinstance(value, dict) and value.get("type") in types else value
+    return repair(value) if isinstance(value, dict) and value.get("type") in types else value
 
 
-def fix_field(key: str, mend: Fix, value: Any) -> Any:
+def fix_field(key: str, repair: Fix, value: Any) -> Any:
     """Repair the value in a field of an object."""
     if not isinstance(value, dict) or key not in value:
         return value
-    new = mend(value[key])
+    new = repair(value[key])
     return value if new is value[key] else {**value, key: new}
 
 
-def fix_each(mend: Fix, values: Any) -> Any:
+def fix_each(repair: Fix, values: Any) -> Any:
     """Repair each entry of a list."""
     if not isinstance(values, list):
         return values
-    new = [mend(value) for value in values]
+    new = [repair(value) for value in values]
     return values if all(map(is_, new, values)) else new

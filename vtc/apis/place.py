@@ -1,7 +1,7 @@
 """The place of an API's requests: paths, headers and query, and what these contain: a model, a stream, a key.
 
-POST /v1/chat/completions                                          model and stream are in the body POST
-/v1beta/models/MODEL:streamGenerateContent?alt=sse&key=KEY    both are in the path, the key is in the query
+POST /v1/chat/completions                                     model and stream are in the body
+POST /v1beta/models/MODEL:streamGenerateContent?alt=sse&key=KEY    both are in the path, the key is in the query
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PathMatch(NamedTuple):
     """The content of a path."""
 
     base: str
-    """The part before the API's own part."""
+    """The part before the API's own part, for example the prefix of a gateway."""
     model: str
     """Empty if the model is in the body."""
     streams: bool
@@ -34,15 +34,15 @@ class Place:
     """The place of an API's requests; their method is always POST."""
 
     path: str
-    """The end of their paths; `{model}` is the name of the model."""
+    """The end of the requests' paths; `{model}` is the name of the model."""
     streamed: str = ""
-    """The end for requests for a stream, if no field of the body asks for it."""
+    """The end of paths that ask for a stream, if the API has no field for that in the body."""
     stream_query: str = ""
     """Required in the query of requests for a stream."""
     version: str = ""
-    """Precedes the path on a server with several APIs."""
+    """The part of the path before `path`, which VTC adds for a server of this API: `/v1`."""
     versions: Collection[str] = ()
-    """Other versions that clients use."""
+    """Other such parts that clients use."""
     kinds: Collection[str] = ()
     """Alternatives to `models` before a name, which then include the kind (`tunedModels/NAME`)."""
     key: str = BEARER
@@ -54,7 +54,7 @@ class Place:
     own_headers: str = ""
     """Prefix of the clients' headers that mean nothing to servers of other APIs."""
     flags: str = ""
-    """The one of these headers that lists feature flags, separated by commas."""
+    """The client's header that lists feature flags, separated by commas."""
     own_query: Collection[str] = ()
     """Further query parameters that mean nothing to other APIs."""
     lists: str = "/v1/models"
@@ -96,15 +96,16 @@ class Place:
         before, is_named, after = path.partition(_MODEL)
         if is_named:
             # Escape a name with `..` as one part: `../files/x` must not lead elsewhere.
-            kind, *rest = parts = model.split("/")
-            slash = "" if {"", ".", ".."} & {*parts} else "/"
-            has_kind = (
-                slash and rest and self.kinds and f"/{kind}/" in (before, *(f"/{known}/" for known in self.kinds))
-            )
-            path = f"{'/' if has_kind else before}{quote(model, slash)}{after}"
-        asked = [self.stream_query] if streams and self.stream_query else []
-        query = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
-        return f"{base}{path}?{query}" if query else f"{base}{path}"
+            parts = model.split("/")
+            is_safe = not {"", ".", ".."} & {*parts}
+            has_kind = False
+            if is_safe and len(parts) > 1 and self.kinds:
+                has_kind = f"/{parts[0]}/" in (before, *(f"/{kind}/" for kind in self.kinds))
+            path = f"{'/' if has_kind else before}{quote(model, '/' if is_safe else '')}{after}"
+        parameters = [part for part in query.split("&") if part not in ("", self.stream_query)]
+        if streams and self.stream_query:
+            parameters.insert(0, self.stream_query)
+        return f"{base}{path}?{'&'.join(parameters)}" if parameters else f"{base}{path}"
 
     def split_own_query(self, query: str) -> tuple[str, str]:
         """Split a query into the part for any API and the key; drop the parameters that mean nothing to other APIs."""

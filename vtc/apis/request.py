@@ -105,16 +105,16 @@ class Request(ABC):
     idle: bool = False
     """True if it asks only for loading the model."""
     unliftable: str = ""
-    """The reason why no call may be read from the reply's text; empty if calls may be."""
+    """The reason why text tool calls in the reply must stay text; empty if they may become calls."""
 
     def __init__(self, body: bytes, path: str = "", *, as_it_came: bool = False) -> None:
         """Decode a body and, for some APIs, its path. Raises `BadRequest`.
 
         Values out of shape are repaired, unless `as_it_came`.
         """
-        with self._fit():
-            raw, fields, halved = self._split(body, mend=not as_it_came)
-            lines = (REPLACED_SURROGATES,) if halved else ()
+        with self._convert_errors():
+            raw, fields, has_halves = self._split(body, repair=not as_it_came)
+            lines = (REPLACED_SURROGATES,) if has_halves else ()
             self.body = apply_shapes(raw, fields, () if as_it_came else self.LAYOUT.shapes, lines)
             self.fields = self.body.fields
             if not isinstance(self._conversation, list):
@@ -126,7 +126,8 @@ class Request(ABC):
             self._decode(path)
 
     @contextmanager
-    def _fit(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
+        """Raise `BadRequest` for any error that decoding an invalid body raises."""
         try:
             yield
         except INVALID_BODY_ERRORS as error:
@@ -237,9 +238,9 @@ class Request(ABC):
     # The codec of an API
 
     @staticmethod
-    def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+    def _split(body: bytes, *, repair: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
         """Split a body into the bytes of each field and the decoded fields (`split_body`). Raises ValueError."""
-        return split_body(body, mend=mend)
+        return split_body(body, repair=repair)
 
     @abstractmethod
     def _decode(self, path: str) -> None:
@@ -291,13 +292,13 @@ class Request(ABC):
     @cached_property
     def _groups(self) -> Sequence[MessageGroup]:
         known: dict[str | None, ToolCall] = {}
-        waiting: list[ToolCall] = []  # calls without a result, the oldest first
+        unanswered: list[ToolCall] = []  # calls without a result, the oldest first
         groups: list[MessageGroup] = []
-        with self._fit():
+        with self._convert_errors():
             if self.LAYOUT.prompt and (prompt := self.fields.get(self.LAYOUT.prompt)):
                 groups.append(([Message("system", self._read_system_prompt(prompt), source=PromptField(prompt))], ()))
             for group, places in self._read():
-                groups.append(([_match_result(message, known, waiting) for message in group], places))
+                groups.append(([_match_result(message, known, unanswered) for message in group], places))
         return groups
 
     @property
@@ -489,15 +490,15 @@ def _remove(fields: dict[str, Any], *names: str | None) -> None:
             fields.pop(name, None)
 
 
-def _match_result(message: Message, known: dict[str | None, ToolCall], waiting: list[ToolCall]) -> Message:
+def _match_result(message: Message, known: dict[str | None, ToolCall], unanswered: list[ToolCall]) -> Message:
     """Complete a result with the name and id of its call: the `known` call with its id, or else by name and order."""
     if message.role != "tool":
         known.update((call.id, call) for call in message.calls if call.id)
-        waiting += message.calls
+        unanswered += message.calls
         return message
     id_, name = message.call_id or None, message.name or None
-    fits = (call for call in waiting if name in (None, call.name) and None in (id_, call.id))
+    fits = (call for call in unanswered if name in (None, call.name) and None in (id_, call.id))
     call = known.get(id_) or next(fits, None)
-    if call in waiting:
-        waiting.remove(call)
+    if call in unanswered:
+        unanswered.remove(call)
     return replace(message, name=call.name, call_id=id_ or call.id) if call else message

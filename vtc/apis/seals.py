@@ -25,7 +25,7 @@ SEAL_PREFIX = b64encode(_VERSION)[:6].decode()
 """Prefix of each value that VTC made."""
 _SIGNATURE_BYTES = 16
 """Bytes of a signature."""
-_OF_URLS = str.maketrans("-_", "+/")
+_TO_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 
 
 class SealKey(msgspec.Struct, frozen=True):
@@ -34,9 +34,9 @@ class SealKey(msgspec.Struct, frozen=True):
     key: bytes
 
     @classmethod
-    def of(cls, secret: bytes, whose: Sequence[str | bytes]) -> SealKey:
+    def of(cls, secret: bytes, owner: Sequence[str | bytes]) -> SealKey:
         """Derive a key from a secret; `whose` distinguishes this conversation from all others."""
-        return cls(hmac.digest(secret, repr(whose).encode("utf-8", "surrogatepass"), sha256))
+        return cls(hmac.digest(secret, repr(owner).encode("utf-8", "surrogatepass"), sha256))
 
     def seal(self, thought: Thought) -> str:
         """Encode a thought as one signed value."""
@@ -46,7 +46,7 @@ class SealKey(msgspec.Struct, frozen=True):
     def unseal(self, value: str) -> Thought | None:
         """Decode a thought that was signed with this key; None for any other value."""
         try:
-            data = b64decode(value.translate(_OF_URLS), validate=True)
+            data = b64decode(value.translate(_TO_STANDARD_ALPHABET), validate=True)
             signature, fields = (
                 data[len(_VERSION) : len(_VERSION) + _SIGNATURE_BYTES],
                 data[len(_VERSION) + _SIGNATURE_BYTES :],

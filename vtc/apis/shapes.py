@@ -46,13 +46,13 @@ def arguments_string(value: Any) -> Any:
     return (format_arguments(value) or "{}") if isinstance(value, dict | list) else value
 
 
-_OBJECTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """JSON Schema keywords whose value maps names to schemas."""
-_SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_SINGLE_SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 """JSON Schema keywords with one schema."""
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 """JSON Schema keywords with a list of schemas."""
-_KEYWORDS = frozenset((*_OBJECTS, *_SCHEMAS, *_LISTS))
+_KEYWORDS = frozenset((*_SCHEMA_MAPS, *_SINGLE_SCHEMAS, *_SCHEMA_LISTS))
 NO_PARAMETERS_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -69,11 +69,11 @@ def _fix_schema(schema: Any) -> Any:
     changed: dict[str, Any] = {}
     for key, value in schema.items():
         new = value
-        if key in _OBJECTS:
+        if key in _SCHEMA_MAPS:
             new = {} if value == [] else _fix_named(value)
-        elif key in _SCHEMAS:
+        elif key in _SINGLE_SCHEMAS:
             new = _fix_schema(value)
-        elif key in _LISTS:
+        elif key in _SCHEMA_LISTS:
             new = fix_each(_fix_schema, value)
         if new is not value:
             changed[key] = new
@@ -94,7 +94,7 @@ def without_null_strict(function: Any) -> Any:
     return {key: value for key, value in function.items() if key != "strict"}
 
 
-_PARTS = frozenset(
+_PART_TYPES = frozenset(
     ("text", "image_url", "input_text", "input_image", "output_text", "image", "document", "file", "input_file")
 )
 """Types of parts that are a content's only value."""
@@ -102,7 +102,7 @@ _PARTS = frozenset(
 
 def wrap_part(value: Any) -> Any:
     """Wrap a content that is a single part in a list."""
-    return [value] if isinstance(value, dict) and value.get("type") in _PARTS else value
+    return [value] if isinstance(value, dict) and value.get("type") in _PART_TYPES else value
 
 
 def fix_result(value: Any) -> Any:

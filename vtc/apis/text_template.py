@@ -21,10 +21,10 @@ from vtc.apis.relay.frames import FrameWriter
 from vtc.events import ReasoningDelta, TextDelta
 
 _PROBE = "vtc probe"
-_WRITTEN = json.dumps(_PROBE).encode()
+_ENCODED_PROBE = json.dumps(_PROBE).encode()
 _NUMBER = re.compile(rb"\d+")
 _ESCAPED_LINE_ENDS = re.compile("[\u2028\u2029\x85]")
-"""Characters that must be escaped, because some clients split lines at them."""
+"""Matches characters that must be escaped, because some clients split lines at them."""
 
 
 class TextTemplate:
@@ -74,9 +74,9 @@ def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> Te
     if [*map(len, frames)] != [1, 1]:
         return None
     (first,), (second,) = frames
-    if first.count(_WRITTEN) != 1:
+    if first.count(_ENCODED_PROBE) != 1:
         return None
-    before, _, rest = first.partition(_WRITTEN)
+    before, _, rest = first.partition(_ENCODED_PROBE)
     if first == second:
         return TextTemplate(before, rest) if trial.encoder == writer.encoder else None
     counted = [

@@ -59,9 +59,10 @@ def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
 
     An unchanged body keeps its bytes.
     """
-    if before == after or (reply := _fold_frames(api, after)) == _fold_frames(api, before):
+    if before == after:
         return body
-    return encode(reply)
+    reply = _fold_frames(api, after)
+    return body if reply == _fold_frames(api, before) else encode(reply)
 
 
 def render_text_reply(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
@@ -90,9 +91,9 @@ def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
     return api.fold([decode(frame.data) for frame in frames if frame.data])
 
 
-def add_piece(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
+def add_piece(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
     """Add a piece to a message, a block or a call: texts and lists are joined."""
-    for key, value in more.items():
+    for key, value in piece.items():
         if isinstance(value, dict):
             add_piece(whole.setdefault(key, {}), value)
         elif key == "content" and (isinstance(value, list) or isinstance(whole.get(key), list)):
@@ -138,11 +139,12 @@ def read_replies(api: Api, body: bytes) -> list[Reply]:
     usage: Usage | None = None
     for frame in [*reader.feed(body), *reader.finish()]:
         decoded = decoder.decode(frame)
-        usage = next((beside for beside in decoded.metadata if isinstance(beside, Usage)), usage) if decoded else usage
-        for delta in decoded.deltas if decoded else ():
-            if isinstance(delta, Failure):
-                continue
-            choices.setdefault(delta.choice, []).append(delta)
+        if decoded is None:
+            continue
+        usage = next((item for item in decoded.metadata if isinstance(item, Usage)), usage)
+        for delta in decoded.deltas:
+            if not isinstance(delta, Failure):
+                choices.setdefault(delta.choice, []).append(delta)
     if not choices:
         raise ValueError(f"the body is not a reply of {api.name}")
     return [_build_reply(deltas, usage) for _, deltas in sorted(choices.items())]
@@ -159,10 +161,10 @@ def get_first_text(api: Api, body: bytes) -> str:
 
 
 def _build_reply(deltas: Sequence[Delta], usage: Usage | None) -> Reply:
-    spoken = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    text = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     message = Message(
         "assistant",
-        (spoken,) if spoken else (),
+        (text,) if text else (),
         tuple(ToolCallAccumulator(delta for delta in deltas if isinstance(delta, CallDelta)).calls()),
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
     )

@@ -326,8 +326,8 @@ class Request(request.Request):
     name_part = staticmethod(name_part)
 
     @staticmethod
-    def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
-        raw, fields, halved = split_body(body, mend=mend)
+    def _split(body: bytes, *, repair: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+        raw, fields, halved = split_body(body, repair=repair)
         if inner := raw.get("generateContentRequest"):  # a request to count tokens wraps it
             raw, fields, _ = split_body(bytes(inner))
         return rename_fields(raw), to_camel_case(fields), halved

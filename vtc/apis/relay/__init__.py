@@ -32,7 +32,7 @@ from vtc.apis.relay.choice import (
 from vtc.apis.relay.frames import (
     FrameWriter,
     PendingFrame,
-    Read,
+    ReadEvents,
     SplitFrame,
     describe_failed_end,
     make_pending,
@@ -59,12 +59,12 @@ class LastFrame(NamedTuple):
 
     frame: Frame
     delta: Delta
-    left: Sequence[SplitFrame]
+    sent: Sequence[SplitFrame]
     """The frames that were sent."""
     out: Sequence[bytes]
     """The bytes that were sent for them."""
-    waiting: Sequence[PendingFrame]
-    alone: bool
+    pending: Sequence[PendingFrame]
+    is_alone: bool
     """True if the frame contained only the delta."""
 
 
@@ -107,9 +107,9 @@ class Relay[P: Pipeline]:
         self.fault = ""
         """The reason why the reply did not end well although its connection did not break; for people."""
         self.is_whole = whole
-        self.counted: Callable[[int], None] | None = None
+        self.on_prompt_tokens: Callable[[int], None] | None = None
         """Called with the number of prompt tokens that the server counted."""
-        self.failed: Callable[[bytes], Failure | None] = lambda _: None
+        self.on_error: Callable[[bytes], Failure | None] = lambda _: None
         """Called with the error, as JSON, that the server sent instead of the rest of the reply.
 
         It returns a replacement for the client, or None to forward the error.
@@ -139,41 +139,41 @@ class Relay[P: Pipeline]:
         if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder returned the end of the reply and other content in one frame")
         deltas: Sequence[Delta] = decoded.deltas  # Step 3: look for an error or a failed end, and for usage.
-        last, instead = deltas[-1] if deltas else None, None
+        last, replacement = deltas[-1] if deltas else None, None
         if isinstance(last, Failure):
-            deltas, last, instead = self._without_error(frame, deltas, last)
+            deltas, last, replacement = self._without_error(frame, deltas, last)
         elif isinstance(last, Finish) and last.reason == "failed":
             self.fault = describe_failed_end(last)
-        several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
-        if metadata and self.counted:
+        indices = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
+        if metadata and self.on_prompt_tokens:
             self._count(metadata)
         if decoded.ends or isinstance(last, Failure):  # Step 4: process the deltas; send the frames that they settle.
             writer = copy.copy(self.writer)
-            out, choices = self._handle_end(writer, frame, metadata, last, anew=instead is not None)
-        elif len(several) > 1:
+            out, choices = self._handle_end(writer, frame, metadata, last, reencodes=replacement is not None)
+        elif len(indices) > 1:
             writer = copy.copy(self.writer)
-            out, choices = self._feed_choices(writer, frame, decoded, sorted(several))
+            out, choices = self._feed_choices(writer, frame, decoded, sorted(indices))
         else:
-            index = deltas[0].choice if deltas else min(several, default=0)
+            index = deltas[0].choice if deltas else min(indices, default=0)
             choice = self._choices.get(index) or self._begin(index)
             waiting, entry = choice.waiting, make_pending(frame, metadata) if metadata else PendingFrame(frame)
             entry = entry if decoded.clean else replace(entry, odd=True)
             choice, entry, events = read_frame(choice, entry, deltas)
-            stays = not (events or choice.ended) and choice.waiting is waiting
-            many = len(waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events)
-            if many or (stays and (waiting or entry.text or entry.calls)):
+            is_pending = not (events or choice.ended) and choice.waiting is waiting  # the frame decided nothing
+            is_deferred = len(waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events)
+            if is_deferred or (is_pending and (waiting or entry.text or entry.calls)):
                 choice.waiting.append(entry)  # the common case inside a long call; nothing can fail any more
                 self.decoder, self._choices[index], self._last = decoder, choice, frame if deltas else self._last
                 if last and len(deltas) == 1 and decoded.clean and not (metadata or self.unsettled):
                     self.last_frame = LastFrame(frame, last, (), (), waiting, True)
                 return []
             writer = copy.copy(self.writer)
-            settled = self._join_deferred(index, events) if self.unsettled else events
-            left, waiting = settle([*choice.waiting, entry], settled, ended=choice.ended)
-            out, choices = writer.send(index, left), [replace(choice, waiting=waiting)]
+            all_events = self._join_deferred(index, events) if self.unsettled else events
+            settled_frames, waiting = settle([*choice.waiting, entry], all_events, ended=choice.ended)
+            out, choices = writer.send(index, settled_frames), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each seal is recorded
-                self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
+                self.last_frame = LastFrame(frame, last, settled_frames, out, waiting, not metadata)
         self.decoder, self.writer = decoder, writer  # Step 5: nothing failed, so replace the state.
         for choice in choices:
             self._choices[choice.index] = choice
@@ -184,23 +184,23 @@ class Relay[P: Pipeline]:
         self, frame: Frame, deltas: Sequence[Delta], failure: Failure
     ) -> tuple[Sequence[Delta], Delta, Failure | None]:
         """Return the deltas of a frame without its error, its last delta or error, and the replacement of the error."""
-        if instead := self._replace_error(frame, failure, deltas):
-            return (), instead, instead
+        if replacement := self._replace_error(frame, failure, deltas):
+            return (), replacement, replacement
         deltas = deltas[:-1]
         return deltas, deltas[-1] if deltas else failure, None
 
     def _replace_error(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
         """Return an error that replaces the whole frame for the client; None to keep the frame."""
-        says = any(isinstance(delta, CallDelta) or getattr(delta, "text", "") for delta in deltas)
+        has_content = any(isinstance(delta, CallDelta) or getattr(delta, "text", "") for delta in deltas)
         # A router sent an error together with the end of a choice, which on its own would look like a reply.
-        is_lost = len(deltas) > 1 and not says and not self.writer.same_api
-        return self.failed(frame.data or b"") or (failure if is_lost else None)
+        is_lost = len(deltas) > 1 and not has_content and not self.writer.same_api
+        return self.on_error(frame.data or b"") or (failure if is_lost else None)
 
     def _count(self, metadata: Sequence[FrameMetadata]) -> None:
         """Report the number of prompt tokens that the server counted."""
         for usage in metadata:
-            if isinstance(usage, Usage) and usage.prompt and self.counted:
-                self.counted(usage.prompt)
+            if isinstance(usage, Usage) and usage.prompt and self.on_prompt_tokens:
+                self.on_prompt_tokens(usage.prompt)
 
     def _unwrap_envelope(self, frame: Frame) -> Frame | None:
         """Unwrap a frame from a gateway's envelope; None if there is no envelope."""
@@ -237,7 +237,9 @@ class Relay[P: Pipeline]:
         out, choices = _settle_choices(writer, self._end_choices(writer, complete=self.is_whole, breaks=breaks))
         if breaks and not writer.same_api and not writer.ended:
             out += writer.encode_events((Failure("The model server broke off."),), 0)
-        out += [*([] if breaks else writer.end()), *writer.close()]
+        if not breaks:
+            out += writer.end()
+        out += writer.close()
         self.writer = writer
         self._choices.update((choice.index, choice) for choice in choices)
         return out
@@ -265,8 +267,8 @@ class Relay[P: Pipeline]:
         if len(choice.waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events):
             choice.waiting.append(entry)
             return []
-        left, waiting = settle([*choice.waiting, entry], [*events], ended=False)
-        out = writer.send(index, left)
+        settled, waiting = settle([*choice.waiting, entry], [*events], ended=False)
+        out = writer.send(index, settled)
         self.writer = writer
         self._choices[index] = replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events))
         return out
@@ -280,8 +282,8 @@ class Relay[P: Pipeline]:
             size = sum(len(entry.text) - entry.decided for entry in frames)
             now, later = _split_texts(texts, size)
             writer = copy.copy(self.writer)
-            left, waiting = settle(frames, now, ended=choice.ended)
-            out += writer.send(index, left)
+            settled, waiting = settle(frames, now, ended=choice.ended)
+            out += writer.send(index, settled)
             self.writer = writer
             waiting.extend(islice(choice.waiting, len(frames), None))
             self._choices[index] = replace(choice, waiting=waiting)
@@ -299,7 +301,7 @@ class Relay[P: Pipeline]:
         self.unsettled[choice.index] = [*before, *texts]
         return True
 
-    def _join_deferred(self, index: int, events: Read) -> Read:
+    def _join_deferred(self, index: int, events: ReadEvents) -> ReadEvents:
         """Return the events of a choice after its deferred text."""
         return [*self.unsettled.pop(index, ()), *events]
 
@@ -316,11 +318,11 @@ class Relay[P: Pipeline]:
             while choice.waiting:
                 entry = choice.waiting.popleft()
                 text = entry.render_text(entry.decided if entry.begun else 0)
-                says = [*entry.before, *text, *entry.calls, *entry.after]
+                events = [*entry.before, *text, *entry.calls, *entry.after]
                 if entry.begun or entry.shared:
-                    out += self.writer.encode_events(says, choice.index, entry.frame, first=not entry.begun)
+                    out += self.writer.encode_events(events, choice.index, entry.frame, first=not entry.begun)
                 else:
-                    out += self.writer.send_whole(entry.frame, [(choice.index, entry, says)])
+                    out += self.writer.send_whole(entry.frame, [(choice.index, entry, events)])
         return [*out, *self.writer.close()]
 
     def pass_through(self, frame: Frame) -> list[bytes]:
@@ -343,9 +345,9 @@ class Relay[P: Pipeline]:
         if len(self._choices) >= MAX_CHOICES:
             raise ValueError(f"the reply has more than {MAX_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        anew = self.writer.strict or not self.writer.same_api
+        reencodes = self.writer.strict or not self.writer.same_api
         bridged = not self.writer.same_api
-        choice = self._choices[index] = Choice(index, pipeline, deque(), reencodes=anew, bridged=bridged)
+        choice = self._choices[index] = Choice(index, pipeline, deque(), reencodes=reencodes, bridged=bridged)
         return choice
 
     def _feed_choices(
@@ -361,9 +363,9 @@ class Relay[P: Pipeline]:
             parts.append((choice, entry, self._join_deferred(index, events) if self.unsettled else events))
         whole = []
         for choice, entry, events in parts:
-            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
-            if len(leave) == 1 and not wait and leave[0][0].intact:
-                whole.append((choice.index, *leave[0]))
+            settled, pending = settle([*choice.waiting, entry], events, ended=choice.ended)
+            if len(settled) == 1 and not pending and settled[0][0].intact:
+                whole.append((choice.index, *settled[0]))
         if len(whole) == len(parts):
             return writer.send_whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
         return _settle_choices(
@@ -371,7 +373,13 @@ class Relay[P: Pipeline]:
         )
 
     def _handle_end(
-        self, writer: FrameWriter, frame: Frame, metadata: Sequence[FrameMetadata], last: Delta | None, *, anew: bool
+        self,
+        writer: FrameWriter,
+        frame: Frame,
+        metadata: Sequence[FrameMetadata],
+        last: Delta | None,
+        *,
+        reencodes: bool,
     ) -> tuple[list[bytes], list[Choice]]:
         """Process the frame by which the server ended or broke off the reply; it is re-encoded if `anew`."""
         if not isinstance(last, Failure):
@@ -379,9 +387,13 @@ class Relay[P: Pipeline]:
             return [*out, *writer.end(frame)], choices
         out, choices = _settle_choices(writer, self._end_choices(writer, complete=False, breaks=True))
         entry, choice = make_pending(frame, metadata, last), last.choice
-        says = [*entry.before, *entry.after]
-        left = writer.encode_events(says, choice, frame) if anew else writer.send_whole(frame, [(choice, entry, says)])
-        return [*out, *left], choices
+        events = [*entry.before, *entry.after]
+        last_bytes = (
+            writer.encode_events(events, choice, frame)
+            if reencodes
+            else writer.send_whole(frame, [(choice, entry, events)])
+        )
+        return [*out, *last_bytes], choices
 
     def _end_choices(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[ChoicePart]:
         """End the choices that the server did not finish; one with calls gets a reason, unless the reply breaks off.
@@ -393,12 +405,12 @@ class Relay[P: Pipeline]:
             if choice.ended:
                 continue
             self.fault = self.fault or ("" if breaks else NO_REASON)
-            told = choice.owes_end or self.is_whole
-            choice, events, pieces, _, fate = finish_choice(choice, [], complete=complete, told=told)
+            has_reason = choice.owes_end or self.is_whole
+            choice, events, pieces, _, fate = finish_choice(choice, [], complete=complete, has_reason=has_reason)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
-            is_called = choice.lifted or choice.whole or choice.owes_end or fate == "written"
-            is_called = is_called and (choice.owes_end or not choice.cut)
-            if (is_called or not writer.same_api) and not breaks:
+            has_made_calls = choice.lifted or choice.whole or fate == "written"
+            needs_reason = choice.owes_end or (has_made_calls and not choice.cut)
+            if (needs_reason or not writer.same_api) and not breaks:
                 reason = adapt_reason("stop", choice, fate)
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index, is_assumed=True)))
             yield choice, entry, self._join_deferred(choice.index, events) if self.unsettled else events
@@ -409,19 +421,21 @@ def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[l
     out: list[bytes] = []
     choices: list[Choice] = []
     for choice, entry, events in parts:
-        left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
-        out += writer.send(choice.index, left)
+        settled, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
+        out += writer.send(choice.index, settled)
         choices.append(replace(choice, waiting=waiting))
     return out, choices
 
 
-def _split_texts(texts: Iterable[Text], size: int) -> tuple[Read, list[Text]]:
+def _split_texts(texts: Iterable[Text], size: int) -> tuple[ReadEvents, list[Text]]:
     """Split texts after `size` characters."""
-    now: Read = []
+    now: ReadEvents = []
     later: list[Text] = []
     for text in texts:
-        begun, rest = text.raw[:size], text.raw[size:]
-        size -= len(begun)
-        now += [Text(begun)] if begun else []
-        later += [Text(rest)] if rest else []
+        first, rest = text.raw[:size], text.raw[size:]
+        size -= len(first)
+        if first:
+            now.append(Text(first))
+        if rest:
+            later.append(Text(rest))
     return now, later

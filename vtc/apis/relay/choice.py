@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, is_cut, is_whole, parse_object
 from vtc.apis.contract import ReplyEvent
-from vtc.apis.relay.frames import PendingFrame, Read
+from vtc.apis.relay.frames import PendingFrame, ReadEvents
 from vtc.events import (
     CUT_OFF,
     NATIVE,
@@ -76,11 +76,11 @@ class Pipeline(Protocol):
     def record_reasoning(self, text: str) -> None:
         """Record reasoning that the server separated itself: then the text is not searched for any."""
 
-    def piece(self, delta: CallDelta) -> CallDelta | None:
-        """Process a piece of a native call; return the piece to send now, or None if its call is buffered."""
+    def process_piece(self, delta: CallDelta) -> CallDelta | None:
+        """Check or change a piece of a native call; return the piece to send now, or None if its call is buffered."""
         ...
 
-    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+    def process_calls(self, calls: Sequence[ToolCall]) -> list[Event]:
         """Process buffered native calls that are complete; the message continues."""
         ...
 
@@ -105,11 +105,11 @@ class Pipeline(Protocol):
         """End the message; `calls` are the buffered native calls."""
         ...
 
-    def late(self) -> None:
+    def record_late_content(self) -> None:
         """Record that the server continued after the end of its message, and that this was dropped."""
 
 
-type ChoicePart = tuple[Choice, PendingFrame, Read]
+type ChoicePart = tuple[Choice, PendingFrame, ReadEvents]
 """One choice's part of a frame: it is pending until the events settle it."""
 
 
@@ -159,7 +159,7 @@ def to_events(deltas: Iterable[Delta]) -> list[ReplyEvent]:
 def read_frame(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
     """Process the deltas of a frame for one choice."""
     pipeline = choice.pipeline
-    events: Read = []
+    events: ReadEvents = []
     if (
         len(deltas) == 1
         and isinstance(delta := deltas[0], TextDelta)
@@ -175,15 +175,15 @@ def read_frame(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
 
 def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
     pipeline = choice.pipeline
-    events: Read = []
+    events: ReadEvents = []
     calls: list[CallDelta] = []
-    thoughts: list[ReplyEvent] = []
+    reasoning: list[ReplyEvent] = []
     after: list[ReplyEvent] = []
     text, intact = "", True
     for delta in deltas:
         if choice.ended:  # the server continued after its end
             if pipeline.guarded and not (pipeline.structured and isinstance(delta, TextDelta)):
-                pipeline.late()
+                pipeline.record_late_content()
                 intact = False
             elif isinstance(delta, TextDelta):
                 text += delta.text
@@ -200,7 +200,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
                     events += pipeline.feed(delta.text)
             case ReasoningDelta():
                 pipeline.record_reasoning(delta.text)
-                thoughts.append(delta)
+                reasoning.append(delta)
             case CallDelta():
                 choice, more, calls, unchanged = _read_call(choice, delta, calls)
                 events += more
@@ -211,57 +211,62 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
             case Finish(is_early=True) if not (choice.lifted or has_calls(events)):
                 choice, intact = replace(choice, owes_end=True), False
             case Finish(reason=reason):
-                choice, waited = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)
+                choice, buffered_pieces = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)
                 complete = reason not in CUT_OFF
-                choice, more, pieces, calls, fate = finish_choice(choice, calls, complete=complete, told=complete)
+                choice, more, pieces, calls, fate = finish_choice(choice, calls, complete=complete, has_reason=complete)
                 client_reason = adapt_reason(reason, choice, fate)
                 events += more
                 after += pieces
-                intact = intact and not pieces and len(calls) == waited
+                intact = intact and not pieces and len(calls) == buffered_pieces
                 after.append(delta if client_reason == reason else replace(delta, reason=client_reason))
                 intact = intact and client_reason == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
     if not choice.lifted and has_calls(events):
         choice = replace(choice, lifted=True)
     before = entry.before
-    if thoughts:
+    if reasoning:
         starts = sum(isinstance(event, Start | BlockStart) for event in before)
-        before = (*before[:starts], *thoughts, *before[starts:])
+        before = (*before[:starts], *reasoning, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
     return choice, replace(entry, refusal=_count_refusal(deltas)), events
 
 
-def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tuple[Choice, Read, list[CallDelta], bool]:
+def _read_call(
+    choice: Choice, piece: CallDelta, calls: list[CallDelta]
+) -> tuple[Choice, ReadEvents, list[CallDelta], bool]:
     """Send a piece of a native call or buffer it with `calls`; return also whether it is sent as received."""
     pipeline = choice.pipeline
-    events: Read = []
+    events: ReadEvents = []
     if pipeline.structured and not choice.native:
         choice = replace(choice, native=True)
         events += pipeline.release()
     if piece.name:
         choice, more = _end_waiting_calls(choice, piece)
         events += more
-    # Calls keep their order.
-    waits = bool(piece.name) and (choice.stuck or any(call.index != piece.index for call in calls))
-    left = piece if not pipeline.takes_calls else None if waits else pipeline.piece(piece)
-    if left is None:
+    # A call must not overtake another one that is still buffered.
+    must_wait = bool(piece.name) and (choice.stuck or any(call.index != piece.index for call in calls))
+    sent_piece: CallDelta | None = piece
+    if pipeline.takes_calls:
+        sent_piece = None if must_wait else pipeline.process_piece(piece)
+    if sent_piece is None:
         return choice, events, [*calls, piece], True
     choice = replace(choice, kept=True)
     if any(entry.calls for entry in choice.waiting):
         choice = replace(choice, waiting=deque(_release_call_pieces(entry, piece) for entry in choice.waiting))
     events += [call for call in calls if call.index == piece.index]
-    events += [left] if left.name or left.arguments or left is piece else []
+    if sent_piece.name or sent_piece.arguments or sent_piece is piece:
+        events.append(sent_piece)
     clean = piece.clean or not pipeline.takes_calls
-    return choice, events, [call for call in calls if call.index != piece.index], left is piece and clean
+    return choice, events, [call for call in calls if call.index != piece.index], sent_piece is piece and clean
 
 
-def _begin_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
+def _begin_block(choice: Choice, delta: Delta) -> tuple[Choice, ReadEvents]:
     """End the previous block of text if this delta begins another: after its end, or at the start of a refusal."""
     is_ended = choice.paused and not isinstance(delta, BlockEnd | Finish)
     refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
     if not is_ended and refusing == choice.refusing:
         return choice, []
-    ended: Read = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
+    ended: ReadEvents = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
     return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), ended
 
 
@@ -279,8 +284,8 @@ def has_calls(events: Iterable[object]) -> bool:
 
 
 def finish_choice(
-    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, told: bool
-) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], CallFate]:
+    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, has_reason: bool
+) -> tuple[Choice, ReadEvents, list[CallDelta], list[CallDelta], CallFate]:
     """End a choice; return also the last pieces of calls that were sent, and the pieces of `calls` that are still
     buffered.
 
@@ -294,7 +299,7 @@ def finish_choice(
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     # Step 2: assemble the buffered calls and end the pipeline with them.
-    gathered, clean = _collect_calls(choice, calls, complete=told)
+    gathered, clean = _collect_calls(choice, calls, complete=has_reason)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
     # Step 3: find out which calls are complete, and how the buffered ones are sent.
     sent = choice.pipeline.sent_calls if choice.kept else ()
@@ -304,8 +309,8 @@ def finish_choice(
     made = [event.call for event in events if isinstance(event, Call) and event.dialect == NATIVE]
     cut = [call for call in [*faulty, *made] if is_cut(call.arguments)]
     choice = replace(choice, ended=True, whole=whole, cut=bool(cut))
-    choice, left, fate = _decide_calls(choice, gathered, events, clean=clean)
-    return choice, left, pieces, calls, fate
+    choice, remaining_events, fate = _decide_calls(choice, gathered, events, clean=clean)
+    return choice, remaining_events, pieces, calls, fate
 
 
 type Missing = Mapping[int | None, CallDelta | None]
@@ -342,7 +347,7 @@ def _last_pieces(
     return last, rest
 
 
-def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
+def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, ReadEvents]:
     """Process the calls of pending frames when another call `begins`."""
     pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
@@ -355,7 +360,7 @@ def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]
     if {None, begins.index} & arguments.keys() or not all(map(is_whole, arguments.values())):
         return replace(choice, stuck=True), []
     gathered, clean = _collect_calls(choice, (), complete=True)
-    choice, events, fate = _decide_calls(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
+    choice, events, fate = _decide_calls(choice, gathered, choice.pipeline.process_calls(gathered), clean=clean)
     if fate == "kept":
         waiting = deque(replace(entry, calls=(), after=(*entry.calls, *entry.after)) for entry in choice.waiting)
         choice = replace(choice, waiting=waiting, kept=True)
@@ -376,7 +381,7 @@ def _collect_calls(choice: Choice, calls: Sequence[CallDelta], *, complete: bool
 
 def _decide_calls(
     choice: Choice, gathered: Sequence[ToolCall], events: list[Event], *, clean: bool
-) -> tuple[Choice, Read, CallFate]:
+) -> tuple[Choice, ReadEvents, CallFate]:
     """Decide whether native calls are sent in their own frames: they must be clean, and no stage may have changed them.
 
     They are re-encoded if nothing may be sent unread, because the rest of their frames may contain another call, and
@@ -384,9 +389,9 @@ def _decide_calls(
     """
     if not gathered:
         return replace(choice, lifted=choice.lifted or has_calls(events)), [*events], "none"
-    left = [event.call for event in events if isinstance(event, Call)]
+    processed = [event.call for event in events if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in events)
-    if clean and not rewritten and not choice.reencodes and _is_same(left, gathered):
+    if clean and not rewritten and not choice.reencodes and _is_same(processed, gathered):
         return choice, [event for event in events if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
     return replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events)), [*events], "written"
@@ -402,11 +407,11 @@ def _release_call_pieces(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
     return replace(entry, calls=rest, after=(*begun, *entry.after), intact=intact)
 
 
-def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
+def _is_same(calls: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
     """Return True if calls are unchanged; an id for a call that had none makes no difference."""
-    return len(left) == len(gathered) and all(
+    return len(calls) == len(gathered) and all(
         (call.name, call.arguments, call.id) == (own.name, own.arguments, own.id or call.id)
-        for call, own in zip(left, gathered, strict=True)
+        for call, own in zip(calls, gathered, strict=True)
     )
 
 

@@ -52,7 +52,7 @@ from vtc.events import (
 from vtc.json_text import has_distinct_keys, is_unambiguous
 from vtc.wire.framing import Frame
 
-type Read = list[Event | BlockEnd | CallDelta]
+type ReadEvents = list[Event | BlockEnd | CallDelta]
 """The events that resulted from text; a `BlockEnd` ends one block of it, and a `CallDelta` is a piece of a native
 call that is sent as received."""
 
@@ -121,8 +121,8 @@ def make_pending(frame: Frame, metadata: Sequence[FrameMetadata], failure: Failu
             unknown = unknown or not own.harmless
             mirrors = mirrors or own.kind in _TOKEN_ORIGINS or own.kind in _QUOTING_ORIGINS
     last = (failure,) if failure else ()
-    said_after = (*select_after(metadata), *last)
-    return PendingFrame(frame, before=select_before(metadata), after=said_after, unknown=unknown, mirrors=mirrors)
+    after = (*select_after(metadata), *last)
+    return PendingFrame(frame, before=select_before(metadata), after=after, unknown=unknown, mirrors=mirrors)
 
 
 def select_before(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
@@ -147,7 +147,7 @@ type SplitFrame = tuple[PendingFrame, list[ReplyEvent]]
 
 
 def settle(
-    frames: Sequence[PendingFrame], events: Read, *, ended: bool
+    frames: Sequence[PendingFrame], events: ReadEvents, *, ended: bool
 ) -> tuple[list[SplitFrame], deque[PendingFrame]]:
     """Assign the events of their text to frames, in order; return the frames to send, and those still pending.
 
@@ -166,30 +166,30 @@ def settle(
         start -= 1
     shares = [*frames[:start], *_share_events(frames[start:], events)]
     # Step 2: release whole frames up to the first undecided one.
-    leave: list[SplitFrame] = []
+    settled: list[SplitFrame] = []
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
         middle = _order_by_call(share) if share.calls else [*share.events, *share.after]
-        leave.append((share, [*share.before, *middle]))
-    wait = deque(shares[len(leave) :])
+        settled.append((share, [*share.before, *middle]))
+    pending = deque(shares[len(settled) :])
     # Step 3: release the decided part of that frame, unless only white space and back-ticks of it remain.
-    if wait and wait[0].events and not wait[0].calls:
-        first = wait[0]
+    if pending and pending[0].events and not pending[0].calls:
+        first = pending[0]
         rest = first.text[first.decided :]
         if not (first.intact and rest.replace("`", " ").isspace()):
-            leave.append((replace(first, after=(), intact=False), [*first.before, *first.events]))
-            wait[0] = replace(first, before=(), text=rest, decided=0, events=(), intact=False, begun=True)
-    return leave, wait
+            settled.append((replace(first, after=(), intact=False), [*first.before, *first.events]))
+            pending[0] = replace(first, before=(), text=rest, decided=0, events=(), intact=False, begun=True)
+    return settled, pending
 
 
 def _order_by_call(frame: PendingFrame) -> list[ReplyEvent]:
     """List the events of a frame after its beginning, with the pieces of its calls in the order of their numbers."""
     # Pieces of a call that was released later than another of the same frame are already behind its text.
     begun = [*takewhile(_is_piece, frame.after)]
-    left = [event for event in frame.events if frame.intact and _is_piece(event)]
+    forwarded = [event for event in frame.events if frame.intact and _is_piece(event)]
     text = [event for event in frame.events if not (frame.intact and _is_piece(event))]
-    pieces = sorted((*left, *begun, *frame.calls), key=lambda piece: getattr(piece, "index", None) or 0)
+    pieces = sorted((*forwarded, *begun, *frame.calls), key=lambda piece: getattr(piece, "index", None) or 0)
     return [*text, *pieces, *frame.after[len(begun) :]]
 
 
@@ -197,7 +197,7 @@ def _is_piece(event: ReplyEvent) -> bool:
     return isinstance(event, CallDelta)
 
 
-def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
+def _share_events(frames: Sequence[PendingFrame], events: ReadEvents) -> list[PendingFrame]:
     """Assign to each frame its share of the events, by their characters."""
     shares: list[PendingFrame] = []
     rest = iter(frames)
@@ -210,12 +210,12 @@ def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingF
             pieces.append(event)
             continue
         # Step 1: move over the characters of the event, closing the share of each frame that they complete.
-        left = size = 0 if isinstance(event, BlockEnd) else len(event.raw)
+        remaining = size = 0 if isinstance(event, BlockEnd) else len(event.raw)
         kind = type(event) if isinstance(event, Text | Reasoning) else None
         changes = size > 0 and kind is not Text
         intact, altered = intact and not changes, altered or changes
         while True:
-            end = min(decided + left, len(here.text))
+            end = min(decided + remaining, len(here.text))
             if end > decided and kind:
                 if here.refusal and kind is Text:
                     share += _slice_frame(here, decided, end)
@@ -223,15 +223,15 @@ def _share_events(frames: Sequence[PendingFrame], events: Read) -> list[PendingF
                     share[-1] = Text(text.raw + here.text[decided:end])
                 else:
                     share.append(kind(here.text[decided:end]))
-            left -= end - decided
+            remaining -= end - decided
             decided = end
             # An event without characters belongs after all decided text.
-            if not left and (size or decided < len(here.text) or here is last):
+            if not remaining and (size or decided < len(here.text) or here is last):
                 break
-            says = share or intact or here.before or here.calls or here.after or here.begun or here.shared
-            if says or not is_silent:  # inside a call one silent share is enough
+            has_content = share or intact or here.before or here.calls or here.after or here.begun or here.shared
+            if has_content or not is_silent:  # inside a call one silent share is enough
                 shares.append(replace(here, decided=decided, events=tuple(share), intact=intact, altered=altered))
-            is_silent = not says
+            is_silent = not has_content
             here = next(rest)
             decided, share, intact = here.decided, [*here.events], here.intact and not changes
             altered = here.altered or changes
@@ -258,7 +258,12 @@ def _slice_frame(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
     """Return a part of a frame's text, with the refusal at its end separate."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]
-    return [*([Text(text)] if text else []), *([RefusalText(refusal)] if refusal else [])]
+    events: list[ReplyEvent] = []
+    if text:
+        events.append(Text(text))
+    if refusal:
+        events.append(RefusalText(refusal))
+    return events
 
 
 type SettledEntry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
@@ -328,22 +333,22 @@ class FrameWriter(msgspec.Struct):
         """True if unchanged frames are still forwarded as received."""
         return self.same_api and not (self.renumbered or self.behind) and self.encoder.in_step
 
-    def send(self, choice: int, left: Iterable[SplitFrame]) -> list[bytes]:
+    def send(self, choice: int, frames: Iterable[SplitFrame]) -> list[bytes]:
         """Send the decided frames of a choice: each as received if nothing of it changed."""
         out: list[bytes] = []
         if not self.same_api:
-            left = [*left]
-            self._record_cut_calls(choice, [event for _, says in left for event in says])
-        for pending, says in left:
+            frames = [*frames]
+            self._record_cut_calls(choice, [event for _, events in frames for event in events])
+        for pending, events in frames:
             if pending.altered:
                 self.changed |= {choice}
             if pending.intact:
-                out += self.send_whole(pending.frame, [(choice, pending, says)])
+                out += self.send_whole(pending.frame, [(choice, pending, events)])
                 continue
             if pending.mirrors:  # a mirror of text of which a part may be removed
-                says = [event for event in says if _kind_of(event) not in _TOKEN_ORIGINS | _QUOTING_ORIGINS]
-            if says:
-                out += self.encode_events(says, choice, pending.frame, first=not pending.begun)
+                events = [event for event in events if _kind_of(event) not in _TOKEN_ORIGINS | _QUOTING_ORIGINS]
+            if events:
+                out += self.encode_events(events, choice, pending.frame, first=not pending.begun)
             elif not pending.begun:
                 if self.deferred:  # a block whose start is deferred may never begin without its text
                     self.encode_events((), 0)
@@ -355,22 +360,23 @@ class FrameWriter(msgspec.Struct):
         # Step 1: drop metadata that repeats changed text.
         is_odd = entries[0][1].odd
         if self.changed:
-            said = [says for _, _, says in entries]
+            all_events = [events for _, _, events in entries]
             entries = [
-                (choice, pending, self._drop_stale_mirrors(pending, says, choice)) for choice, pending, says in entries
+                (choice, pending, self._drop_stale_mirrors(pending, events, choice))
+                for choice, pending, events in entries
             ]
-            is_odd = is_odd or said != [says for _, _, says in entries]
+            is_odd = is_odd or all_events != [events for _, _, events in entries]
         # Step 2: forward the frame if the encoder, following it, is still in step with the server's numbers.
         may_pass = self.same_api and not (is_odd or (self.strict and self._may_hide_more(frame, entries)))
         if may_pass and not (self.renumbered or self.behind):
             before, self.encoder = self.encoder, copy.copy(self.encoder)
-            tells = False
-            for choice, _, says in entries:
-                tells = self.encoder.follow(says, choice) or tells
-            if (heed := self.on_sent) and (self.encoder.in_step or not tells):
-                for choice, _, says in entries:
-                    heed(says, choice)
-            if not tells and any(says for _, _, says in entries):
+            has_content = False
+            for choice, _, events in entries:
+                has_content = self.encoder.follow(events, choice) or has_content
+            if self.on_sent and (self.encoder.in_step or not has_content):
+                for choice, _, events in entries:
+                    self.on_sent(events, choice)
+            if not has_content and any(events for _, _, events in entries):
                 self.deferred = (*self.deferred, frame.raw)
                 return []
             if self.encoder.in_step:
@@ -379,21 +385,21 @@ class FrameWriter(msgspec.Struct):
                 return out
             self.encoder = before
         # Step 3: else re-encode it.
-        return [piece for choice, _, says in entries for piece in self.encode_events(says, choice, frame)]
+        return [piece for choice, _, events in entries for piece in self.encode_events(events, choice, frame)]
 
     def _drop_stale_mirrors(
-        self, pending: PendingFrame, says: Sequence[ReplyEvent], choice: int
+        self, pending: PendingFrame, events: Sequence[ReplyEvent], choice: int
     ) -> Sequence[ReplyEvent]:
         """Drop metadata of an unchanged frame that repeats text which was changed earlier in the same block.
 
         A policy may have removed that text, and clients also show the text in log probabilities and citations.
         """
         if choice not in self.changed:
-            return says
-        if any(isinstance(event, BlockEnd) for event in says):
+            return events
+        if any(isinstance(event, BlockEnd) for event in events):
             self.changed -= {choice}
         fields = _QUOTING_ORIGINS if pending.text else _TOKEN_ORIGINS | _QUOTING_ORIGINS
-        return [event for event in says if _kind_of(event) not in fields] if pending.mirrors else says
+        return [event for event in events if _kind_of(event) not in fields] if pending.mirrors else events
 
     def _record_cut_calls(self, choice: int, events: Sequence[ReplyEvent]) -> None:
         """Record whether a choice that ends well for its server has a call that lacks its end, before that is sent."""
@@ -516,22 +522,22 @@ class FrameWriter(msgspec.Struct):
 
     def _complete_empty_calls(self, choice: int) -> Iterable[ReplyEvent]:
         """Complete calls that were sent in pieces without arguments: the server declared the message complete."""
-        for (of, index), nesting in self.bridged_calls.pieces.items():
-            if of == choice and not nesting.begun:
+        for (call_choice, index), nesting in self.bridged_calls.pieces.items():
+            if call_choice == choice and not nesting.begun:
                 yield self._translate_event(CallDelta(index, arguments="{}", choice=choice), choice)
 
     def _strip_call_source(self, event: ReplyEvent) -> ReplyEvent:
         """Remove unknown fields from a call's object: they may contain another call."""
-        source = (
-            event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
-        )
-        if source is None:
-            return event
+        if isinstance(event, Call) and event.call.source is not None:
+            return replace(event, call=replace(event.call, source=self._select_call_fields(event.call.source)))
+        if isinstance(event, CallDelta) and event.source is not None:
+            return replace(event, source=self._select_call_fields(event.source))
+        return event
+
+    def _select_call_fields(self, source: object) -> dict[str, Any] | None:
+        """Return the fields of a call's object in which no client finds another call; None if it is no object."""
         fields = self.encoder.call_fields
-        known = {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
-        if isinstance(event, Call):
-            return replace(event, call=replace(event.call, source=known))
-        return replace(event, source=known)
+        return {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
 
     def _describe_fault(self, end: Finish, choice: int) -> str:
         """Describe why the end of a reply is an error for clients of another API; empty if it is none."""

@@ -38,23 +38,23 @@ from vtc.wire.framing import Framing
 
 MAX_SILENT_CHARACTERS = 1 << 20
 """A reply with more characters is not silent."""
-_GAP = 2
+_GAP_LINE_BREAKS = 2
 """Line breaks between the texts of two replies."""
-_COUNTS = ("prompt", "completion", "cached", "reasoning")
-_CONTENT = ("part", "delta", "message", "event", "odd")
+_USAGE_FIELDS = ("prompt", "completion", "cached", "reasoning")
+_CONTENT_KINDS = ("part", "delta", "message", "event", "odd")
 """Prefixes of the kinds of `Origin` that are content."""
 
 
-class Silent(NamedTuple):
+class SilentReply(NamedTuple):
     """A reply without calls, as its client received it."""
 
     text: str
-    thought: bool
+    has_reasoning: bool
     """True if it contains reasoning."""
     finish: Finish
 
 
-type ClassifySilence = Callable[[Silent], Silence | None]
+type ClassifySilence = Callable[[SilentReply], Silence | None]
 """Classifies a reply without calls, if its end is to be held back; else None."""
 
 
@@ -70,19 +70,19 @@ class TurnEncoder(msgspec.Struct, eq=False):
     text: TextChain = None
     """The text of the first reply."""
     size: int = 0
-    thinks: bool = False
-    """True if the latest content is reasoning."""
-    thought: bool = False
-    speaks: bool = False
+    ends_in_reasoning: bool = False
+    """True if the latest content of the first reply is reasoning."""
+    has_reasoning: bool = False
+    has_other_content: bool = False
     """True once it made a call or sent content that only its API knows."""
     held: tuple[ReplyEvent, ...] = ()
-    used: Usage | None = None
+    first_usage: Usage | None = None
     """The usage of the first reply."""
-    told: bool = False
+    second_has_content: bool = False
     """True once the second reply had content."""
-    parted: bool = False
+    second_has_text: bool = False
     """True once the text of the second reply began."""
-    counted: bool = False
+    usage_sent: bool = False
     """True once the usage was sent."""
 
     def __copy__(self) -> TurnEncoder:
@@ -123,7 +123,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Record frames that were forwarded unread (`contract.FrameFollower`)."""
-        if self.state == "first" and not self.thinks:
+        if self.state == "first" and not self.ends_in_reasoning:
             self._record_text(decode(b'"%b"' % b"".join(texts), "replace"))
         if follow := getattr(self.encoder, "record_passed", None):
             follow(data, texts)
@@ -154,11 +154,11 @@ class TurnEncoder(msgspec.Struct, eq=False):
     def end(self) -> list[Json]:
         if self.state == "held":
             return []
-        if self.state == "second" and not self.told:
+        if self.state == "second" and not self.second_has_content:
             return [*self.release_end(), *self.encoder.end()]
         rest: list[Json] = []
-        if self.state == "second" and self.used and not self.counted:
-            rest = self.encoder.write([self.used], 0)
+        if self.state == "second" and self.first_usage and not self.usage_sent:
+            rest = self.encoder.write([self.first_usage], 0)
         return [*rest, *self.encoder.end()]
 
     def release_end(self) -> list[Json]:
@@ -172,20 +172,24 @@ class TurnEncoder(msgspec.Struct, eq=False):
         for event in events:
             match event:
                 case Text(text) | Rewritten(text=text) | RefusalText(text) if text:
-                    self.thinks = False
+                    self.ends_in_reasoning = False
                     self._record_text(text)
                 case Reasoning(text) | ReasoningDelta(text) if text:
-                    self.thinks = self.thought = True
+                    self.ends_in_reasoning = self.has_reasoning = True
                 case Seal():
-                    self.thought = True
+                    self.has_reasoning = True
                 case Call() | CallDelta():
-                    self.speaks = True
+                    self.has_other_content = True
                 case Origin(kind=kind, value=value, lost=lost):
-                    self.speaks = self.speaks or bool(value and (lost or kind.partition(".")[0] in _CONTENT))
+                    self.has_other_content = self.has_other_content or bool(
+                        value and (lost or kind.partition(".")[0] in _CONTENT_KINDS)
+                    )
                 case Usage():
-                    self.used = event
+                    self.first_usage = event
                 case Finish():
-                    self.state = self.state if not self.speaks and self.size <= MAX_SILENT_CHARACTERS else "over"
+                    self.state = (
+                        self.state if not self.has_other_content and self.size <= MAX_SILENT_CHARACTERS else "over"
+                    )
 
     def _record_text(self, text: str) -> None:
         self.size += len(text)
@@ -196,7 +200,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
         finish = next((event for event in events if isinstance(event, Finish)), None)
         if finish is None or self.state == "over":
             return False
-        self.silence = self.classify(Silent(self.first_text, self.thought, finish))
+        self.silence = self.classify(SilentReply(self.first_text, self.has_reasoning, finish))
         if self.silence is None:
             self.state = "over"
         return self.silence is not None
@@ -206,11 +210,11 @@ class TurnEncoder(msgspec.Struct, eq=False):
     def begin_second(self) -> None:
         """Treat further events as the reply to a follow-up, of which the client knows nothing."""
         used = [event for event in self.held if isinstance(event, Usage)]
-        self.state, self.used = "second", used[-1] if used else self.used
-        self.used = replace(self.used, own=None) if self.used else None
+        self.state, self.first_usage = "second", used[-1] if used else self.first_usage
+        self.first_usage = replace(self.first_usage, own=None) if self.first_usage else None
 
     def _write_second(self, events: Sequence[ReplyEvent]) -> list[Json]:
-        if not self.told and any(isinstance(event, Failure) for event in events):
+        if not self.second_has_content and any(isinstance(event, Failure) for event in events):
             return self.release_end()  # the first reply is better than an error
         out: list[ReplyEvent] = []
         for event in events:
@@ -218,12 +222,12 @@ class TurnEncoder(msgspec.Struct, eq=False):
                 case Start():
                     continue
                 case Usage():
-                    event, self.counted = add_usage(self.used, event), True
-                case Text(text) | Rewritten(text=text) if text and not self.parted:
-                    event, self.parted = Rewritten(event.raw, self._gap + text), True
+                    event, self.usage_sent = add_usage(self.first_usage, event), True
+                case Text(text) | Rewritten(text=text) if text and not self.second_has_text:
+                    event, self.second_has_text = Rewritten(event.raw, self._gap + text), True
                 case _:
                     pass
-            self.told = self.told or not isinstance(event, Origin | Usage | Finish)
+            self.second_has_content = self.second_has_content or not isinstance(event, Origin | Usage | Finish)
             out.append(event)
         return self.encoder.write(out, 0)
 
@@ -231,12 +235,12 @@ class TurnEncoder(msgspec.Struct, eq=False):
     def _gap(self) -> str:
         text = self.first_text
         breaks = len(text) - len(text.rstrip("\n"))
-        return "\n" * max(0, _GAP - breaks) if text.strip() else ""
+        return "\n" * max(0, _GAP_LINE_BREAKS - breaks) if text.strip() else ""
 
 
 def add_usage(first: Usage | None, second: Usage) -> Usage:
     """Add the usage of two replies; the API's own counts, which belong to only one of them, are omitted."""
     if first is None:
         return second
-    counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
+    counts = {name: getattr(first, name) + getattr(second, name) for name in _USAGE_FIELDS}
     return Usage(**counts, choice=second.choice)

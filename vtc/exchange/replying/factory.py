@@ -13,7 +13,7 @@ from vtc.apis import Api, Request
 from vtc.apis.bridge import BridgeDecoder, RenamedModel, RenamedTools, WireNames
 from vtc.apis.contract import Decoder, Reply
 from vtc.apis.relay import Relay
-from vtc.apis.relay.turn import Silent, TurnEncoder
+from vtc.apis.relay.turn import SilentReply, TurnEncoder
 from vtc.apis.seals import SealKey
 from vtc.apis.whole import read_replies
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
@@ -137,7 +137,7 @@ class ReplyFactory:
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
             return self._make_pipeline(report, plan, hear, whole=whole)
 
-        def silent(reply: Silent) -> Silence | None:
+        def silent(reply: SilentReply) -> Silence | None:
             faults = [fault for pipeline in relay.pipelines.values() for fault in pipeline.faults]
             return None if any(fault.kind != "tool_choice" for fault in faults) else self._classify_silence(reply)
 
@@ -153,21 +153,21 @@ class ReplyFactory:
         relay = Relay(
             self._make_decoder(), encoder, pipeline, same_api=not fate.bridged, strict=fate.strict, whole=whole
         )
-        relay.counted, relay.failed = self.expected.on_count, handle_error
+        relay.on_prompt_tokens, relay.on_error = self.expected.on_count, handle_error
         make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
         stream = make(relay, report, fate, clock, whole=as_one, heard=recorder)
         if first:
             stream.continue_from(first)
         return stream
 
-    def _classify_silence(self, reply: Silent) -> Silence | None:
+    def _classify_silence(self, reply: SilentReply) -> Silence | None:
         """Classify the silence of a reply; None if it was not silent, or if the model is not to be reminded."""
         plan, finish = self._plan, reply.finish
         goes_on = finish.reason in CUT_OFF or finish.native_reason in UNFINISHED_REASONS
         if goes_on or (self._thoughts and self._thoughts.reminded_last):
             return None
         offered = bool(plan.offered) and plan.tool_choice != "none"
-        kind = classify_silence(reply.text, thought=reply.thought, offered=offered)
+        kind = classify_silence(reply.text, thought=reply.has_reasoning, offered=offered)
         return kind if kind in plan.stack.silences else None
 
     @property

@@ -282,7 +282,7 @@ class ForwardedFrame(NamedTuple):
 
 def describe_last_frame(last: LastFrame) -> ForwardedFrame | None:
     """Describe the last frame if it was sent entirely or is buffered only for white space; None otherwise."""
-    if not (last.left and last.out):
+    if not (last.sent and last.out):
         return None
     frame, delta, left, out, waiting, alone = last
     entry = left[-1][0]
@@ -543,8 +543,8 @@ class FastPath:
         last = self._relay.last_frame
         if not whole or last is None:
             return
-        if not last.left:
-            if len(last.waiting) > MAX_FRAMES_BEFORE_CALL:
+        if not last.sent:
+            if len(last.pending) > MAX_FRAMES_BEFORE_CALL:
                 self._buffer_call(last)
             return
         if (plain := describe_last_frame(last)) is None:

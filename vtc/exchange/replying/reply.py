@@ -152,12 +152,12 @@ class ReplyPipeline:
     def record_reasoning(self, text: str) -> None:
         self.text.record_reasoning(text)
 
-    def piece(self, delta: CallDelta) -> CallDelta | None:
+    def process_piece(self, delta: CallDelta) -> CallDelta | None:
         """Process a piece of a native call; return the part to send now, None if the call is buffered."""
         streamed = self._calls.streamed
-        return streamed.piece(delta) if streamed else None
+        return streamed.process_piece(delta) if streamed else None
 
-    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+    def process_calls(self, calls: Sequence[ToolCall]) -> list[Event]:
         again, rest = self.text.settle()
         return [*self._run_stages([*again, *rest]), *self._run_stages(self._calls.read_buffered(calls))]
 
@@ -167,7 +167,7 @@ class ReplyPipeline:
     def release(self) -> list[Event]:
         return self._run_stages(self.text.release())
 
-    def late(self) -> None:
+    def record_late_content(self) -> None:
         reason = "the server continued after the end of its message"
         self._record_faults.record_intervention(Intervention("unread_calls", "dropped", "", reason))
 

@@ -338,7 +338,7 @@ class StreamedCalls:
         self._held: set[int] = set()
         self._ids = {*used}
 
-    def piece(self, delta: CallDelta) -> CallDelta | None:
+    def process_piece(self, delta: CallDelta) -> CallDelta | None:
         """Process a piece; return the part to send now. None if its call is buffered, or may have to be."""
         number = delta.index
         if number is None or number in self._held:
