@@ -107,15 +107,15 @@ class Request(ABC):
     unliftable: str = ""
     """The reason why text tool calls in the reply must stay text; empty if they may become calls."""
 
-    def __init__(self, body: bytes, path: str = "", *, as_it_came: bool = False) -> None:
+    def __init__(self, body: bytes, path: str = "", *, unrepaired: bool = False) -> None:
         """Decode a body and, for some APIs, its path. Raises `BadRequest`.
 
-        Values out of shape are repaired, unless `as_it_came`.
+        Values out of shape are repaired, unless `unrepaired` is set.
         """
         with self._convert_errors():
-            raw, fields, has_halves = self._split(body, repair=not as_it_came)
+            raw, fields, has_halves = self._split(body, repair=not unrepaired)
             lines = (REPLACED_SURROGATES,) if has_halves else ()
-            self.body = apply_shapes(raw, fields, () if as_it_came else self.LAYOUT.shapes, lines)
+            self.body = apply_shapes(raw, fields, () if unrepaired else self.LAYOUT.shapes, lines)
             self.fields = self.body.fields
             if not isinstance(self._conversation, list):
                 raise TypeError(f"`{self.LAYOUT.entries}` is not a list")

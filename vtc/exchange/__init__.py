@@ -179,7 +179,7 @@ class Session:
             is_ambiguous = plan.is_strict and not is_unambiguous(body)
             if keeps_shape or is_ambiguous:
                 body = encode(decode(body)) if is_ambiguous else body
-                request = api.request(body, facts.path, as_it_came=keeps_shape)
+                request = api.request(body, facts.path, unrepaired=keeps_shape)
         return PlannedRequest(plan, partial(cls, api, request, body, plan, seed, facts, past, make_plan, secret), facts)
 
     def request(self) -> bytes:

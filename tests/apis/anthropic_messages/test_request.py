@@ -323,7 +323,7 @@ def test_fields_are_set_and_dropped() -> None:
 
 def test_half_a_character_is_kept() -> None:
     body = b'{"messages": [{"role": "user", "content": "\\ud83d"}], "system": "s"}'
-    one = Request(body, as_it_came=True)
+    one = Request(body, unrepaired=True)
     first, second = one.messages
     assert json.loads(encode(one.apply_changes(Changes(messages=[replace(first, content=("t",)), second])))) == {
         **json.loads(body),

@@ -200,7 +200,7 @@ def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
 def test_half_a_character() -> None:
     """Only Python's own decoder accepts it; the forwarded body is equivalent."""
     body = b'{"messages":[{"role":"user","content":"\\ud83d"}], "x": "\\ud83d"}'
-    found = Request(body, as_it_came=True)
+    found = Request(body, unrepaired=True)
     assert [message.text for message in found.messages] == ["\ud83d"]
     messages = [Message("system", ("\ud83d!",)), *found.messages]
     assert json.loads(encode(found.apply_changes(Changes(messages=messages)))) == {
