@@ -169,6 +169,12 @@ def test_frame_of_an_api_that_names_events_is_named_by_its_data() -> None:
     assert named.encode([{"type": "y"}], like, first=False)[0] == b'event: y\ndata: {"type":"y"}\n\n'
 
 
+def test_name_of_an_event_with_a_lone_surrogate_is_encoded() -> None:
+    """Half an emoji cannot be encoded as UTF-8."""
+    (frame,) = EventStream("type").encode([{"type": "\ud83d"}])
+    assert frame == b'event: ?\ndata: {"type":"\\ud83d"}\n\n'
+
+
 @pytest.mark.parametrize(
     ("body", "matches"),
     [(b"data: x", True), (b"\xef\xbb\xbf\r\n: hi", True), (b"event:x", True), (b'{"a": 1}', False), (b"", False)],

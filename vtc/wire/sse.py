@@ -250,7 +250,7 @@ class EventStream:
         out: list[bytes] = []
         for value in values:
             kind = value.get(self._named_by)
-            name = b"event: %b\n" % str(kind).encode() if kind is not None else b""
+            name = b"event: %b\n" % str(kind).encode(errors="replace") if kind is not None else b""
             repeated = event_lines if out or not first else lines
             out.append(repeated + name + b"data: " + encode_line(value) + b"\n\n")
         return out

@@ -91,7 +91,7 @@ class Decoder(msgspec.Struct):
             self.begun = True
             head = {key: line[key] for key in _EVERY_LINE if key in line}
             yield Start(model=str(line.get("model") or ""), own=Origin(NAME, "head", head, harmless=True))
-        if others := _split_calls(message)[1]:
+        if message.get("tool_calls") and (others := _split_calls(message)[1]):
             yield Origin(NAME, "message.tool_calls", others)
         for key in message.keys() - {*_MESSAGE_FIELDS, "thinking"}:
             yield Origin(NAME, f"message.{key}", message[key], harmless=False)
@@ -242,7 +242,7 @@ def _split_calls(message: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list
 def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
     message = line["message"]
     deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
-    for entry in _split_calls(message)[0]:
+    for entry in _split_calls(message)[0] if message.get("tool_calls") else ():
         function = entry["function"]
         arguments, clean = format_arguments(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
         name = get_text(function.get("name"))

@@ -255,7 +255,8 @@ class Decoder(msgspec.Struct):
     def _read_choice(self, entry: Json) -> list[Delta]:
         """Decode one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
-        calls = [self._read_call_piece(call, index) for call in split_entries(part.get("tool_calls"))[0]]
+        called = split_entries(part["tool_calls"])[0] if part.get("tool_calls") else []
+        calls = [self._read_call_piece(call, index) for call in called]
         early = self.sole and not self.numbers.get(index)
         deltas = _read_deltas(index, entry, part, calls, early=early)
         entries = [] if index in self.choices_with_field else words.entries_of(part)
@@ -374,7 +375,7 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
         yield from _make_origins("choice", entry, index)
         yield from _make_origins("delta", delta, index)
-        if others := split_entries(delta.get("tool_calls"))[1]:
+        if delta.get("tool_calls") and (others := split_entries(delta["tool_calls"])[1]):
             yield Origin(NAME, "delta.tool_calls", others, index)
         parts = [entry for entry in _entries(delta.get("content")) if not (entry.get("text") or entry.get("refusal"))]
         if parts := [entry for entry in parts if entry.get("type") != "thinking"]:

@@ -380,7 +380,8 @@ class FrameWriter(msgspec.Struct):
                 self.deferred = (*self.deferred, frame.raw)
                 return []
             if self.encoder.in_step:
-                self.record_number(frame)
+                if self.encoder.counts:
+                    self.record_number(frame)
                 out, self.deferred = [*self.deferred, frame.raw], ()
                 return out
             self.encoder = before
@@ -440,17 +441,14 @@ class FrameWriter(msgspec.Struct):
 
     def record_number(self, frame: Frame) -> None:
         """Record the number of a frame that is forwarded as received, if the client's API has numbers."""
-        if (
-            self.encoder.counts
-            and frame.data
-            and self.in_step
-            and (record := getattr(self.encoder, "record_passed", None))
-        ):
+        record = getattr(self.encoder, "record_passed", None) if self.encoder.counts and self.in_step else None
+        if record and frame.data:
             record(frame.data, ())
 
     def forward_now(self, frame: Frame) -> list[bytes]:
         """Forward a frame without content, after the deferred frames."""
-        self.record_number(frame)
+        if self.encoder.counts:
+            self.record_number(frame)
         if not self.deferred:
             return [frame.raw]
         self.deferred = (*self.deferred, frame.raw)
