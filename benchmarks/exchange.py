@@ -1,4 +1,4 @@
-"""One exchange without a proxy: rewriting a long request, what an open stream holds, the first sight of new tools."""
+"""Measure an exchange without a proxy: rewriting a long request, the memory of a stream, and new tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import samples, versions
-from benchmarks.figures import Figure, interleaved
+from benchmarks.figures import Figure, measure_interleaved
 from vtc import apis
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Profiles, Settings, builtin_directory, load
@@ -23,7 +23,9 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions", memory: Memory | None = None) -> Session:
+def open_session(
+    planner: Planner, body: bytes, path: str = "/v1/chat/completions", memory: Memory | None = None
+) -> Session:
     api = apis.match_request("POST", path)
     assert api is not None
     exchange = Session.open(api, body, Facts(path=path), planner, "seed", memory)
@@ -31,155 +33,169 @@ def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions", me
     return exchange
 
 
-def encoded(request: dict[str, Any]) -> bytes:
+def encode_json(request: dict[str, Any]) -> bytes:
     return json.dumps(request, separators=(",", ":")).encode()
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    """Of CPU."""
+def measure_milliseconds(work: Callable[[], object]) -> float:
+    """Measure the CPU time of a function in milliseconds."""
     started = time.process_time()
     work()
     return (time.process_time() - started) * 1e3
 
 
-WAYS = {
-    "left as it is": Settings(),
+REWRITES = {
+    "no changes": Settings(),
     "tools and calls written as hermes": Settings(tools="prompt", dialect="hermes"),
     "tools and calls written as qwen3-coder": Settings(tools="prompt", dialect="qwen3-coder"),
-    "made ready for llama.cpp": Settings(server="llama.cpp"),
-    "made ready for Mistral's API": Settings(server="mistral"),
+    "steps for llama.cpp": Settings(server="llama.cpp"),
+    "steps for Mistral's API": Settings(server="mistral"),
 }
-STEPS, TAUGHT = "all steps alone", "all steps and six corrections alone"
-AT_ONCE = 5
-"""Times that a version takes the steps before it answers: of a difference a single one says little."""
+STEPS_ROW, CORRECTIONS_ROW = "all steps alone", "all steps and six corrections alone"
+DIFFERENCES_PER_SAMPLE = 5
+"""Number of measurements whose median is one sample, because a single difference of two times is noisy."""
 
 
 @cache
-def _profiles() -> Profiles:
-    """Load the profiles, which the collector of garbage leaves alone from then on, as in a mitmdump with VTC."""
+def _load_profiles() -> Profiles:
+    """Load the profiles and exclude them from garbage collection, as a mitmdump with VTC does."""
     profiles = load([builtin_directory(), samples.PROFILES])
     gc.freeze()
     return profiles
 
 
 @cache
-def _opening(what: str) -> Callable[..., Session]:
-    """Make what opens the long request in one of the ways; the dialect is compiled."""
-    planner = Planner(_profiles(), WAYS[what])
-    opened(planner, encoded(samples.request(messages=4)))
-    return partial(opened, planner, encoded(samples.request(messages=200)))
+def _prepare_rewrite(row: str) -> Callable[..., Session]:
+    """Return a function that rewrites the long request under the settings of a row; the dialect is compiled before."""
+    planner = Planner(_load_profiles(), REWRITES[row])
+    open_session(planner, encode_json(samples.make_request(messages=4)))
+    return partial(open_session, planner, encode_json(samples.make_request(messages=200)))
 
 
-def rewriting(rounds: int) -> Iterator[Figure]:
-    """What a turn of a conversation costs: agents send everything again."""
-    for what in WAYS:
-        taken = [milliseconds(_opening(what)) for _ in range(rounds)]
-        yield Figure(REQUEST, what, "ms", taken, 10.0)
+def measure_rewriting(rounds: int) -> Iterator[Figure]:
+    """Measure the cost of a turn of a conversation, in which agents send all messages again."""
+    for row in REWRITES:
+        times = [measure_milliseconds(_prepare_rewrite(row)) for _ in range(rounds)]
+        yield Figure(REQUEST, row, "ms", times, 10.0)
         memories = [Memory() for _ in range(rounds)]
         for turn in ("first", "next"):
-            taken = [milliseconds(partial(_opening(what), memory=memory)) for memory in memories]
-            yield Figure(REQUEST, f"{what}, {turn} turn with memory", "ms", taken, 13.0)
+            times = [measure_milliseconds(partial(_prepare_rewrite(row), memory=memory)) for memory in memories]
+            yield Figure(REQUEST, f"{row}, {turn} turn with memory", "ms", times, 13.0)
 
 
 @cache
-def _unready() -> Mapping[str, Callable[[], Session]]:
-    """Make what opens a request in which all steps and corrections have to act: without them, and with each of both.
+def _prepare_unready() -> Mapping[str, Callable[[], Session]]:
+    """Return functions that prepare a request which needs all steps and corrections.
 
-    Tools that were never seen are compiled.
+    The first prepares it without both (key ""), the others with the steps, and with steps and corrections. New tools
+    are compiled before.
     """
-    body = encoded(samples.unready())
-    as_it_is, ready = Planner(_profiles(), Settings()), Planner(_profiles(), Settings(server="picky"))
-    taught = Memory()
-    for refusal in samples.REFUSALS:
-        exchange = opened(ready, body, memory=taught)
-        exchange.encode_after_rejection(encoded({"error": {"message": refusal}}), 400)
+    body = encode_json(samples.make_unready_request())
+    without_steps, with_steps = (
+        Planner(_load_profiles(), Settings()),
+        Planner(_load_profiles(), Settings(server="picky")),
+    )
+    learned = Memory()
+    for message in samples.REJECTIONS:
+        exchange = open_session(with_steps, body, memory=learned)
+        exchange.encode_after_rejection(encode_json({"error": {"message": message}}), 400)
         exchange.confirm_quirks()
-    ways = {"": (as_it_is, Memory()), STEPS: (ready, Memory()), TAUGHT: (ready, taught)}
-    openings = {what: partial(opened, planner, body, memory=memory) for what, (planner, memory) in ways.items()}
-    for opening in openings.values():
-        opening()
-    return openings
+    settings_by_row = {
+        "": (without_steps, Memory()),
+        STEPS_ROW: (with_steps, Memory()),
+        CORRECTIONS_ROW: (with_steps, learned),
+    }
+    prepare_by_row = {
+        row: partial(open_session, planner, body, memory=memory) for row, (planner, memory) in settings_by_row.items()
+    }
+    for prepare in prepare_by_row.values():
+        prepare()
+    return prepare_by_row
 
 
-def alone(what: str) -> float:
-    """Measure what the steps, or steps and corrections, take: the time of a request with them less that without."""
-    return milliseconds(_unready()[what]) - milliseconds(_unready()[""])
+def measure_steps_alone(row: str) -> float:
+    """Measure the milliseconds of the steps, or of steps and corrections: the time with them minus the time without."""
+    return measure_milliseconds(_prepare_unready()[row]) - measure_milliseconds(_prepare_unready()[""])
 
 
-def steps(rounds: int) -> Iterator[Figure]:
-    """What the steps and the corrections of a request take; each is a difference, and so takes more rounds."""
-    for what, taken in zip((STEPS, TAUGHT), interleaved((STEPS, TAUGHT), alone, AT_ONCE * rounds), strict=True):
-        yield Figure(REQUEST, what, "ms", taken, 6.0)
+def measure_steps(rounds: int) -> Iterator[Figure]:
+    """Measure the steps and corrections of a request; more rounds, because each sample is a difference."""
+    for row, times in zip(
+        (STEPS_ROW, CORRECTIONS_ROW),
+        measure_interleaved((STEPS_ROW, CORRECTIONS_ROW), measure_steps_alone, DIFFERENCES_PER_SAMPLE * rounds),
+        strict=True,
+    ):
+        yield Figure(REQUEST, row, "ms", times, 6.0)
 
 
-def _took(what: str) -> float:
-    """Measure one row, for a comparison."""
-    if what in WAYS:
-        return milliseconds(_opening(what))
-    return statistics.median(alone(what) for _ in range(AT_ONCE))
+def _measure_row(row: str) -> float:
+    """Measure one row in milliseconds, for a comparison of versions."""
+    if row in REWRITES:
+        return measure_milliseconds(_prepare_rewrite(row))
+    return statistics.median(measure_steps_alone(row) for _ in range(DIFFERENCES_PER_SAMPLE))
 
 
-def compared(rounds: int, other: Path) -> Iterator[Figure]:
-    """Measure rewriting in this version and in that of another folder."""
-    rows = {what: (REQUEST, what) for what in (*WAYS, STEPS, TAUGHT)}
-    return versions.compared("benchmarks.exchange", rows, "ms", rounds, other)
+def compare_versions(rounds: int, other: Path) -> Iterator[Figure]:
+    """Compare the rewriting of requests in this version and in another folder's."""
+    rows = {row: (REQUEST, row) for row in (*REWRITES, STEPS_ROW, CORRECTIONS_ROW)}
+    return versions.compare_versions("benchmarks.exchange", rows, "ms", rounds, other)
 
 
-def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
-    """The first exchange whose tools nobody saw before, up to the first text, and the same again."""
+def measure_new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+    """Measure a short exchange with new tools, and the same exchange with known tools."""
     times: dict[str, list[float]] = {"never seen": [], "seen before": []}
     planner = Planner(profiles, Settings())
-    reply = samples.reply(samples.tokens("Hello <b>you</b>, `this` is it."))
+    reply = samples.make_reply(samples.split_tokens("Hello <b>you</b>, `this` is it."))
 
-    def exchange(body: bytes) -> None:
-        stream = opened(planner, body).stream()
+    def run_exchange(body: bytes) -> None:
+        stream = open_session(planner, body).stream()
         for frame in reply:
             stream.feed(frame)
         stream.finish()
 
     for number in range(rounds):
-        body = encoded(samples.request(messages=20, tools_=10)).replace(b"tool_", b"tool%d_" % number)
-        for samples_ in times.values():
-            samples_.append(milliseconds(partial(exchange, body)))
-    for what, taken in times.items():
-        yield Figure("a short exchange, 20 messages and 10 tools", f"whose tools were {what}", "ms", taken)
+        body = encode_json(samples.make_request(messages=20, tool_count=10)).replace(b"tool_", b"tool%d_" % number)
+        for milliseconds in times.values():
+            milliseconds.append(measure_milliseconds(partial(run_exchange, body)))
+    for tools, milliseconds in times.items():
+        yield Figure("a short exchange, 20 messages and 10 tools", f"whose tools were {tools}", "ms", milliseconds)
 
 
-def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
-    """What is allocated for a stream in the middle of a reply, beyond the bytes of the frames that it holds.
+def measure_memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+    """Measure the memory of a stream in the middle of a reply, without the bytes of its buffered frames.
 
-    The request's body is mitmproxy's and no part of it.
+    The request's body does not count, because mitmproxy holds it.
     """
     planner = Planner(profiles, Settings())
-    call = samples.call_of(64 << 10, profiles.dialects["hermes"])
-    middle = samples.pieces(call)[: (16 << 10) // samples.PIECE]
-    for what, deltas, target in (
-        ("in prose", samples.said(samples.ANSWER, 2000), 64.0),
-        ("in a call, beyond 4096 frames held", middle, None),
+    call = samples.write_call(64 << 10, profiles.dialects["hermes"])
+    middle = samples.split_pieces(call)[: (16 << 10) // samples.PIECE_CHARS]
+    for place, deltas, target in (
+        ("in prose", samples.repeat_tokens(samples.ANSWER, 2000), 64.0),
+        ("in a call, without the 4096 buffered frames", middle, None),
     ):
-        frames = samples.reply(deltas)[:-2]
-        for request, asked in (("46 KB asked", (20, 10)), ("320 KB asked", (200, 40))):
-            body = encoded(samples.request(messages=asked[0], tools_=asked[1]))
-            held = 0 if target else sum(map(len, frames)) / 1024
-            taken = [_memory(planner, body, frames) - held for _ in range(rounds)]
-            yield Figure(MEMORY, f"{what}, {request}", "KB", taken, target)
+        frames = samples.make_reply(deltas)[:-2]
+        for request, counts in (("request of 46 KB", (20, 10)), ("request of 320 KB", (200, 40))):
+            body = encode_json(samples.make_request(messages=counts[0], tool_count=counts[1]))
+            frame_kb = 0 if target else sum(map(len, frames)) / 1024
+            kilobytes = [_measure_stream_kb(planner, body, frames) - frame_kb for _ in range(rounds)]
+            yield Figure(MEMORY, f"{place}, {request}", "KB", kilobytes, target)
 
 
-def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
-    """KB by stream; what exchanges share is made before."""
+def _measure_stream_kb(planner: Planner, body: bytes, frames: list[bytes]) -> float:
+    """Measure the memory of one stream in KB; objects that exchanges share are created before."""
 
-    def start() -> tuple[Session, object]:
-        exchange = opened(planner, body)
+    def open_stream() -> tuple[Session, object]:
+        exchange = open_session(planner, body)
         stream = exchange.stream()
         for frame in frames:
             stream.feed(bytes(bytearray(frame)))
         return exchange, stream
 
-    started = [start()]
+    opened = [open_stream()]
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    started += [start() for _ in range(STREAMS)]
+    opened += [open_stream() for _ in range(STREAMS)]
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -187,4 +203,4 @@ def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
 
 
 if __name__ == "__main__":
-    versions.answer(_took)
+    versions.serve_measurements(_measure_row)

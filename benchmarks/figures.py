@@ -1,4 +1,4 @@
-"""What a benchmark measured beside what it should be: one table for people, one JSON for machines."""
+"""Figures of the benchmarks with their targets, as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing that was measured several times. `samples` are in `unit`; `target` is the most they may be, if any."""
+    """Samples of one measurement, in `unit`; `target` is their maximum, if there is one."""
 
     group: str
-    what: str
+    label: str
     unit: str
     samples: Sequence[float]
     target: float | None = None
     note: str = ""
     each: bool = False
-    """The target is for each of the samples, and not for their median."""
+    """True if each sample must meet the target, instead of their median."""
     details: dict[str, float] = field(default_factory=dict)
-    """Medians of what the samples were made of, for the JSON."""
+    """Medians of the values from which the samples were computed, for the JSON."""
 
     @property
     def median(self) -> float:
@@ -32,7 +32,7 @@ class Figure:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The quartiles of the samples; of fewer than four, the least and the greatest."""
+        """Lower and upper quartile of the samples; the minimum and maximum if there are fewer than four."""
         if len(self.samples) < 4:
             return min(self.samples), max(self.samples)
         low, _, high = statistics.quantiles(self.samples, n=4)
@@ -47,7 +47,7 @@ class Figure:
     def as_dict(self) -> dict[str, object]:
         return {
             "group": self.group,
-            "what": self.what,
+            "what": self.label,
             "unit": self.unit,
             "median": self.median,
             "spread": self.spread,
@@ -59,10 +59,11 @@ class Figure:
         }
 
 
-def interleaved[T](sides: Sequence[T], measure: Callable[[T], float], rounds: int) -> list[list[float]]:
-    """The samples of each side, taken in turn, so that what else the machine does falls on all of them alike.
+def measure_interleaved[T](sides: Sequence[T], measure: Callable[[T], float], rounds: int) -> list[list[float]]:
+    """Measure the sides alternately and return the samples of each.
 
-    Every other round goes backwards: the first of a round is no better off than the last.
+    Other work of the machine then affects all sides equally. Every other round runs in reverse order, so that no side
+    has the advantage of its position.
     """
     samples: list[list[float]] = [[] for _ in sides]
     for number in range(rounds):
@@ -72,45 +73,54 @@ def interleaved[T](sides: Sequence[T], measure: Callable[[T], float], rounds: in
     return samples
 
 
-def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    """Round by round."""
-    return [one / other for one, other in zip(over, under, strict=True)]
+def compute_ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    """Divide the samples of two sides, round by round."""
+    return [numerator / denominator for numerator, denominator in zip(over, under, strict=True)]
 
 
-def number(value: float) -> str:
-    """Write three digits that count, or all before the point; a count as it is."""
+def format_number(value: float) -> str:
+    """Format a value with three significant digits, or all digits of its integer part; an integer unchanged."""
     if isinstance(value, int):
         return str(value)
     digits = max(0, 2 - len(str(int(abs(value)))) + 1)
     return f"{value:.{digits}f}"
 
 
-def table(figures: Iterable[Figure]) -> str:
-    rows = [("what", "target", "median", "quartiles", "", "")]
+def format_table(figures: Iterable[Figure]) -> str:
+    rows = [("figure", "target", "median", "quartiles", "", "")]
     group = ""
     for figure in figures:
         if figure.group != group:
             group = figure.group
             rows.append((group, "", "", "", "", ""))
         low, high = figure.spread
-        target = "" if figure.target is None else f"<= {number(figure.target)}"
-        spread = f"{number(low)} - {number(high)}"
+        target = "" if figure.target is None else f"<= {format_number(figure.target)}"
+        spread = f"{format_number(low)} - {format_number(high)}"
         rows.append(
-            (f"  {figure.what}", target, f"{number(figure.median)} {figure.unit}", spread, figure.verdict, figure.note)
+            (
+                f"  {figure.label}",
+                target,
+                f"{format_number(figure.median)} {figure.unit}",
+                spread,
+                figure.verdict,
+                figure.note,
+            )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = []
-    for what, target, median, spread, verdict, note in rows:
-        cells = (what.ljust(widths[0]), target.rjust(widths[1]), median.rjust(widths[2]), spread.rjust(widths[3]))
+    for label, target, median, spread, verdict, note in rows:
+        cells = (label.ljust(widths[0]), target.rjust(widths[1]), median.rjust(widths[2]), spread.rjust(widths[3]))
         lines.append(f"{'  '.join(cells)}  {verdict:<6}  {note}".rstrip())
     return "\n".join(lines)
 
 
-def write(figures: Iterable[Figure], file: Path) -> None:
+def write_json(figures: Iterable[Figure], file: Path) -> None:
     machine = {
         "python": platform.python_version(),
         "machine": platform.platform(),
         **{name: version(name) for name in ("mitmproxy", "msgspec")},
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"machine": machine, "figures": [one.as_dict() for one in figures]}, indent=1) + "\n")
+    file.write_text(
+        json.dumps({"machine": machine, "figures": [figure.as_dict() for figure in figures]}, indent=1) + "\n"
+    )

@@ -1,7 +1,7 @@
-"""Frames of a reply through `Stream.feed`, without a proxy: microseconds of CPU a frame, by shape of reply.
+"""Measure `Stream.feed` without a proxy: microseconds of CPU per frame, by shape of reply.
 
-It takes seconds, and shows what changed. Inside mitmproxy the same code runs cold and costs two to four times as much,
-so the targets are those of `proxy`.
+This takes seconds and shows the effect of a change. Inside mitmproxy the same code runs cold and costs two to four
+times as much, so the targets are in `proxy`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks import exchange, samples, versions
-from benchmarks.figures import Figure, interleaved
+from benchmarks.figures import Figure, measure_interleaved
 from benchmarks.samples import SHAPES, Shape
 from vtc.apis.relay import Relay
 from vtc.exchange import Stream
@@ -26,60 +26,60 @@ GROUP = "frames: Stream.feed alone, a frame"
 
 
 @cache
-def planner() -> Planner:
+def load_planner() -> Planner:
     return Planner(load([builtin_directory(), samples.PROFILES]), Settings())
 
 
 @cache
-def chunks(shape: str) -> Sequence[bytes]:
-    return SHAPES[shape].chunks(FRAMES)
+def make_chunks(shape: str) -> Sequence[bytes]:
+    return SHAPES[shape].make_chunks(FRAMES)
 
 
-def stream(shape: Shape) -> Stream:
+def open_stream(shape: Shape) -> Stream:
     """Open an exchange up to its reply."""
-    body = exchange.encoded(samples.asked(shape))
-    return exchange.opened(planner(), body, shape.path).stream()
+    body = exchange.encode_json(samples.make_shape_request(shape))
+    return exchange.open_session(load_planner(), body, shape.path).stream()
 
 
-def per_frame(shape: str) -> float:
-    """Measure microseconds of CPU a frame, the end of the reply included."""
-    one, given = stream(SHAPES[shape]), chunks(shape)
+def measure_frame(shape: str) -> float:
+    """Measure microseconds of CPU per frame, including the end of the reply."""
+    stream, chunks = open_stream(SHAPES[shape]), make_chunks(shape)
     started = time.process_time()
-    for chunk in given:
-        one.feed(chunk)
-    one.finish()
+    for chunk in chunks:
+        stream.feed(chunk)
+    stream.finish()
     return (time.process_time() - started) / FRAMES * 1e6
 
 
-def frames_read(shape: str) -> int:
-    """Count the frames that do not take the fast path. It is the same in every run."""
+def count_parsed_frames(shape: str) -> int:
+    """Count the frames that do not take the fast path; the number is the same in every run."""
     count, feed = 0, Relay.feed
 
-    def counted(relay: Relay[ReplyPipeline], frame: Frame) -> list[bytes]:
+    def feed_and_count(relay: Relay[ReplyPipeline], frame: Frame) -> list[bytes]:
         nonlocal count
         count += 1
         return feed(relay, frame)
 
-    with patch.object(Relay, "feed", counted):
-        per_frame(shape)
+    with patch.object(Relay, "feed", feed_and_count):
+        measure_frame(shape)
     return count
 
 
-def figures(rounds: int) -> Iterator[Figure]:
-    """Measure all shapes in turn."""
-    read = {name: frames_read(name) for name in SHAPES}  # it also compiles
-    measured = interleaved([*SHAPES], per_frame, rounds)
+def measure(rounds: int) -> Iterator[Figure]:
+    """Measure all shapes alternately."""
+    parsed = {name: count_parsed_frames(name) for name in SHAPES}  # warm up: also compiles
+    measured = measure_interleaved([*SHAPES], measure_frame, rounds)
     for (name, shape), times in zip(SHAPES.items(), measured, strict=True):
         yield Figure(
-            GROUP, shape.what, "us", times, note=f"{read[name]} of {FRAMES} read", details={"read": read[name]}
+            GROUP, shape.label, "us", times, note=f"{parsed[name]} of {FRAMES} parsed", details={"read": parsed[name]}
         )
 
 
-def compared(rounds: int, other: Path) -> Iterator[Figure]:
-    """Measure this version and that of another folder."""
-    rows = {name: (GROUP, shape.what) for name, shape in SHAPES.items()}
-    return versions.compared("benchmarks.frames", rows, "us", rounds, other)
+def compare_versions(rounds: int, other: Path) -> Iterator[Figure]:
+    """Compare this version with that of another folder."""
+    rows = {name: (GROUP, shape.label) for name, shape in SHAPES.items()}
+    return versions.compare_versions("benchmarks.frames", rows, "us", rounds, other)
 
 
 if __name__ == "__main__":
-    versions.answer(per_frame)
+    versions.serve_measurements(measure_frame)

@@ -1,11 +1,11 @@
-"""The way of chunks: how many functions of `vtc` are called, and in how many files.
+"""Count the functions of `vtc` that process a chunk, and their files.
 
-It counts what a person has to follow, and is the same in every run. Generator expressions and comprehensions are read
-where they stand and do not count, nor does what msgspec, json and re do. A return to a file is a call into one that was
-left before. Caches are cleared, so that nothing counts what ran before, and then warm: every chunk has been on its way
-once before it is counted.
+This is the path that a reader of the code has to follow; it is the same in every run. Generator expressions and
+comprehensions do not count, because they are read in place; neither do calls inside msgspec, json and re. A return is a
+call into a file that appeared earlier in the path, but not immediately before. Caches are cleared, so that earlier work
+has no effect, and then warmed: every chunk is processed once before it is counted.
 
-The limits are what was reached last: the figures only fall, and `make test` fails above them.
+The limits are the lowest counts reached so far. They may only fall, and `make test` fails above them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.syntax.scan import TRIE_BUDGET
 from vtc.exchange import Stream
 
-HERE = str(Path(vtc.__file__).parent) + "/"
+PACKAGE = str(Path(vtc.__file__).parent) + "/"
 GROUP = "hops: calls of functions inside vtc"
 
 
 class Hop(NamedTuple):
-    """One call; `depth` is how many functions of `vtc` it is called through."""
+    """One call; `depth` is the number of functions of `vtc` among its callers."""
 
     file: str
     line: int
@@ -41,7 +41,7 @@ class Hop(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The most calls, files and returns to a file that a way may have."""
+    """Counts of calls, files and returns to a file, or the limits of these counts."""
 
     calls: int
     files: int
@@ -50,27 +50,27 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Some chunks, after others; `limits` are those of their way, by API."""
+    """Chunks whose hops are counted after other chunks; `limits` are by API."""
 
-    what: str
+    label: str
     before: Sequence[str]
-    """Texts of the frames before them."""
+    """Texts of the preceding frames."""
     texts: Sequence[str]
     limits: Mapping[str, Limits]
     ends: bool = False
-    """True if the reply ends after them, and its end counts, too."""
+    """True if the reply ends after them; then the hops of its end also count."""
 
 
 CHAT, OLLAMA = "chat completions", "Ollama"
 APIS = {CHAT: "plain", OLLAMA: "ollama"}
-"""By name, a shape of replies."""
+"""Shape of the replies, by API."""
 TEXT = ("It", " works", ",", " but")
-ARGUMENTS = {"path": "src/a.py", "content": samples.repeated(samples.LINE, 64)}
+ARGUMENTS = {"path": "src/a.py", "content": samples.repeat_text(samples.LINE, 64)}
 CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS})}\n</tool_call>"
 """A call in hermes's dialect."""
 CASES = (
     Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(2, 2, 0), OLLAMA: Limits(3, 2, 0)}),
-    Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
+    Case("fast path: a newline, which is buffered", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
     Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(23, 10, 6), OLLAMA: Limits(29, 11, 9)}),
     Case(
         "slow path: ` a <b> c`, which may be a call",
@@ -79,13 +79,13 @@ CASES = (
         {CHAT: Limits(34, 13, 7), OLLAMA: Limits(40, 14, 10)},
     ),
     Case(
-        "slow path: ` a < b` and the newline before it, which waited",
+        "slow path: ` a < b` and the buffered newline before it",
         (*TEXT, "\n"),
         [" a < b"],
         {CHAT: Limits(46, 12, 15), OLLAMA: Limits(57, 13, 22)},
     ),
     Case(
-        "delivers a call (hermes) that came in two chunks",
+        "the second of two chunks of a call (hermes)",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
         {CHAT: Limits(75, 27, 22), OLLAMA: Limits(80, 27, 27)},
@@ -93,35 +93,39 @@ CASES = (
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
-        samples.pieces(CALL),
+        samples.split_pieces(CALL),
         {CHAT: Limits(911, 36, 465), OLLAMA: Limits(922, 36, 470)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
-        samples.said(samples.ANSWER, 1000),
+        samples.repeat_tokens(samples.ANSWER, 1000),
         {CHAT: Limits(4389, 18, 3261), OLLAMA: Limits(5494, 23, 3419)},
     ),
 )
-MOST_TRACED = 100
-"""Chunks of a case beyond which its way is counted only."""
+MAX_TRACED_CHUNKS = 100
+"""Maximum chunks of a case whose calls are printed; the calls of longer cases are only counted."""
 
 
-def way(stream: Stream, chunks: Sequence[bytes], *, ends: bool = False) -> list[Hop]:
-    """List the calls that chunks take, in order, and those of the end of the reply."""
+def record_hops(stream: Stream, chunks: Sequence[bytes], *, ends: bool = False) -> list[Hop]:
+    """Return the calls for chunks in order and, if `ends`, for the end of the reply."""
     hops: list[Hop] = []
-    seen: set[FrameType] = set()  # a generator that goes on is no new call
+    seen: set[FrameType] = set()  # resuming a generator is no new call
 
-    def note(frame: FrameType, event: str, _: object) -> None:
+    def record_call(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event != "call" or frame in seen or not code.co_filename.startswith(HERE):
+        if event != "call" or frame in seen or not code.co_filename.startswith(PACKAGE):
             return
         seen.add(frame)
         if code.co_name != "<genexpr>":
-            hops.append(Hop(code.co_filename.removeprefix(HERE), code.co_firstlineno, code.co_qualname, _depth(frame)))
+            hops.append(
+                Hop(
+                    code.co_filename.removeprefix(PACKAGE), code.co_firstlineno, code.co_qualname, _count_callers(frame)
+                )
+            )
 
-    sys.setprofile(note)
+    sys.setprofile(record_call)
     try:
         for chunk in chunks:
             stream.feed(chunk)
@@ -132,16 +136,16 @@ def way(stream: Stream, chunks: Sequence[bytes], *, ends: bool = False) -> list[
     return hops
 
 
-def _depth(frame: FrameType) -> int:
+def _count_callers(frame: FrameType) -> int:
     depth, caller = 0, frame.f_back
     while caller:
-        depth += caller.f_code.co_filename.startswith(HERE)
+        depth += caller.f_code.co_filename.startswith(PACKAGE)
         caller = caller.f_back
     return depth
 
 
-def returns(hops: Sequence[Hop]) -> int:
-    """Count the calls into a file that was left before."""
+def count_returns(hops: Sequence[Hop]) -> int:
+    """Count the calls that return to an earlier file."""
     count, seen, last = 0, set[str](), ""
     for hop in hops:
         count += hop.file != last and hop.file in seen
@@ -151,50 +155,52 @@ def returns(hops: Sequence[Hop]) -> int:
 
 
 @cache
-def ways() -> Mapping[str, tuple[Case, list[Hop]]]:
-    """Follow the chunks of every case, for each API."""
+def record_cases() -> Mapping[str, tuple[Case, list[Hop]]]:
+    """Record the hops of every case, for each API."""
     COMPILED_PATTERNS.clear()
     TRIE_BUDGET.drop_all()
-    return {f"{api}, {case.what}": (case, _way(SHAPES[name], case)) for api, name in APIS.items() for case in CASES}
+    return {
+        f"{api}, {case.label}": (case, _record_case(SHAPES[name], case)) for api, name in APIS.items() for case in CASES
+    }
 
 
-def _way(shape: Shape, case: Case) -> list[Hop]:
-    """Follow the chunks of a case, when they have been that way before."""
+def _record_case(shape: Shape, case: Case) -> list[Hop]:
+    """Record the hops of a case in its second run, when the caches are warm."""
     texts = [*case.before, *case.texts]
     is_lines = shape.media_type != "text/event-stream"
-    chunks = samples.lines(texts) if is_lines else samples.reply(texts)
+    chunks = samples.make_ollama_lines(texts) if is_lines else samples.make_reply(texts)
     end = len(chunks) - (1 if is_lines else 2)
     start = end - len(case.texts)
     hops: list[Hop] = []
     for _ in range(2):
-        stream = frames.stream(shape)
+        stream = frames.open_stream(shape)
         for chunk in chunks[:start]:
             stream.feed(chunk)
-        hops = way(stream, chunks[start:] if case.ends else chunks[start:end], ends=case.ends)
+        hops = record_hops(stream, chunks[start:] if case.ends else chunks[start:end], ends=case.ends)
     return hops
 
 
-def counted(hops: Sequence[Hop]) -> Limits:
-    """Count the calls, the files and the returns of a way."""
-    return Limits(len(hops), len({hop.file for hop in hops}), returns(hops))
+def count_hops(hops: Sequence[Hop]) -> Limits:
+    """Count calls, files and returns."""
+    return Limits(len(hops), len({hop.file for hop in hops}), count_returns(hops))
 
 
-def figures() -> Iterator[Figure]:
+def measure() -> Iterator[Figure]:
     """Count calls, files and returns for each case."""
-    for what, (case, hops) in ways().items():
-        count, limits = counted(hops), case.limits[what.partition(",")[0]]
+    for label, (case, hops) in record_cases().items():
+        count, limits = count_hops(hops), case.limits[label.partition(",")[0]]
         details: dict[str, float] = dict(count._asdict())
-        yield Figure(GROUP, f"{what}: calls", "", [count.calls], limits.calls, details=details)
-        yield Figure(GROUP, f"{what}: files", "", [count.files], limits.files)
-        yield Figure(GROUP, f"{what}: returns", "", [count.returns], limits.returns)
+        yield Figure(GROUP, f"{label}: calls", "", [count.calls], limits.calls, details=details)
+        yield Figure(GROUP, f"{label}: files", "", [count.files], limits.files)
+        yield Figure(GROUP, f"{label}: returns", "", [count.returns], limits.returns)
 
 
-def trace() -> str:
-    """Write the calls of each case in order, indented by how deep they are."""
+def format_trace() -> str:
+    """Format the calls of each case in order, indented by depth."""
     lines = []
-    for what, (case, hops) in ways().items():
-        count = counted(hops)
-        lines.append(f"\n{what}: {count.calls} calls in {count.files} files, {count.returns} returns to a file")
-        for number, hop in enumerate(hops if len(case.texts) <= MOST_TRACED else (), 1):
+    for label, (case, hops) in record_cases().items():
+        count = count_hops(hops)
+        lines.append(f"\n{label}: {count.calls} calls in {count.files} files, {count.returns} returns to a file")
+        for number, hop in enumerate(hops if len(case.texts) <= MAX_TRACED_CHUNKS else (), 1):
             lines.append(f"  {number:3}  {f'{hop.file}:{hop.line}':<40} {'  ' * hop.depth}{hop.name}")
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""Input that is made to hold up everybody: the longest gap in another client's stream, through a real mitmdump.
+"""Measure hostile input: the longest gap that it causes in another client's stream, through a real mitmdump.
 
 mitmproxy runs hooks and streams in one event loop, so the longest single piece of work - a request, one read of a
-stream, its end - is a gap in every other client's stream. A whole reply that is long is dealt with in a thread, which
-takes turns with all others.
+stream, its end - is a gap in every other client's stream. A long whole reply is processed in a thread, which shares the
+interpreter with the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.figures import Figure
-from benchmarks.proxy.beside import SSE, Hostile, beside
+from benchmarks.proxy.gaps import SSE, Hostile, start_gap_lab
 from vtc.apis import APIS
 from vtc.dialects.text_client.documented_tools import MAX_PROMPT_LENGTH
 from vtc.exchange import Session
@@ -24,28 +24,28 @@ from vtc.guards import Guards
 from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
 
 GROUP = "hostile: the longest gap in another client's stream"
-MOST_SECONDS = 0.25
-READ = 1 << 16
-"""Bytes that mitmproxy reads at once, at the most."""
+MAX_GAP_SECONDS = 0.25
+READ_BYTES = 1 << 16
+"""Maximum number of bytes that mitmproxy reads at once."""
 FACTS = Facts(user_agent="Some/1", host="127.0.0.1", path="/v1/chat/completions")
 TOOLS = [
     {"type": "function", "function": {"name": name, "description": "Does.", "parameters": {"type": "object"}}}
     for name in ("read", "bash")
 ]
 POLICY = {"denied_tools": ["rm"], "arguments": {"misfit": "steer"}, "content": [{"pattern": r"<\|im_end\|>"}]}
-HERMES = '<tool_call>{"name": "bash", "arguments": [%d]}</tool_call>\n'
+NUMBERED_CALL = '<tool_call>{"name": "bash", "arguments": [%d]}</tool_call>\n'
 
 PROMPTS: Mapping[str, Callable[[int], str]] = {
     "spaces in a heading": lambda n: "# a" + " " * n + "x\n",
-    "blank lines, then another": lambda n: "## a\nDescription: x\n" + "\n" * n + "z\n<a>\n</a>\n",
+    "blank lines, then text": lambda n: "## a\nDescription: x\n" + "\n" * n + "z\n<a>\n</a>\n",
     "blank lines before a sample": lambda n: "## a\nDescription: x\nParameters:\n" + "\n" * n + "<b>\n<a>\n",
     "lines with a colon": lambda n: "## a\nDescription: x\n" + "x:\n" * (n // 3) + "z\n<a>\n<b>c</b>\n</a>\n",
-    "lines that announce": lambda n: "## a\nDescription: x\n" + "Usage:\n" * (n // 7) + "<a>\n",
+    "lines that announce a sample": lambda n: "## a\nDescription: x\n" + "Usage:\n" * (n // 7) + "<a>\n",
     "children in a sample": lambda n: "## a\nDescription: x\nUsage:\n<a>\n" + "<b>" * (n // 3) + "\n</a>\n",
     "different children": lambda n: (
         "## a\nDescription: x\n<a>\n" + "".join(f"<b{i}>\n" for i in range(n // 8)) + "</a>\n"
     ),
-    "children that another closes": lambda n: "## a\nDescription: x\n<a>\n" + "<b>x</c>" * (n // 8) + "\n</a>\n",
+    "children closed by another tag": lambda n: "## a\nDescription: x\n<a>\n" + "<b>x</c>" * (n // 8) + "\n</a>\n",
     "samples without an end": lambda n: "## a\nDescription: x\n" + "<a>\n" * (n // 4),
     "samples": lambda n: "## a\nDescription: x\nUsage:\n" + "<a>\n<b>x</b>\n</a>\n" * (n // 16),
     "headings": lambda n: "# a\n" * (n // 4),
@@ -57,131 +57,140 @@ PROMPTS: Mapping[str, Callable[[int], str]] = {
     "one tool again and again": lambda n: "## t\nDescription: x\nUsage:\n<t>\n<b>c</b>\n</t>\n" * (n // 44),
     "fences": lambda n: "".join("`" * (3 + i % 50) + "\n" for i in range(n // 28)),
 }
-"""System prompts of about so many characters, in which a file of a foreign repository may stand."""
+"""Functions from a number of characters to a system prompt, which can contain a file of an untrusted repository."""
 
 
-def _frame(delta: Mapping[str, Any], index: int = 0, reason: str | None = None) -> bytes:
+def _make_frame(delta: Mapping[str, Any], index: int = 0, reason: str | None = None) -> bytes:
     chunk = {"id": "c", "choices": [{"index": index, "delta": delta, "finish_reason": reason}]}
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
-def _call(index: int) -> dict[str, Any]:
+def _make_numbered_call(index: int) -> dict[str, Any]:
     return {"index": index, "id": f"c{index}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 
 
-def _said(text: str) -> bytes:
-    return b"".join(_frame({"content": text[at : at + 400]}) for at in range(0, len(text), 400))
+def _make_text_frames(text: str) -> bytes:
+    return b"".join(_make_frame({"content": text[at : at + 400]}) for at in range(0, len(text), 400))
 
 
-def _by_frame(text: str) -> bytes:
-    return b"".join(_frame({"content": text[at : at + 4]}) for at in range(0, len(text), 4))
+def _make_small_frames(text: str) -> bytes:
+    return b"".join(_make_frame({"content": text[at : at + 4]}) for at in range(0, len(text), 4))
 
 
-END = _frame({}, reason="stop")
+END = _make_frame({}, reason="stop")
 REPLIES: Mapping[str, Callable[[int], bytes]] = {
-    "calls of the server's own": lambda n: b"".join(_frame({"tool_calls": [_call(i)]}) for i in range(n)) + END,
-    "calls of one number": lambda n: (
-        b"".join(_frame({"tool_calls": [{**_call(i), "index": 0}]}) for i in range(n)) + END
+    "native tool calls": lambda n: (
+        b"".join(_make_frame({"tool_calls": [_make_numbered_call(i)]}) for i in range(n)) + END
     ),
-    "calls in one frame": lambda n: _frame({"tool_calls": [_call(i) for i in range(n)]}) + END,
-    "calls in the text that do not fit": lambda n: _said("".join(HERMES % i for i in range(n))) + END,
-    "choices": lambda n: b"".join(_frame({"content": "a"}, index=i) for i in range(n)),
-    "frames that cannot be read": lambda n: _frame({"tool_calls": [None]}) * n + END,
-    "what a rule removes": lambda n: _said("<|im_<|im_end|>end|>" * n) + END,
-    "openers": lambda n: _said("<read><" * n) + END,
+    "native tool calls with one index": lambda n: (
+        b"".join(_make_frame({"tool_calls": [{**_make_numbered_call(i), "index": 0}]}) for i in range(n)) + END
+    ),
+    "calls in one frame": lambda n: _make_frame({"tool_calls": [_make_numbered_call(i) for i in range(n)]}) + END,
+    "text tool calls that violate their schema": lambda n: (
+        _make_text_frames("".join(NUMBERED_CALL % i for i in range(n))) + END
+    ),
+    "choices": lambda n: b"".join(_make_frame({"content": "a"}, index=i) for i in range(n)),
+    "frames that cannot be parsed": lambda n: _make_frame({"tool_calls": [None]}) * n + END,
+    "text that a rule removes": lambda n: _make_text_frames("<|im_<|im_end|>end|>" * n) + END,
+    "openers": lambda n: _make_text_frames("<read><" * n) + END,
 }
-"""Streams of so many of something."""
+"""Functions from a count to a stream with as many items."""
 
 
-def exchange(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Session:
-    """Open an exchange under a policy; a system prompt makes it one of a client that declares no tools."""
+def open_session(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Session:
+    """Open an exchange, with guards under a policy; with a system prompt the client declares no tools."""
     profiles = load([builtin_directory()]) if not _PLANNERS else None
     if profiles:
         policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICY, Guards))
         _PLANNERS.append(Planner(profiles, Settings()))
         _PLANNERS.append(Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings()))
     messages = [*([{"role": "system", "content": prompt}] if prompt else []), {"role": "user", "content": "x"}]
-    asked = {"model": "m", "stream": True, "messages": messages, **({} if prompt else {"tools": TOOLS})}
+    request = {"model": "m", "stream": True, "messages": messages, **({} if prompt else {"tools": TOOLS})}
     planner = _PLANNERS[guards is not None]
-    return Session.open(APIS[0], json.dumps(asked).encode(), FACTS, planner, "seed")
+    return Session.open(APIS[0], json.dumps(request).encode(), FACTS, planner, "seed")
 
 
 _PLANNERS: list[Planner] = []
 
 
-def pieces(body: bytes, guards: Mapping[str, Any] | None = POLICY) -> Iterator[Callable[[], object]]:
-    """The pieces of work that a streamed reply makes, in order."""
-    stream = exchange(guards=guards).stream()
-    for at in range(0, len(body), READ):
-        yield lambda at=at: stream.feed(body[at : at + READ])
+def list_work(body: bytes, guards: Mapping[str, Any] | None = POLICY) -> Iterator[Callable[[], object]]:
+    """Yield the pieces of work of a streamed reply in order."""
+    stream = open_session(guards=guards).stream()
+    for at in range(0, len(body), READ_BYTES):
+        yield lambda at=at: stream.feed(body[at : at + READ_BYTES])
     yield stream.finish
 
 
-def _asked(model: str = "Guarded", **fields: Any) -> bytes:
+def _make_request(model: str = "Guarded", **fields: Any) -> bytes:
     messages = [{"role": "user", "content": "x"}]
     return json.dumps({"model": model, "stream": True, "messages": messages, "tools": TOOLS, **fields}).encode()
 
 
-def _zipped(*parts: tuple[bytes, int], read: int) -> list[bytes]:
-    """Parts, each so many times, in gzip, in writes of `read` bytes."""
+def _compress(*parts: tuple[bytes, int], read: int) -> list[bytes]:
+    """Compress parts, each repeated `count` times, with gzip; return writes of `read` bytes."""
     packer = zlib.compressobj(9, wbits=31)
     packed = b"".join(packer.compress(part) for part, count in parts for _ in range(count)) + packer.flush()
-    return _cut(packed, read)
+    return _split(packed, read)
 
 
-def _cut(data: bytes, read: int = READ) -> list[bytes]:
+def _split(data: bytes, read: int = READ_BYTES) -> list[bytes]:
     return [data[at : at + read] for at in range(0, len(data), read)]
 
 
-def _whole(content: str = "x", **message: Any) -> bytes:
-    said = {"role": "assistant", "content": content, **message}
-    return json.dumps({"id": "c", "choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}).encode()
+def _make_reply(content: str = "x", **message: Any) -> bytes:
+    entry = {"role": "assistant", "content": content, **message}
+    return json.dumps({"id": "c", "choices": [{"index": 0, "message": entry, "finish_reason": "stop"}]}).encode()
 
 
-def _named(name: str, arguments: Any = None) -> dict[str, Any]:
+def _make_named_call(name: str, arguments: Any = None) -> dict[str, Any]:
     function = {"name": name, "arguments": json.dumps(arguments or {})}
     return {"index": 0, "id": "c0", "type": "function", "function": function}
 
 
-def _with(arguments: Any, schema: Mapping[str, Any], model: str = "Guarded", *, stream: bool = True) -> Hostile:
-    """A call of the server's own with these arguments, of a tool with this schema."""
+def _make_call_exchange(
+    arguments: Any, schema: Mapping[str, Any], model: str = "Guarded", *, stream: bool = True
+) -> Hostile:
+    """Make an exchange with a native tool call: its arguments, and the schema of its tool."""
     tools = [{"type": "function", "function": {"name": "bash", "parameters": schema}}]
-    asked = _asked(model, tools=tools, stream=stream)
-    calls = [_named("bash", arguments)]
+    request = _make_request(model, tools=tools, stream=stream)
+    calls = [_make_named_call("bash", arguments)]
     if stream:
-        return Hostile(asked, _cut(_frame({"tool_calls": calls}) + END))
-    return Hostile(asked, _cut(_whole("", tool_calls=calls)), JSON)
+        return Hostile(request, _split(_make_frame({"tool_calls": calls}) + END))
+    return Hostile(request, _split(_make_reply("", tool_calls=calls)), JSON)
 
 
-def _only(**entry: Any) -> dict[str, Any]:
+def _make_schema(**entry: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"x": entry}}
 
 
-def _nested(levels: int, value: Any) -> Any:
+def _nest(levels: int, value: Any) -> Any:
     for _ in range(levels):
         value = {"x": value}
     return value
 
 
-def _tools(count: int, parameters: int = 1) -> list[dict[str, Any]]:
+def _make_tools(count: int, parameters: int = 1) -> list[dict[str, Any]]:
     properties = {f"parameter_{i}": {"type": "string"} for i in range(parameters)}
     schema = {"type": "object", "properties": properties}
     return [{"type": "function", "function": {"name": f"tool_{i}", "parameters": schema}} for i in range(count)]
 
 
-def _turns(count: int, text: str) -> list[dict[str, Any]]:
-    one = [{"role": "user", "content": text}, {"role": "assistant", "content": text, "tool_calls": [_call(0)]}]
-    return [*(one * count), {"role": "user", "content": "x"}]
+def _make_turns(count: int, text: str) -> list[dict[str, Any]]:
+    turn = [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": text, "tool_calls": [_make_numbered_call(0)]},
+    ]
+    return [*(turn * count), {"role": "user", "content": "x"}]
 
 
 MEGABYTE = 1 << 20
 GZIP = {**SSE, "content-encoding": "gzip"}
 JSON = {"content-type": "application/json"}
-SHORT = _said(HERMES % 1) + END
+SHORT_REPLY = _make_text_frames(NUMBERED_CALL % 1) + END
 ZEROS = b"\0" * (1 << 20)
-NEVER = '<tool_call>{"name": "bash", "arguments": {"x": "'
+UNCLOSED_CALL = '<tool_call>{"name": "bash", "arguments": {"x": "'
 OBJECTS = {"x": [{} for _ in range(60_000)]}
-IN_TEXT = '<tool_call>{"name": "bash", "arguments": %s}</tool_call>\n'
+CALL_TEMPLATE = '<tool_call>{"name": "bash", "arguments": %s}</tool_call>\n'
 DOUBLING = {
     "$defs": {
         **{f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(20)},
@@ -203,97 +212,133 @@ CHOICE = {
     },
 }
 EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
-    "nothing hostile": lambda: Hostile(_asked(), [SHORT]),
-    "300 MB of zeros in gzip": lambda: Hostile(_asked(), _zipped((ZEROS, 300), read=READ), GZIP),
-    "300 MB of zeros in gzip, 1 KB at once": lambda: Hostile(_asked(), _zipped((ZEROS, 300), read=1 << 10), GZIP),
-    "300 MB of zeros in gzip, no policy": lambda: Hostile(_asked("m"), _zipped((ZEROS, 300), read=1 << 10), GZIP),
-    "64 MB of events in gzip": lambda: Hostile(_asked(), _zipped((_said("a" * 400), 1 << 17), read=READ), GZIP),
-    "64 MB of events in gzip, no policy": lambda: Hostile(
-        _asked("m"), _zipped((_said("a" * 400), 1 << 17), read=READ), GZIP
+    "nothing hostile": lambda: Hostile(_make_request(), [SHORT_REPLY]),
+    "300 MB of zeros in gzip": lambda: Hostile(_make_request(), _compress((ZEROS, 300), read=READ_BYTES), GZIP),
+    "300 MB of zeros in gzip, 1 KB at once": lambda: Hostile(
+        _make_request(), _compress((ZEROS, 300), read=1 << 10), GZIP
     ),
-    "calls in gzip": lambda: Hostile(_asked("m"), _zipped((SHORT[: -len(END)], 1 << 15), read=READ), GZIP),
+    "300 MB of zeros in gzip, no policy": lambda: Hostile(
+        _make_request("m"), _compress((ZEROS, 300), read=1 << 10), GZIP
+    ),
+    "64 MB of events in gzip": lambda: Hostile(
+        _make_request(), _compress((_make_text_frames("a" * 400), 1 << 17), read=READ_BYTES), GZIP
+    ),
+    "64 MB of events in gzip, no policy": lambda: Hostile(
+        _make_request("m"), _compress((_make_text_frames("a" * 400), 1 << 17), read=READ_BYTES), GZIP
+    ),
+    "calls in gzip": lambda: Hostile(
+        _make_request("m"), _compress((SHORT_REPLY[: -len(END)], 1 << 15), read=READ_BYTES), GZIP
+    ),
     "zeros in gzip, not streamed": lambda: Hostile(
-        _asked(stream=False), _zipped((b'{"a": "', 1), (ZEROS, 60), read=READ), {**JSON, "content-encoding": "gzip"}
+        _make_request(stream=False),
+        _compress((b'{"a": "', 1), (ZEROS, 60), read=READ_BYTES),
+        {**JSON, "content-encoding": "gzip"},
     ),
     "a call of a megabyte, four characters a frame": lambda: Hostile(
-        _asked("m"), _cut(_by_frame(NEVER + "a" * (MEGABYTE - 100)) + END)
+        _make_request("m"), _split(_make_small_frames(UNCLOSED_CALL + "a" * (MEGABYTE - 100)) + END)
     ),
     "a call of 1.1 MB, four characters a frame": lambda: Hostile(
-        _asked("m"), _cut(_by_frame(NEVER + "a" * 1_150_000) + END)
+        _make_request("m"), _split(_make_small_frames(UNCLOSED_CALL + "a" * 1_150_000) + END)
     ),
     "prose of 8 MB, not streamed": lambda: Hostile(
-        _asked("m", stream=False), _cut(_whole("a < b, `c`.\n" * 700_000)), JSON
+        _make_request("m", stream=False), _split(_make_reply("a < b, `c`.\n" * 700_000)), JSON
     ),
     "a message of 8 MB": lambda: Hostile(
-        _asked("m", messages=[{"role": "user", "content": "a < b.\n" * 1_200_000}]), [SHORT]
+        _make_request("m", messages=[{"role": "user", "content": "a < b.\n" * 1_200_000}]), [SHORT_REPLY]
     ),
-    "a call of 10 MB": lambda: Hostile(_asked("m"), _cut(_said(NEVER + "a" * 10_000_000 + '"}}</tool_call>') + END)),
+    "a call of 10 MB": lambda: Hostile(
+        _make_request("m"), _split(_make_text_frames(UNCLOSED_CALL + "a" * 10_000_000 + '"}}</tool_call>') + END)
+    ),
     "a call of 10 MB, not streamed": lambda: Hostile(
-        _asked("m", stream=False), _cut(_whole(NEVER + "a" * 10_000_000 + '"}}</tool_call>')), JSON
+        _make_request("m", stream=False),
+        _split(_make_reply(UNCLOSED_CALL + "a" * 10_000_000 + '"}}</tool_call>')),
+        JSON,
     ),
-    "a line of 12 MB": lambda: Hostile(_asked("m"), _cut(_frame({"content": "a" * 12_000_000}) + END)),
-    "a line of 12 MB, not streamed": lambda: Hostile(_asked(stream=False), _cut(_whole("a" * 12_000_000)), JSON),
+    "a line of 12 MB": lambda: Hostile(_make_request("m"), _split(_make_frame({"content": "a" * 12_000_000}) + END)),
+    "a line of 12 MB, not streamed": lambda: Hostile(
+        _make_request(stream=False), _split(_make_reply("a" * 12_000_000)), JSON
+    ),
     "4,000 calls, not streamed": lambda: Hostile(
-        _asked(stream=False), _cut(_whole("", tool_calls=[_call(i) for i in range(4_000)])), JSON
+        _make_request(stream=False),
+        _split(_make_reply("", tool_calls=[_make_numbered_call(i) for i in range(4_000)])),
+        JSON,
     ),
-    "4,000 calls that do not fit, not streamed": lambda: Hostile(
-        _asked(stream=False), _cut(_whole("".join(HERMES % i for i in range(4_000)))), JSON
+    "4,000 calls that violate their schema, not streamed": lambda: Hostile(
+        _make_request(stream=False), _split(_make_reply("".join(NUMBERED_CALL % i for i in range(4_000)))), JSON
     ),
-    "4,000 calls that do not fit, in JSON called a stream": lambda: Hostile(
-        _asked(), _cut(_whole("".join(HERMES % i for i in range(4_000))))
+    "4,000 calls that violate their schema, in JSON declared as a stream": lambda: Hostile(
+        _make_request(), _split(_make_reply("".join(NUMBERED_CALL % i for i in range(4_000))))
     ),
-    "4,000 calls, in JSON called a stream": lambda: Hostile(
-        _asked(), _cut(_whole("", tool_calls=[_call(i) for i in range(4_000)]))
+    "4,000 calls, in JSON declared as a stream": lambda: Hostile(
+        _make_request(), _split(_make_reply("", tool_calls=[_make_numbered_call(i) for i in range(4_000)]))
     ),
-    "a call of 10 MB, in JSON called a stream": lambda: Hostile(
-        _asked("m"), _cut(_whole(NEVER + "a" * 10_000_000 + '"}}</tool_call>'))
+    "a call of 10 MB, in JSON declared as a stream": lambda: Hostile(
+        _make_request("m"), _split(_make_reply(UNCLOSED_CALL + "a" * 10_000_000 + '"}}</tool_call>'))
     ),
-    "1 MB of <, in JSON called a stream": lambda: Hostile(_asked("m"), _cut(_whole("<" * 1_000_000))),
-    "1 MB of <, not streamed": lambda: Hostile(_asked("m", stream=False), _cut(_whole("<" * 1_000_000)), JSON),
-    "brackets, not streamed": lambda: Hostile(_asked(stream=False), _cut(b'{"a": ' + b"[" * 5_000_000), JSON),
-    "brackets and nothing else, not streamed": lambda: Hostile(_asked(stream=False), _cut(b"[" * 4_000_000), JSON),
-    "a text of 4 MB of [, not streamed": lambda: Hostile(_asked(stream=False), _cut(_whole("[" * 4_000_000)), JSON),
+    "1 MB of <, in JSON declared as a stream": lambda: Hostile(
+        _make_request("m"), _split(_make_reply("<" * 1_000_000))
+    ),
+    "1 MB of <, not streamed": lambda: Hostile(
+        _make_request("m", stream=False), _split(_make_reply("<" * 1_000_000)), JSON
+    ),
+    "brackets, not streamed": lambda: Hostile(_make_request(stream=False), _split(b'{"a": ' + b"[" * 5_000_000), JSON),
+    "brackets and nothing else, not streamed": lambda: Hostile(
+        _make_request(stream=False), _split(b"[" * 4_000_000), JSON
+    ),
+    "a text of 4 MB of [, not streamed": lambda: Hostile(
+        _make_request(stream=False), _split(_make_reply("[" * 4_000_000)), JSON
+    ),
     "a text of 4 MB of [, not streamed, no policy": lambda: Hostile(
-        _asked("m", stream=False), _cut(_whole("[" * 4_000_000)), JSON
+        _make_request("m", stream=False), _split(_make_reply("[" * 4_000_000)), JSON
     ),
     "a text of 1 MB of {, not streamed, no policy": lambda: Hostile(
-        _asked("m", stream=False), _cut(_whole("{" * 1_000_000)), JSON
+        _make_request("m", stream=False), _split(_make_reply("{" * 1_000_000)), JSON
     ),
-    "60,000 objects as arguments": lambda: _with(OBJECTS, {"type": "object"}),
-    "60,000 objects as arguments, not streamed": lambda: _with(OBJECTS, {"type": "object"}, stream=False),
-    "60,000 objects as arguments, no policy": lambda: _with(OBJECTS, {"type": "object"}, "m"),
-    "60,000 objects in the text": lambda: Hostile(_asked(), _cut(_said(IN_TEXT % json.dumps(OBJECTS)) + END)),
-    "100,000 keys": lambda: _with({f"k{i}": i for i in range(100_000)}, {"type": "object"}),
-    "100,000 keys, no policy": lambda: _with({f"k{i}": i for i in range(100_000)}, {"type": "object"}, "m"),
-    "a name of 800 KB": lambda: Hostile(_asked(), _cut(_frame({"tool_calls": [_named("a" * 800_000)]}) + END)),
+    "60,000 objects as arguments": lambda: _make_call_exchange(OBJECTS, {"type": "object"}),
+    "60,000 objects as arguments, not streamed": lambda: _make_call_exchange(OBJECTS, {"type": "object"}, stream=False),
+    "60,000 objects as arguments, no policy": lambda: _make_call_exchange(OBJECTS, {"type": "object"}, "m"),
+    "60,000 objects in the text": lambda: Hostile(
+        _make_request(), _split(_make_text_frames(CALL_TEMPLATE % json.dumps(OBJECTS)) + END)
+    ),
+    "100,000 keys": lambda: _make_call_exchange({f"k{i}": i for i in range(100_000)}, {"type": "object"}),
+    "100,000 keys, no policy": lambda: _make_call_exchange(
+        {f"k{i}": i for i in range(100_000)}, {"type": "object"}, "m"
+    ),
+    "a name of 800 KB": lambda: Hostile(
+        _make_request(), _split(_make_frame({"tool_calls": [_make_named_call("a" * 800_000)]}) + END)
+    ),
     "a name of 800 KB, no policy": lambda: Hostile(
-        _asked("m"), _cut(_frame({"tool_calls": [_named("a" * 800_000)]}) + END)
+        _make_request("m"), _split(_make_frame({"tool_calls": [_make_named_call("a" * 800_000)]}) + END)
     ),
-    "4,000 unique objects": lambda: _with(
-        {"x": [{"a": i, "b": str(i)} for i in range(4_000)]}, _only(uniqueItems=True)
+    "4,000 unique objects": lambda: _make_call_exchange(
+        {"x": [{"a": i, "b": str(i)} for i in range(4_000)]}, _make_schema(uniqueItems=True)
     ),
-    "a pattern that backtracks": lambda: _with({"x": "a" * 28 + "!"}, _only(pattern=r"^(a|a)*$")),
-    "a pattern that backtracks, for many": lambda: _with(
-        {"x": ["a" * 20 + "!"] * 4_000}, _only(items={"pattern": r"^(a|a)*$"})
+    "a pattern that backtracks": lambda: _make_call_exchange({"x": "a" * 28 + "!"}, _make_schema(pattern=r"^(a|a)*$")),
+    "a pattern that backtracks, for many": lambda: _make_call_exchange(
+        {"x": ["a" * 20 + "!"] * 4_000}, _make_schema(items={"pattern": r"^(a|a)*$"})
     ),
-    "references that double": lambda: _with({"x": "a"}, DOUBLING),
-    "100,000 numbers of which none is text": lambda: _with(
-        {"x": [*range(100_000)]}, _only(contains={"type": "string"}, items={"type": "integer"})
+    "references that double": lambda: _make_call_exchange({"x": "a"}, DOUBLING),
+    "100,000 numbers where text is required": lambda: _make_call_exchange(
+        {"x": [*range(100_000)]}, _make_schema(contains={"type": "string"}, items={"type": "integer"})
     ),
-    "5,000 options for 2,000 items": lambda: _with(
-        {"x": ["z"] * 2_000}, _only(items={"enum": [f"option {i}" for i in range(5_000)]})
+    "5,000 options for 2,000 items": lambda: _make_call_exchange(
+        {"x": ["z"] * 2_000}, _make_schema(items={"enum": [f"option {i}" for i in range(5_000)]})
     ),
-    "20,000 numbers as text": lambda: _with({"x": ["1"] * 20_000}, _only(items={"type": "integer"})),
-    "a choice in itself around 200 KB": lambda: _with(_nested(100, "a" * 200_000), CHOICE),
-    "a choice in itself that fits nowhere": lambda: _with(_nested(25, 1), CHOICE),
-    "10,000 tools": lambda: Hostile(_asked(tools=_tools(10_000)), [SHORT]),
-    "10,000 tools, in the prompt": lambda: Hostile(_asked("deepseek-r1", tools=_tools(10_000)), [SHORT]),
-    "500 tools with 40 parameters": lambda: Hostile(_asked(tools=_tools(500, 40)), [SHORT]),
-    "a tool with 20,000 parameters": lambda: Hostile(_asked(tools=_tools(1, 20_000)), [SHORT]),
-    "a history of 10 MB": lambda: Hostile(_asked(messages=_turns(5, "a" * 1_000_000)), [SHORT]),
-    "a history of 4,000 calls": lambda: Hostile(_asked(messages=_turns(4_000, "a")), [SHORT]),
+    "20,000 numbers as text": lambda: _make_call_exchange(
+        {"x": ["1"] * 20_000}, _make_schema(items={"type": "integer"})
+    ),
+    "a recursive choice around 200 KB": lambda: _make_call_exchange(_nest(100, "a" * 200_000), CHOICE),
+    "a recursive choice that matches nothing": lambda: _make_call_exchange(_nest(25, 1), CHOICE),
+    "10,000 tools": lambda: Hostile(_make_request(tools=_make_tools(10_000)), [SHORT_REPLY]),
+    "10,000 tools, in the prompt": lambda: Hostile(
+        _make_request("deepseek-r1", tools=_make_tools(10_000)), [SHORT_REPLY]
+    ),
+    "500 tools with 40 parameters": lambda: Hostile(_make_request(tools=_make_tools(500, 40)), [SHORT_REPLY]),
+    "a tool with 20,000 parameters": lambda: Hostile(_make_request(tools=_make_tools(1, 20_000)), [SHORT_REPLY]),
+    "a history of 10 MB": lambda: Hostile(_make_request(messages=_make_turns(5, "a" * 1_000_000)), [SHORT_REPLY]),
+    "a history of 4,000 calls": lambda: Hostile(_make_request(messages=_make_turns(4_000, "a")), [SHORT_REPLY]),
 }
-"""What is more than a prompt or a stream: compressed, not streamed, long requests."""
+"""Exchanges that need more than a prompt or a stream: compressed, not streamed, or with a long request."""
 
 
 UNITS = (
@@ -330,51 +375,53 @@ UNITS = (
 )
 
 
-def _megabytes() -> Iterator[tuple[str, Hostile]]:
-    """A megabyte of one unit, in each part of an exchange."""
+def _generate_megabytes() -> Iterator[tuple[str, Hostile]]:
+    """Yield a megabyte of each unit in each part of an exchange."""
     for unit in UNITS:
         text = unit * (MEGABYTE // len(unit.encode()))
         error = json.dumps({"error": {"message": text, "type": "invalid_request_error"}}).encode()
-        native = _named("bash", {"x": text})
+        native = _make_named_call("bash", {"x": text})
         pieces = [native["function"]["arguments"][at : at + 200] for at in range(0, MEGABYTE, 200)]
-        calls = [_frame({"tool_calls": [{**native, "function": {"name": "bash", "arguments": ""}}]})]
-        calls += [_frame({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
+        calls = [_make_frame({"tool_calls": [{**native, "function": {"name": "bash", "arguments": ""}}]})]
+        calls += [_make_frame({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
         doubled = '<tool_call>\n{{"name": "bash", "arguments": {"x": ' + text + "}}\n</tool_call>"
-        asked = [
+        messages = [
             {"role": "user", "content": text},
-            *_turns(1, "x"),
+            *_make_turns(1, "x"),
             {"role": "tool", "tool_call_id": "c0", "content": text},
         ]
-        for what, one in {
-            "request": Hostile(_asked("m", messages=asked), [SHORT]),
-            "reply": Hostile(_asked("m", stream=False), _cut(_whole(text)), JSON),
-            "call in a reply": Hostile(_asked("m", stream=False), _cut(_whole(doubled)), JSON),
-            "stream": Hostile(_asked("m"), _cut(_said(text) + END)),
-            "call in a stream": Hostile(_asked("m"), _cut(_said(doubled) + END)),
-            "server's own call in a stream": Hostile(_asked("m"), _cut(b"".join(calls) + END)),
-            "server's own call": Hostile(_asked("m", stream=False), _cut(_whole("", tool_calls=[native])), JSON),
-            "error": Hostile(_asked("m"), _cut(error), JSON, "400 Bad Request"),
-            "error that is no JSON": Hostile(
-                _asked("m"), _cut(text.encode()), {"content-type": "text/html"}, "502 Bad"
+        for part, hostile in {
+            "request": Hostile(_make_request("m", messages=messages), [SHORT_REPLY]),
+            "reply": Hostile(_make_request("m", stream=False), _split(_make_reply(text)), JSON),
+            "call in a reply": Hostile(_make_request("m", stream=False), _split(_make_reply(doubled)), JSON),
+            "stream": Hostile(_make_request("m"), _split(_make_text_frames(text) + END)),
+            "call in a stream": Hostile(_make_request("m"), _split(_make_text_frames(doubled) + END)),
+            "native tool call in a stream": Hostile(_make_request("m"), _split(b"".join(calls) + END)),
+            "native tool call": Hostile(
+                _make_request("m", stream=False), _split(_make_reply("", tool_calls=[native])), JSON
+            ),
+            "error": Hostile(_make_request("m"), _split(error), JSON, "400 Bad Request"),
+            "error without JSON": Hostile(
+                _make_request("m"), _split(text.encode()), {"content-type": "text/html"}, "502 Bad"
             ),
         }.items():
-            yield f"1 MB of {unit!r} in a {what}", one
+            yield f"1 MB of {unit!r} in a {part}", hostile
 
 
-def hostile() -> Iterator[tuple[str, Hostile]]:
-    """Every exchange of this file, by what it is."""
-    yield from _megabytes()
-    for what, prompt in PROMPTS.items():
-        said = [{"role": "system", "content": prompt(MAX_PROMPT_LENGTH - 100)[:MAX_PROMPT_LENGTH]}]
-        yield f"a prompt of {what}", Hostile(_asked(tools=None, messages=said), [SHORT])
-    for what, reply in REPLIES.items():
+def generate_exchanges() -> Iterator[tuple[str, Hostile]]:
+    """Yield all exchanges of this module with their labels."""
+    yield from _generate_megabytes()
+    for label, prompt in PROMPTS.items():
+        messages = [{"role": "system", "content": prompt(MAX_PROMPT_LENGTH - 100)[:MAX_PROMPT_LENGTH]}]
+        yield f"a prompt of {label}", Hostile(_make_request(tools=None, messages=messages), [SHORT_REPLY])
+    for label, reply in REPLIES.items():
         for count in (500, 4_000):
-            yield f"a reply of {count:,} {what}", Hostile(_asked(), _cut(reply(count)))
+            yield f"a reply of {count:,} {label}", Hostile(_make_request(), _split(reply(count)))
     for dialect, model in MODELS.items():
         for text in TEXTS:
-            reply = _said(text * (5 * READ // len(text))) + END
-            yield f"{text!r} for {dialect}", Hostile(_asked(model), _cut(reply))
-    yield from ((what, make()) for what, make in EXCHANGES.items())
+            reply = _make_text_frames(text * (5 * READ_BYTES // len(text))) + END
+            yield f"{text!r} for {dialect}", Hostile(_make_request(model), _split(reply))
+    yield from ((label, make()) for label, make in EXCHANGES.items())
 
 
 MODELS = {"every dialect": "m", "llama3": "llama-3.1-8b"}
@@ -393,8 +440,8 @@ TEXTS = (
 )
 
 
-def figures(rounds: int) -> Iterator[Figure]:
-    with beside(POLICY) as gap:
-        gap(EXCHANGES["nothing hostile"]())  # has everything compiled that will be
-        for what, one in hostile():
-            yield Figure(GROUP, what, "s", [gap(one) for _ in range(rounds)], MOST_SECONDS)
+def measure(rounds: int) -> Iterator[Figure]:
+    with start_gap_lab(POLICY) as measure_gap:
+        measure_gap(EXCHANGES["nothing hostile"]())  # warm up: compiles the patterns
+        for label, hostile in generate_exchanges():
+            yield Figure(GROUP, label, "s", [measure_gap(hostile) for _ in range(rounds)], MAX_GAP_SECONDS)

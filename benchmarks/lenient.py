@@ -1,6 +1,7 @@
-"""Reading a whole reply of 100 KB at once: without repair, with it, and where it has something to repair.
+"""Measure the parsing of a whole reply of 100 KB: without repair, with repair, and with a broken call.
 
-Milliseconds by dialect. Then replies of 1 MB that were made to be slow to repair, by what they are made of.
+The first table has milliseconds by dialect; the second has replies of 1 MB that are designed to be slow to repair, by
+their repeated unit.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import statistics
 import time
 from collections.abc import Mapping
 
-from benchmarks.samples import TOOLS, call_of
+from benchmarks.samples import TOOLS, write_call
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.profiles import builtin_directory, load
 
-SIZE = 100 << 10
-HOSTILE_SIZE = 1 << 20
+CALL_CHARS = 100 << 10
+HOSTILE_CHARS = 1 << 20
 ROUNDS = 5
 DIALECTS = ("bare-json", "cline", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
 OPENERS = {
@@ -23,8 +24,8 @@ OPENERS = {
     "qwen3-coder": "<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n",
     "tag": "<write_file>\n<path>a</path>\n<content>",
 }
-"""Beginnings of calls, with nothing behind that closes them."""
-HOSTILE = {
+"""Beginnings of calls that are never closed."""
+HOSTILE_UNITS = {
     "{": "{",
     "<": "<",
     "</": "</",
@@ -41,7 +42,7 @@ HOSTILE = {
 }
 
 
-def milliseconds(text: str, dialect: Description, *, lenient: bool, limit: int = 1 << 30) -> float:
+def measure_milliseconds(text: str, dialect: Description, *, lenient: bool, limit: int = 1 << 30) -> float:
     reader = Reader(compile_grammar((dialect,)), TOOLS, lenient=lenient, max_call_bytes=limit)
     started = time.perf_counter()
     reader.feed(text)
@@ -49,29 +50,29 @@ def milliseconds(text: str, dialect: Description, *, lenient: bool, limit: int =
     return (time.perf_counter() - started) * 1e3
 
 
-def broken(text: str) -> str:
-    """A call without the last of its closers, or of its braces."""
+def break_call(text: str) -> str:
+    """Return a call without its last closer or brace."""
     return text.rstrip().removesuffix(">") if text.rstrip().endswith(">") else text.rstrip()[:-1]
 
 
-def median(text: str, dialect: Description, *, lenient: bool) -> float:
-    return statistics.median(milliseconds(text, dialect, lenient=lenient) for _ in range(ROUNDS))
+def measure_median(text: str, dialect: Description, *, lenient: bool) -> float:
+    return statistics.median(measure_milliseconds(text, dialect, lenient=lenient) for _ in range(ROUNDS))
 
 
 def main() -> None:
     dialects: Mapping[str, Description] = load([builtin_directory()]).dialects
     print(f"\n{'100 KB at once':<26}{'strict':>9}{'lenient':>9}{'broken':>9}   ms, median of", ROUNDS)
     for name in DIALECTS:
-        dialect, text = dialects[name], call_of(SIZE, dialects[name])
-        cases = ((text, False), (text, True), (broken(text), True))
-        figures = [median(one, dialect, lenient=lenient) for one, lenient in cases]
+        dialect, text = dialects[name], write_call(CALL_CHARS, dialects[name])
+        cases = ((text, False), (text, True), (break_call(text), True))
+        figures = [measure_median(case, dialect, lenient=lenient) for case, lenient in cases]
         print(f"{name:<26}" + "".join(f"{figure:>9.1f}" for figure in figures))
     print(f"\n{'1 MB of':<26}" + "".join(f"{name:>13}" for name in OPENERS) + "   ms, in a call and alone")
-    for name, piece in HOSTILE.items():
-        body = piece * (HOSTILE_SIZE // len(piece))
+    for name, piece in HOSTILE_UNITS.items():
+        body = piece * (HOSTILE_CHARS // len(piece))
         row = []
         for dialect_name, opener in OPENERS.items():
-            times = [milliseconds(text, dialects[dialect_name], lenient=True) for text in (opener + body, body)]
+            times = [measure_milliseconds(text, dialects[dialect_name], lenient=True) for text in (opener + body, body)]
             row.append("/".join(f"{one:.0f}" for one in times))
         print(f"{name:<26}" + "".join(f"{cell:>13}" for cell in row), flush=True)
 

@@ -1,4 +1,4 @@
-"""A script for mitmdump with the least that an addon can do to a streamed reply: hand on what it is given."""
+"""A script for mitmdump that forwards each chunk unchanged, the minimum that an addon can do with a stream."""
 
 from mitmproxy import http
 

@@ -1,9 +1,9 @@
-"""A script for mitmdump that says on standard output where it listens and, for each line that it reads, its cost.
+"""A script for mitmdump that prints its port and, for each line of input, the resources that it has used.
 
     {"port": 41237}
     {"cpu_ns": 812345678, "max_rss_kb": 81234}
 
-The process itself says it, so the figure is that of all its threads and of nothing else, on every system.
+The process reports itself, so that on every system the figure contains all its threads and nothing else.
 """
 
 import asyncio
@@ -16,12 +16,14 @@ from mitmproxy import ctx
 
 
 class Meter:
+    """An addon that reports the usage of its process."""
+
     def running(self) -> None:
         (address, *_) = ctx.master.addons.get("proxyserver").listen_addrs()
         print(json.dumps({"port": address[1]}), flush=True)
-        asyncio.get_running_loop().add_reader(sys.stdin, self._tell)
+        asyncio.get_running_loop().add_reader(sys.stdin, self._report_usage)
 
-    def _tell(self) -> None:
+    def _report_usage(self) -> None:
         if not sys.stdin.readline():
             ctx.master.shutdown()
             return

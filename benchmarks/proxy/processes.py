@@ -1,4 +1,4 @@
-"""The processes of a proxy bench, and what they are told and tell: one JSON object a line, over their pipes."""
+"""Processes of the proxy benchmarks, and their protocol: one JSON object per line over their pipes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METER = HERE / "meter.py"
 
 
 class Process:
-    """A process that answers a line with a line of JSON. Its other output is read and dropped.
+    """A process that answers each line with a line of JSON. Its other output is read and discarded.
 
     A thread reads its output, because a process blocks once 64 KB of its log lines fill the pipe.
     """
@@ -58,37 +58,38 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def cpus() -> tuple[Collection[int], Collection[int]]:
-    """A CPU for what is compared and those for the rest; none where that cannot be told or there is but one.
+def choose_cpus() -> tuple[Collection[int], Collection[int]]:
+    """Return a CPU for the compared processes, and the CPUs for all others.
 
-    No two CPUs of a virtual machine are equally fast at the same time.
+    The compared processes share a CPU, because no two CPUs of a virtual machine are equally fast at the same time. Both
+    sets are empty if there is only one CPU or if the system offers no choice.
     """
     usable = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
     return (usable[:1], usable[1:]) if len(usable) > 1 else ((), ())
 
 
 @contextmanager
-def running(
-    command: Sequence[str], on: Collection[int] = (), root: Path = ROOT, folder: Path = ROOT
+def run_process(
+    command: Sequence[str], cpus: Collection[int] = (), root: Path = ROOT, folder: Path = ROOT
 ) -> Iterator[Process]:
-    """Run a process in a folder; `on` are the CPUs that it may run on, if empty any; `root` is where its `vtc` lies."""
+    """Run a process in a folder, on the given CPUs or any; `root` contains the `vtc` that it imports."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, cwd=folder, bufsize=1, env=environment, **pipes) as process:
-        if on and sys.platform == "linux":
-            os.sched_setaffinity(process.pid, on)
+        if cpus and sys.platform == "linux":
+            os.sched_setaffinity(process.pid, cpus)
         try:
             yield Process(process)
         finally:
             process.terminate()
 
 
-def module(name: str, *arguments: str) -> list[str]:
+def make_module_command(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"benchmarks.proxy.{name}", *arguments]
 
 
-def mitmdump(script: Path, upstream: str, confdir: Path, *settings: str) -> list[str]:
-    """Write the command of a mitmdump as a reverse proxy with a script; it says where it listens when it is ready."""
+def make_mitmdump_command(script: Path, upstream: str, confdir: Path, *settings: str) -> list[str]:
+    """Return the command of a mitmdump as a reverse proxy with a script; it prints its port when it is ready."""
     settings = ("flow_detail=0", f"confdir={confdir}", "listen_host=127.0.0.1", "listen_port=0", *settings)
     sets = [word for setting in settings for word in ("--set", setting)]
     command = [str(Path(sys.executable).with_name("mitmdump")), "-q", *sets, "--mode", f"reverse:{upstream}"]

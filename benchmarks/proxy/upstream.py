@@ -2,10 +2,11 @@
 
     POST /v1/chat/completions?reply=plain&chunks=2000&wait=0.1&gap=0.005
 
-`reply` is a shape of `samples`, with so many frames, or a dialect, with a call of so many characters. One chunk of HTTP
-and one `write()` for each frame, as servers do, unless the shape is cut otherwise; `wait` seconds before the first, as
-a model reads the prompt first, and `gap` seconds between them, or as fast as the other side reads. Says its port on
-standard output, and ends with its standard input.
+`reply` is a shape of `samples`, and `chunks` the number of its frames; or `reply` is a dialect, and `chunks` the number
+of characters of a call. Each frame is one HTTP chunk and one `write()`, as in real servers, unless the shape is cut
+otherwise. The server waits `wait` seconds before the first frame, as a model that processes its prompt, and `gap`
+seconds between frames; without a gap it writes as fast as the proxy reads. It prints its port on standard output, and
+ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from benchmarks import samples
 from vtc.profiles import builtin_directory, load
 
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ntransfer-encoding: chunked\r\n\r\n"
-BURST = 64
-"""Chunks that are written before other streams have their turn."""
+BURST_CHUNKS = 64
+"""Number of chunks that are written before other streams continue."""
 
 
 @cache
-def reply(name: str, count: int) -> list[bytes]:
-    """Make the head and the chunks of a reply."""
+def make_reply(name: str, count: int) -> list[bytes]:
+    """Make the head and the chunks of a reply; `count` is its number of frames or characters."""
     if shape := samples.SHAPES.get(name):
-        media_type, chunks = shape.media_type, shape.chunks(count)
+        media_type, chunks = shape.media_type, shape.make_chunks(count)
     else:
         dialects = load([builtin_directory()]).dialects
-        deltas = samples.pieces(samples.call_of(count, dialects[name]))
-        media_type, chunks = "text/event-stream", samples.reply(deltas)
+        deltas = samples.split_pieces(samples.write_call(count, dialects[name]))
+        media_type, chunks = "text/event-stream", samples.make_reply(deltas)
     return [HEAD.format(media_type).encode(), *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)]
 
 
@@ -67,9 +68,9 @@ class Connection(asyncio.Protocol):
             return
         query = parse_qs(urlsplit(head.split(b" ")[1].decode()).query)
         del self._received[:]
-        asked = {key: values[0] for key, values in query.items()}
-        pieces = reply(asked["reply"], int(asked["chunks"]))
-        task = asyncio.create_task(self._serve(pieces, float(asked["wait"]), float(asked["gap"])))
+        options = {key: values[0] for key, values in query.items()}
+        pieces = make_reply(options["reply"], int(options["chunks"]))
+        task = asyncio.create_task(self._serve(pieces, float(options["wait"]), float(options["gap"])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -82,7 +83,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(chunk)
             if gap:
                 await asyncio.sleep(gap)
-            elif number % BURST == 0:
+            elif number % BURST_CHUNKS == 0:
                 await asyncio.sleep(0)
             await self._writable.wait()
             if self._transport.is_closing():

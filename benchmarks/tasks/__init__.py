@@ -1,1 +1,1 @@
-"""How well a model calls tools through VTC: an agent's loop with real effects in a scratch folder."""
+"""Benchmark of a model's tool calls through VTC: an agent's loop with real effects in a temporary folder."""

@@ -1,4 +1,4 @@
-"""An agent: ask, carry out what is called, tell the results, until there is an answer or no turn is left."""
+"""An agent: it sends a request, executes the calls and sends their results, until it gets an answer or has no turns."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from typing import Any
 
 import openai
 
-from benchmarks.tasks.catalog import Task, loaded
-from benchmarks.tasks.folder import DECLARED, PARAMETERS, Folder
+from benchmarks.tasks.catalog import Task, decode_arguments
+from benchmarks.tasks.folder import DECLARED_TOOLS, PARAMETERS, Folder
 
 SYSTEM = "You work on the files of one folder. When the work is done, say so in one short sentence."
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One task as a model did it."""
+    """A model's attempt at one task."""
 
     task: Task
     replies: list[dict[str, Any]] = field(default_factory=list)
-    """Messages of the model, as the client got them."""
+    """Messages of the model, as the client received them."""
     results: list[str] = field(default_factory=list)
     solved: bool = False
     tokens: int = 0
-    """Written by the model, as the server counts them."""
+    """Tokens written by the model, as counted by the server."""
     seconds: float = 0.0
     error: str = ""
 
     def calls(self, turn: int | None = None) -> list[Mapping[str, str]]:
-        """The functions called in one reply or in all."""
+        """Return the functions called in one reply or in all."""
         replies = self.replies if turn is None else self.replies[turn : turn + 1]
         return [call["function"] for reply in replies for call in reply.get("tool_calls", ())]
 
     @property
     def called(self) -> bool:
-        """Whether the first reply holds a call."""
+        """True if the first reply contains a call."""
         return bool(self.calls(0))
 
     @property
     def right(self) -> bool:
-        """Whether the first call has a right tool and the arguments that it requires."""
+        """True if the first call has a right tool and all required arguments."""
         return any(self.task.is_right(call["name"], call["arguments"]) for call in self.calls(0)[:1])
 
     @property
     def stray(self) -> bool:
-        """Whether the first call has an argument that its tool does not declare."""
+        """True if the first call has an argument that its tool does not declare."""
         return any(
-            loaded(call["arguments"]).keys() - PARAMETERS.get(call["name"], {}).get("properties", {}).keys()
+            decode_arguments(call["arguments"]).keys() - PARAMETERS.get(call["name"], {}).get("properties", {}).keys()
             for call in self.calls(0)[:1]
         )
 
     @property
     def wrong(self) -> int:
-        """Calls where none is needed, or of a tool that is not offered."""
+        """Number of calls in a task that needs none, or of a tool that is not offered."""
         return sum(not self.task.needs_tools or call["name"] not in PARAMETERS for call in self.calls())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it, for the JSON."""
+        """Return all fields for the JSON."""
         verdicts = {key: getattr(self, key) for key in ("called", "right", "stray", "wrong", "solved")}
         measured = {key: getattr(self, key) for key in ("tokens", "seconds", "error", "replies", "results")}
         return {"task": self.task.name, **verdicts, **measured}
@@ -68,16 +68,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
+    """A client of a model, and the limits of its attempts."""
+
     client: openai.OpenAI
     model: str
     turns: int = 4
     max_tokens: int = 120
-    """Of each reply."""
-    demands: bool = False
-    """A call is demanded in the first reply of a task that needs tools."""
+    """Maximum tokens of each reply."""
+    requires_call: bool = False
+    """True if the first reply of a task that needs tools must contain a call."""
 
     def attempt(self, task: Task) -> Attempt:
-        """Let the model do one task in a folder of its own."""
+        """Let the model attempt one task in a separate folder."""
         attempt = Attempt(task)
         with tempfile.TemporaryDirectory() as directory:
             folder = Folder(Path(directory))
@@ -89,22 +91,22 @@ class Agent:
             except openai.OpenAIError as error:
                 attempt.error, answer = str(error), ""
             attempt.seconds = time.perf_counter() - started
-            # A call where none is needed has done what was not asked for.
+            # An unnecessary call has an effect that nobody requested.
             attempt.solved = task.check(folder.root, answer) and (task.needs_tools or not attempt.calls())
         return attempt
 
     def _converse(self, attempt: Attempt, folder: Folder) -> str:
-        """Return the answer; empty if the turns are used up before there is one."""
+        """Return the answer, or an empty string if no answer is received within `turns`."""
         messages: list[Any] = [
             {"role": "system", "content": SYSTEM},
             {"role": "user", "content": attempt.task.ask},
         ]
         for turn in range(self.turns):
-            demanded = self.demands and turn == 0 and attempt.task.needs_tools
+            demanded = self.requires_call and turn == 0 and attempt.task.needs_tools
             completion = self.client.chat.completions.create(
                 model=self.model,
                 messages=messages,
-                tools=DECLARED,  # type: ignore[arg-type]
+                tools=DECLARED_TOOLS,  # type: ignore[arg-type]
                 tool_choice="required" if demanded else openai.omit,
                 temperature=0,
                 max_tokens=self.max_tokens,

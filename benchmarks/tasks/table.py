@@ -1,4 +1,4 @@
-"""One row a set-up, as a Markdown table."""
+"""A Markdown table with one row per set-up."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.tasks.agent import Attempt
 
-HEAD = ("set-up", "call", "right", "stray", "solved", "wrong", "tokens", "s")
+COLUMNS = ("set-up", "call", "right", "stray", "solved", "wrong", "tokens", "s")
 
 
-def table(rows: Mapping[str, Sequence[Attempt]]) -> str:
-    """Write the table; `rows` are the attempts by set-up."""
-    cells = [_head(next(iter(rows.values()), ())), *(_row(setup, attempts) for setup, attempts in rows.items())]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
-    lines = [_line(row, widths) for row in cells]
+def format_table(rows: Mapping[str, Sequence[Attempt]]) -> str:
+    """Format the table; `rows` are the attempts by set-up."""
+    cells = [
+        _make_head(next(iter(rows.values()), ())),
+        *(_make_row(setup, attempts) for setup, attempts in rows.items()),
+    ]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(COLUMNS))]
+    lines = [_format_line(row, widths) for row in cells]
     rule = "|".join("-" * (width + 1) + (":" if column else "-") for column, width in enumerate(widths))
     return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
-def _head(attempts: Sequence[Attempt]) -> Sequence[str]:
-    """The names of the columns, with how many each can be."""
+def _make_head(attempts: Sequence[Attempt]) -> Sequence[str]:
+    """Return the names of the columns with their maxima."""
     needing = sum(attempt.task.needs_tools for attempt in attempts)
     most = {"call": needing, "right": needing, "solved": len(attempts)}
-    return [f"{name} /{most[name]}" if name in most else name for name in HEAD]
+    return [f"{name} /{most[name]}" if name in most else name for name in COLUMNS]
 
 
-def _row(setup: str, attempts: Sequence[Attempt]) -> Sequence[str]:
+def _make_row(setup: str, attempts: Sequence[Attempt]) -> Sequence[str]:
     needing = [attempt for attempt in attempts if attempt.task.needs_tools]
     counts = (
         sum(attempt.called for attempt in needing),
@@ -39,7 +42,7 @@ def _row(setup: str, attempts: Sequence[Attempt]) -> Sequence[str]:
     return [setup, *map(str, counts)]
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+def _format_line(row: Sequence[str], widths: Sequence[int]) -> str:
     name, *counts = row
     cells = [name.ljust(widths[0]), *(text.rjust(width) for text, width in zip(counts, widths[1:], strict=True))]
     return f"| {' | '.join(cells)} |"

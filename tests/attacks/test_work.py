@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.hostile import PROMPTS, REPLIES, exchange, pieces
+from benchmarks.hostile import PROMPTS, REPLIES, list_work, open_session
 from tests.apis import chat
 from tests.attacks.clients import find_chat_calls
 from tests.attacks.lab import native, open_under, stream_reply, whole
@@ -71,8 +71,8 @@ def test_a_text_client_whose_prompt_was_not_read_is_held_to_policies() -> None:
 
 @pytest.mark.parametrize("what", REPLIES)
 def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
-    exchange()
-    few, many, most = ([*map(count_calls, pieces(REPLIES[what](count)))] for count in (25, 200, 1_500))
+    open_session()
+    few, many, most = ([*map(count_calls, list_work(REPLIES[what](count)))] for count in (25, 200, 1_500))
     assert sum(many) < 12 * sum(few) + 5_000
     assert max(*many, *most) < MOST_STEPS
 

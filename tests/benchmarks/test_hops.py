@@ -9,8 +9,8 @@ from benchmarks import hops
 
 @pytest.mark.every
 @pytest.mark.parametrize("api", hops.APIS)
-@pytest.mark.parametrize("what", [case.what for case in hops.CASES])
+@pytest.mark.parametrize("what", [case.label for case in hops.CASES])
 def test_no_way_is_longer_than_its_limits(api: str, what: str) -> None:
-    case, way = hops.ways()[f"{api}, {what}"]
-    count, limits = hops.counted(way), case.limits[api]
+    case, way = hops.record_cases()[f"{api}, {what}"]
+    count, limits = hops.count_hops(way), case.limits[api]
     assert all(have <= most for have, most in zip(count, limits, strict=True)), (count, limits)

