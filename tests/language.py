@@ -72,6 +72,10 @@ HABITS = (
 )
 TESTS = "tests"
 """All modules below `tests/`, together."""
+TOOLS = "benchmarks/ and fuzz/"
+"""All modules of both folders and `benchmarks/README.md`, together."""
+TOOL_FACTOR = 2.0
+"""The tools may use each group this many times as often as the code."""
 DOCUMENTS = "documents"
 DOCUMENT_FACTOR = 1.5
 """The documents may use each group this many times as often as the code."""
@@ -194,7 +198,7 @@ def _check_habits(group: str, prose: str, factor: float) -> Iterator[str]:
 
 
 def check_prose(tree: Tree) -> list[str]:
-    """Check each package, all tests together and the documents together for words that are used as a habit."""
+    """Check each package, and the tests, tools and documents as groups, for words that are used as a habit."""
     packages: dict[str, list[str]] = {}
     for path, source in tree.items():
         if path.startswith("vtc/") and path.endswith(".py"):
@@ -202,6 +206,11 @@ def check_prose(tree: Tree) -> list[str]:
             packages.setdefault("/".join(parts[:2]) if len(parts) > 2 else "vtc", []).append(_read_prose(source))
         elif path.startswith(f"{TESTS}/") and path.endswith(".py"):
             packages.setdefault(TESTS, []).append(_read_prose(source))
+    tools = [
+        _read_prose(source) if path.endswith(".py") else _read_document(source)
+        for path, source in tree.items()
+        if path.startswith(("benchmarks/", "fuzz/")) and path.endswith((".py", ".md"))
+    ]
     documents = [
         _read_document(source)
         for path, source in tree.items()
@@ -209,6 +218,7 @@ def check_prose(tree: Tree) -> list[str]:
     ]
     return [
         *(line for package, texts in packages.items() for line in _check_habits(package, " ".join(texts), 1.0)),
+        *_check_habits(TOOLS, " ".join(tools), TOOL_FACTOR),
         *_check_habits(DOCUMENTS, " ".join(documents), DOCUMENT_FACTOR),
     ]
 
