@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import engine, exchange, figures, frames, hops, hostile
 from benchmarks.figures import Figure
 from benchmarks.proxy import exchanges
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
 QUICK_LARGE_DIALECTS = ("bare-json", "hermes", "invoke", "pythonic", "qwen3-coder", "tag")
 """One dialect of each family; `--quick` measures the largest calls in them only."""
@@ -39,7 +39,7 @@ COMPARABLE_SECTIONS = ("proxy", "frames", "request")
 
 
 def make_sections(quick: bool, against: Path | None = None) -> Mapping[str, Callable[[], Iterator[Figure]]]:
-    profiles = load([builtin_directory()])
+    profiles = load_profiles([builtin_directory()])
     largest = QUICK_LARGE_DIALECTS if quick else tuple(profiles.dialects)
     rounds = 3 if quick else 7
 

@@ -16,7 +16,7 @@ from benchmarks import samples, versions
 from benchmarks.figures import Figure, measure_interleaved
 from vtc import apis
 from vtc.exchange import Session
-from vtc.profiles import Facts, Memory, Planner, Profiles, Settings, builtin_directory, load
+from vtc.profiles import Facts, Memory, Planner, Profiles, Settings, builtin_directory, load_profiles
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
 MEMORY = "memory by open stream"
@@ -59,7 +59,7 @@ DIFFERENCES_PER_SAMPLE = 5
 @cache
 def _load_profiles() -> Profiles:
     """Load the profiles and exclude them from garbage collection, as a mitmdump with VTC does."""
-    profiles = load([builtin_directory(), samples.PROFILES])
+    profiles = load_profiles([builtin_directory(), samples.PROFILES])
     gc.freeze()
     return profiles
 

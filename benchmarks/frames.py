@@ -18,7 +18,7 @@ from benchmarks.samples import SHAPES, Shape
 from vtc.apis.relay import Relay
 from vtc.exchange import Stream
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 from vtc.wire import Frame
 
 FRAMES = 8000
@@ -27,7 +27,7 @@ GROUP = "frames: Stream.feed alone, a frame"
 
 @cache
 def load_planner() -> Planner:
-    return Planner(load([builtin_directory(), samples.PROFILES]), Settings())
+    return Planner(load_profiles([builtin_directory(), samples.PROFILES]), Settings())
 
 
 @cache

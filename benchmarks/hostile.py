@@ -21,7 +21,7 @@ from vtc.apis import APIS
 from vtc.dialects.text_client.documented_tools import MAX_PROMPT_LENGTH
 from vtc.exchange import Session
 from vtc.guards import Guards
-from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
+from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load_profiles
 
 GROUP = "hostile: the longest gap in another client's stream"
 MAX_GAP_SECONDS = 0.25
@@ -99,7 +99,7 @@ REPLIES: Mapping[str, Callable[[int], bytes]] = {
 
 def open_session(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Session:
     """Open an exchange, with guards under a policy; with a system prompt the client declares no tools."""
-    profiles = load([builtin_directory()]) if not _PLANNERS else None
+    profiles = load_profiles([builtin_directory()]) if not _PLANNERS else None
     if profiles:
         policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICY, Guards))
         _PLANNERS.append(Planner(profiles, Settings()))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from benchmarks.samples import TOOLS, write_call
 from vtc.dialects import Description, Reader, compile_grammar
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
 CALL_CHARS = 100 << 10
 HOSTILE_CHARS = 1 << 20
@@ -60,7 +60,7 @@ def measure_median(text: str, dialect: Description, *, lenient: bool) -> float:
 
 
 def main() -> None:
-    dialects: Mapping[str, Description] = load([builtin_directory()]).dialects
+    dialects: Mapping[str, Description] = load_profiles([builtin_directory()]).dialects
     print(f"\n{'100 KB at once':<26}{'strict':>9}{'lenient':>9}{'broken':>9}   ms, median of", ROUNDS)
     for name in DIALECTS:
         dialect, text = dialects[name], write_call(CALL_CHARS, dialects[name])

@@ -158,10 +158,10 @@ def list_words() -> list[str]:
     They are the markup of every dialect, the words of the reader's rules, and the keys of profiles and requests.
     """
     from tests.rules import QUOTES, TAGS, WORDS
-    from vtc.profiles import builtin_directory, load
+    from vtc.profiles import builtin_directory, load_profiles
     from vtc.profiles.loader import KINDS
 
-    dialects = load([builtin_directory()]).dialects.values()
+    dialects = load_profiles([builtin_directory()]).dialects.values()
     patterns = [text for dialect in dialects for text in (*dialect.calls, *dialect.params, *dialect.sections)]
     words = {piece for text in patterns for piece in re.split(r"(?<=>)|(?=<)|[{}]", text) if 1 < len(piece) < 100}
     keys = {f"{key}: " for kind in KINDS.values() for key in kind.__struct_fields__}

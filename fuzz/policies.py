@@ -20,7 +20,7 @@ from tests.attacks.clients import cline, find_calls, find_chat_calls, join_texts
 from vtc.apis import APIS
 from vtc.exchange import Session
 from vtc.guards import Guards
-from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
+from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load_profiles
 
 PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
 TEXT_CLIENT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
@@ -42,7 +42,7 @@ BASH_TOOL = chat.tool("bash", command="string")
 
 @cache
 def load_planner(choice: int) -> Planner:
-    profiles = load([builtin_directory()])
+    profiles = load_profiles([builtin_directory()])
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICIES[choice], Guards))
     return Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings())
 

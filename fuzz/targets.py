@@ -26,13 +26,13 @@ from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
-from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load
+from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load_profiles
 from vtc.wire import EventReader
 
 CHAT, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
 OTHER_APIS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
 """The APIs other than chat completions, by target."""
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 NATIVE_CLIENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
 TEXT_CLIENT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
 PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
@@ -285,7 +285,7 @@ def fuzz_profile(data: bytes) -> None:
     required, own, _ = _make_profile_directories()
     (own / "mine.yaml").write_bytes(data)
     try:
-        profiles = load([required, own])
+        profiles = load_profiles([required, own])
     except ProfileError as error:
         assert error.problems
         assert all(problem.line >= 1 and problem.message for problem in error.problems)

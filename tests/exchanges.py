@@ -15,7 +15,7 @@ from vtc.dialects import Reader, compile_grammar
 from vtc.events import Event, Reasoning, Text
 from vtc.exchange import Session, Stream
 from vtc.exchange.replying.fast_path import FastPath
-from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
+from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load_profiles
 
 __all__ = ["FastPath"]
 
@@ -55,7 +55,7 @@ def agent(client: str, *, stream: bool | None = False) -> Facts:
     return replace(AGENT, path=SHAPES[client].at(stream=stream))
 
 
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 
 
 @cache

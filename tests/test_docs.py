@@ -34,8 +34,8 @@ from vtc.apis import APIS
 from vtc.cli import MODULES, main
 from vtc.cli.config import Config
 from vtc.cli.schema import render_table
-from vtc.profiles import builtin_directory, load
-from vtc.profiles.agents import Value, text
+from vtc.profiles import builtin_directory, load_profiles
+from vtc.profiles.agents import Value, join_phrase
 from vtc.proxy import launch, options
 from vtc.proxy.addon import VirtualToolCalling
 
@@ -165,11 +165,13 @@ def agent_table() -> str:
     """Return a table of the settings that connect each agent to VTC, as `vtc env` prints them; tested agents first."""
     values: dict[str, Value] = {"address": "http://127.0.0.1:8088", "model": "my-model", "key": "any", "folder": "DIR"}
     lines = ["| agent | name here | settings that point it at VTC | seen |", "|---|---|---|---|"]
-    for agent in sorted(load([builtin_directory()]).agents.values(), key=lambda agent: (not agent.tried, agent.title)):
+    for agent in sorted(
+        load_profiles([builtin_directory()]).agents.values(), key=lambda agent: (not agent.tried, agent.title)
+    ):
         setup = agent.setup(values)
-        words = [text(words) for words in setup.arguments]
+        words = [join_phrase(words) for words in setup.arguments]
         parts = [
-            f"`{name}={value}`" if len(value := text(phrase)) < 60 else f"`{name}`, which holds JSON"
+            f"`{name}={value}`" if len(value := join_phrase(phrase)) < 60 else f"`{name}`, which holds JSON"
             for name, phrase in setup.variables.items()
         ]
         parts += [f"without `{name}`" for name in setup.unset] + [f"`{shlex.join(words)}`"] * bool(words)

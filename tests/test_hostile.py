@@ -18,7 +18,7 @@ from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, agent, feed_stream, open_session, planner
 from vtc.apis import APIS, BadRequest
 from vtc.exchange import Session
-from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
+from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load_profiles
 
 __all__ = ["impatient"]
 
@@ -288,7 +288,7 @@ DOUBLING = ["a0: &a0 [x, x]\n", *(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i 
 )  # fmt: skip
 def test_profiles_that_are_bombs(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=problem):
-        load([profile(tmp_path / "mine", text)])
+        load_profiles([profile(tmp_path / "mine", text)])
 
 
 def test_a_name_is_no_path(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_name_is_no_path(tmp_path: Path) -> None:
     secret = tmp_path / "secret.yaml"
     secret.write_text("kind: model\nname: secret\nmatch: {}\n")
     directory = profile(tmp_path / "mine", "kind: model\nname: ../secret.yaml\nmatch: {model: x}\n")
-    profiles = load([builtin_directory(), directory])
+    profiles = load_profiles([builtin_directory(), directory])
     assert set(profiles.models) - set(PROFILES.models) == {"../secret.yaml"}
     for name in ("../secret", str(secret), "secret"):
         with pytest.raises(UnknownName, match="there is no model"):
@@ -315,4 +315,4 @@ def test_a_prompt_runs_in_a_sandbox(prompt: str, tmp_path: Path) -> None:
     """A template that fails in the sandbox is rejected."""
     text = f'kind: dialect\nname: mine\ncall: "<c>{{json}}</c>"\nprompt: "{prompt}"\n'
     with pytest.raises(ProfileError, match=r"the template fails: .*(?:unsafe|no loader|undefined)"):
-        load([builtin_directory(), profile(tmp_path / "mine", text)])
+        load_profiles([builtin_directory(), profile(tmp_path / "mine", text)])

@@ -26,7 +26,7 @@ from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 EXAMPLES = settings().max_examples
 TOOLS = {
@@ -63,7 +63,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
     for dialect in DIALECTS:
         model = {"kind": "model", "name": f"only {dialect}", "match": {}, "dialect": dialect, "accept": [dialect]}
         (directory / f"{dialect}.yaml").write_bytes(chat.encode_json({**model, "tools": "prompt"}))
-    profiles = load([builtin_directory(), directory])
+    profiles = load_profiles([builtin_directory(), directory])
     return {dialect: Planner(profiles, Settings(model=f"only {dialect}")) for dialect in DIALECTS}
 
 
@@ -173,7 +173,7 @@ def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
         directory: Path = tmp_path_factory.mktemp(f"policy{number}")
         model = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **policy}
         (directory / "mine.yaml").write_bytes(chat.encode_json(model))
-        planners[name] = Planner(load([builtin_directory(), directory]), Settings())
+        planners[name] = Planner(load_profiles([builtin_directory(), directory]), Settings())
     return planners
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from vtc.json_schema import resolve_reference
 from vtc.json_text import (
-    decode,
-    encode,
+    decode_json,
+    encode_json,
     encode_line,
     has_distinct_keys,
     is_unambiguous,
@@ -28,29 +28,29 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st
 
 @given(VALUES)
 def test_value_is_read_back(value: object) -> None:
-    assert decode(encode(value)) == value
+    assert decode_json(encode_json(value)) == value
 
 
 @pytest.mark.parametrize("text", ['"\\ud83d"', "123456789012345678901234567890", "[NaN]", "1e999"])
 def test_what_the_fast_decoder_refuses_is_read_as_python_does(text: str) -> None:
-    assert repr(decode(text.encode())) == repr(json.loads(text))
+    assert repr(decode_json(text.encode())) == repr(json.loads(text))
 
 
 def test_bytes_that_are_no_text_are_replaced_as_clients_do() -> None:
-    assert decode(b'"\xff"', "replace") == "\ufffd"
+    assert decode_json(b'"\xff"', "replace") == "\ufffd"
     with pytest.raises(ValueError, match="utf-8"):
-        decode(b'"\xff"')
+        decode_json(b'"\xff"')
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"nope"])
 def test_what_is_no_json_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decode(data)
+        decode_json(data)
 
 
 def test_half_a_surrogate_pair_and_raw_json_are_written() -> None:
-    assert encode(["\ud83d", msgspec.Raw(b"[1, 2]")]) == b'["\\ud83d",[1,2]]'
-    assert encode(msgspec.Raw(b"[1, 2]")) == b"[1, 2]"
+    assert encode_json(["\ud83d", msgspec.Raw(b"[1, 2]")]) == b'["\\ud83d",[1,2]]'
+    assert encode_json(msgspec.Raw(b"[1, 2]")) == b"[1, 2]"
 
 
 @given(VALUES)
@@ -58,7 +58,7 @@ def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
     """Python's `str.splitlines` also splits at U+2028, U+2029 and U+0085."""
     for said in (value, ["a\u2028b\u2029c\x85d", value]):
         line = encode_line(said)
-        assert decode(line) == said
+        assert decode_json(line) == said
         assert len(line.decode().splitlines()) == 1
 
 
@@ -125,7 +125,7 @@ def test_what_python_writes_is_read_exactly(value: object) -> None:
 def test_json_is_proper_if_every_client_reads_the_same(text: str, proper: bool) -> None:
     assert is_unambiguous(text.encode()) is proper
     if proper:
-        assert has_distinct_keys(decode(text.encode()))
+        assert has_distinct_keys(decode_json(text.encode()))
 
 
 def test_a_value_is_looked_through_however_deep_it_is() -> None:

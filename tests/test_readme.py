@@ -32,12 +32,12 @@ def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
     """VTC reads the left column of the sample as the calls in the right column."""
     from vtc.dialects import Reader, compile_grammar
     from vtc.events import Call, Tool
-    from vtc.profiles import builtin_directory, load
+    from vtc.profiles import builtin_directory, load_profiles
 
     sample = README.partition("------------------------\n")[2].partition("```")[0]
     text = "\n".join(line[:38].rstrip() for line in sample.splitlines())
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
-    dialect = load([builtin_directory()]).dialects["qwen3-coder"]
+    dialect = load_profiles([builtin_directory()]).dialects["qwen3-coder"]
     reader = Reader(compile_grammar((dialect,)), {"read_file": Tool("read_file", "", schema)})
     (call,) = [event.call for event in [*reader.feed(text), *reader.finish()] if isinstance(event, Call)]
     assert f'"name": "{call.name}"' in sample

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vtc.scrub import SECRET, collect_secrets, escape_invisible, format_exception, scrub, scrub_data
+from vtc.scrub import SECRET, collect_secrets, escape_invisible, format_exception, scrub_data, scrub_text
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ from vtc.scrub import SECRET, collect_secrets, escape_invisible, format_exceptio
     ],
 )
 def test_what_is_secret_is_taken_out(text: str) -> None:
-    found = scrub(text)
+    found = scrub_text(text)
     assert SECRET in found
     for part in ("abcdef", "hunter22", "dXNl", "a1a1", "ABCDABCD", "x1x1", "aB3a", "sflK"):
         assert part not in found
-    assert scrub(found) == found
+    assert scrub_text(found) == found
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_what_is_secret_is_taken_out(text: str) -> None:
     ],
 )
 def test_what_is_not_secret_stays(text: str) -> None:
-    assert scrub(text) == text
+    assert scrub_text(text) == text
 
 
 def test_the_rest_of_the_text_stays() -> None:
-    assert scrub('{"api_key": "abcdef", "model": "m"}') == '{"api_key": "[secret]", "model": "m"}'
-    assert scrub("https://x.example/v1?api_key=abcdef&b=1") == "https://x.example/v1?api_key=[secret]&b=1"
+    assert scrub_text('{"api_key": "abcdef", "model": "m"}') == '{"api_key": "[secret]", "model": "m"}'
+    assert scrub_text("https://x.example/v1?api_key=abcdef&b=1") == "https://x.example/v1?api_key=[secret]&b=1"
 
 
 def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
@@ -91,7 +91,10 @@ def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
         {"Authorization": "Bearer open-sesame", "Cookie": "a=first-one; b=second", "accept": "application/json"}
     )
     assert set(known) >= {"open-sesame", "first-one", "second"}
-    assert scrub("said open-sesame to second, application/json", known) == "said [secret] to [secret], application/json"
+    assert (
+        scrub_text("said open-sesame to second, application/json", known)
+        == "said [secret] to [secret], application/json"
+    )
 
 
 KEY = "Ab1+/9=zz&Xy"
@@ -108,7 +111,7 @@ FORMS = ("Ab1+/9=zz&Xy", "Ab1%2B%2F9%3Dzz%26Xy", "Ab1%2b%2f9%3dzz%26Xy", "Ab1%2B
 )
 def test_a_credential_is_known_by_the_name_of_its_header_in_each_form(name: str) -> None:
     known = collect_secrets({name: KEY})
-    assert [scrub(f"said {form}.", known) for form in FORMS] == [f"said {SECRET}."] * len(FORMS)
+    assert [scrub_text(f"said {form}.", known) for form in FORMS] == [f"said {SECRET}."] * len(FORMS)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_a_credential_is_known_by_the_name_of_its_header_in_each_form(name: str)
 @pytest.mark.parametrize("written", FORMS[1:4])
 def test_a_credential_of_the_query_is_known_in_each_form(name: str, written: str) -> None:
     known = collect_secrets({}, f"alt=sse&{name}={written}&x=plain-value")
-    assert [scrub(f"said {form}, plain-value.", known) for form in FORMS] == [f"said {SECRET}, plain-value."] * 5
+    assert [scrub_text(f"said {form}, plain-value.", known) for form in FORMS] == [f"said {SECRET}, plain-value."] * 5
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,7 @@ def test_a_credential_of_the_query_is_known_in_each_form(name: str, written: str
     ],
 )
 def test_a_credential_of_the_body_is_known(body: Any) -> None:
-    assert scrub(f"said {KEY}.", collect_secrets({}, "", body)) == f"said {SECRET}."
+    assert scrub_text(f"said {KEY}.", collect_secrets({}, "", body)) == f"said {SECRET}."
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_a_credential_of_the_body_is_known(body: Any) -> None:
     ],
 )
 def test_where_one_secret_stands_in_another_all_of_both_goes(known: str, text: str, left: str) -> None:
-    assert scrub(text, [known]) == left
+    assert scrub_text(text, [known]) == left
 
 
 def test_what_is_no_credential_is_not_known() -> None:
@@ -157,15 +160,16 @@ def test_what_is_no_credential_is_not_known() -> None:
 
 def test_the_password_of_a_basic_login_is_known() -> None:
     known = collect_secrets({"authorization": f"Basic {b64encode(b'me:open-sesame').decode()}"})
-    assert scrub("no user with open-sesame", known) == "no user with [secret]"
+    assert scrub_text("no user with open-sesame", known) == "no user with [secret]"
 
 
 def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:
     known = ("open-sesame-and-more",)
     assert (
-        scrub("said open-sesame-a, open-sesame-and-more and open-ses", known) == "said [secret], [secret] and [secret]"
+        scrub_text("said open-sesame-a, open-sesame-and-more and open-ses", known)
+        == "said [secret], [secret] and [secret]"
     )
-    assert scrub("open-se", known) == "open-se"
+    assert scrub_text("open-se", known) == "open-se"
 
 
 def test_a_key_that_says_nothing_is_not_looked_for() -> None:

@@ -1,7 +1,7 @@
 """Decode and encode the JSON of frames (bytes), and parse and serialize the JSON of arguments (text).
 
-`decode` and `encode` are fast for valid JSON and accept some invalid JSON, as clients do. `parse` and `serialize` keep
-unchanged numbers exactly.
+`decode_json` and `encode_json` are fast for valid JSON and accept some invalid JSON, as clients do. `parse` and
+`serialize_json` keep unchanged numbers exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _validate = msgspec.json.Decoder(msgspec.Raw).decode
 """Checks that bytes are valid JSON, without building the value."""
 
 
-def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
+def decode_json(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
     """Decode the JSON of a server. Raises ValueError.
 
     `errors` applies to bytes that are not UTF-8: clients replace them, so replies are decoded with `replace`. UTF-16
@@ -80,7 +80,7 @@ _check_document = json.JSONDecoder(object_pairs_hook=_check_keys).decode
 """Runs `_check_keys` on every object of a JSON text; its result is meaningless."""
 
 
-def encode(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Encode as compact JSON; `msgspec.Raw` values are inserted as they are."""
     try:
         return msgspec.json.encode(value)
@@ -95,7 +95,7 @@ _SEPARATORS = {text.encode(): b"\\u%04x" % ord(text) for text in "\u2028\u2029\u
 
 def encode_line(value: Any) -> bytes:
     """Encode as compact JSON on one line, also for clients that split streams at Unicode line ends."""
-    line = encode(value)
+    line = encode_json(value)
     for raw, escaped in _SEPARATORS.items():
         line = line.replace(raw, escaped)
     return line
@@ -132,7 +132,7 @@ def parse_float_or_decimal(text: str) -> float | Decimal:
     return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
 
 
-def serialize(value: Any) -> str:
+def serialize_json(value: Any) -> str:
     """Serialize a value, including the numbers of `parse_float_or_decimal`, without changing any."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -132,10 +132,10 @@ def escape_invisible[T](value: T) -> T:
 def format_exception(error: BaseException, known: Iterable[str] = ()) -> str:
     """Format an error and its traceback for a log: scrubbed, with the message on one line."""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"{frames}{escape_invisible(scrub(f'{type(error).__name__}: {error}', known))}"
+    return f"{frames}{escape_invisible(scrub_text(f'{type(error).__name__}: {error}', known))}"
 
 
-def scrub(text: str, known: Iterable[str] = ()) -> str:
+def scrub_text(text: str, known: Iterable[str] = ()) -> str:
     """Replace all secrets in a text; `known` are texts that are known to be secret."""
     spans = [*_find_known(text, known)]
     folded = text.casefold()
@@ -184,7 +184,7 @@ def scrub_data[T](value: T, known_secrets: Iterable[str] = ()) -> T:
     result: Any = value
     match value:
         case str():
-            result = scrub(value, known_secrets)
+            result = scrub_text(value, known_secrets)
         case list():
             result = [scrub_data(item, known_secrets) for item in value]
         case dict():

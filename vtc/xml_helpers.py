@@ -82,7 +82,7 @@ def detect_complete_tool_call(text: str) -> bool:
 
 @cache
 def _load_invoke_dialect() -> Description:
-    return loader.load([loader.builtin_directory()]).dialects["invoke"]
+    return loader.load_profiles([loader.builtin_directory()]).dialects["invoke"]
 
 
 def _make_reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:

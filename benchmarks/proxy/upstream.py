@@ -19,7 +19,7 @@ from functools import cache
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks import samples
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ntransfer-encoding: chunked\r\n\r\n"
 BURST_CHUNKS = 64
@@ -32,7 +32,7 @@ def make_reply(name: str, count: int) -> list[bytes]:
     if shape := samples.SHAPES.get(name):
         media_type, chunks = shape.media_type, shape.make_chunks(count)
     else:
-        dialects = load([builtin_directory()]).dialects
+        dialects = load_profiles([builtin_directory()]).dialects
         deltas = samples.split_pieces(samples.write_call(count, dialects[name]))
         media_type, chunks = "text/event-stream", samples.make_reply(deltas)
     return [HEAD.format(media_type).encode(), *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)]

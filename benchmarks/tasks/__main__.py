@@ -17,7 +17,7 @@ from benchmarks.tasks.agent import Agent, Attempt
 from benchmarks.tasks.catalog import TASKS, Task
 from benchmarks.tasks.setups import DEFAULT, DIRECT, REQUIRED, USUAL_SETUPS, VARIANT_SEPARATOR, VARIANTS, open_client
 from benchmarks.tasks.table import format_table
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
 EPILOG = """\
 set-ups:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--json", type=Path, default=Path("build/tasks.json"), help="file for all replies as JSON (%(default)s)"
     )
     options = parser.parse_args(arguments)
-    dialects = load([builtin_directory(), *options.profiles]).dialects
+    dialects = load_profiles([builtin_directory(), *options.profiles]).dialects
     prompted = sorted(name for name, dialect in dialects.items() if dialect.prompt)
     variants = [f"{name}{VARIANT_SEPARATOR}{variant}" for name in (DEFAULT, *prompted) for variant in VARIANTS]
     known = [DIRECT, DEFAULT, *prompted]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tests.agents.apis import Call
 from tests.agents.processes import npm_install, pip_install
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
 PATH = ["/usr/local/bin", "/usr/bin", "/bin"]
-AGENTS = {name: agent for name, agent in load([builtin_directory()]).agents.items() if agent.tried}
+AGENTS = {name: agent for name, agent in load_profiles([builtin_directory()]).agents.items() if agent.tried}
 READS = {
     "claude": ("Read", "file_path"),
     "cline": ("read_files", "files"),

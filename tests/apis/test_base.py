@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.apis.toy import Toy
 from vtc.apis import APIS, Api, BadRequest, Changes, explain_unread, match_request
 from vtc.apis.relay import Relay
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 
 BODIES = st.binary(max_size=200) | st.recursive(
     st.none()
@@ -98,7 +98,7 @@ def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
     """No other exception is raised; a request that is encoded again is parsed to the same values."""
     try:
         request = api.request(body)
-        again = api.request(encode(request.apply_changes(Changes(messages=request.messages))))
+        again = api.request(encode_json(request.apply_changes(Changes(messages=request.messages))))
     except BadRequest:
         return
     assert (again.messages, again.offer, again.model) == (request.messages, request.offer, request.model)
@@ -121,7 +121,7 @@ def test_any_frame_passes(api: Api, data: bytes) -> None:
 
 def is_json_without_object(data: bytes) -> bool:
     try:
-        return not isinstance(decode(data), dict)
+        return not isinstance(decode_json(data), dict)
     except ValueError:
         return False
 

@@ -19,7 +19,7 @@ from tests.exchange.ready.steps import bridge_request
 from vtc.apis import APIS, Changes
 from vtc.apis.bridge import WireNames
 from vtc.events import Tool
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 BY_NAME = {api.name: api for api in APIS}
 
@@ -68,7 +68,7 @@ def test_a_past_call_of_a_custom_tool_keeps_its_name_and_raw_input() -> None:
     assert (found.name, json.loads(found.arguments)) == ("apply_patch", {"input": '*** Begin\n"x"'})
     request = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(messages=said)))
     changed = replace(request.messages[1], content=("Look.",))
-    (entry,) = json.loads(encode(request.apply_changes(Changes(messages=[changed]))))["messages"]
+    (entry,) = json.loads(encode_json(request.apply_changes(Changes(messages=[changed]))))["messages"]
     assert entry["tool_calls"] == [call]
 
 

@@ -24,8 +24,8 @@ from vtc.apis import BadRequest, Changes, explain_unread, match_request, side_qu
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import convert_schema
 from vtc.exchange import Session
-from vtc.json_text import encode
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.json_text import encode_json
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 NAME = "gemini-generate"
 IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
@@ -69,7 +69,7 @@ def test_both_spellings_are_read_alike() -> None:
 def test_the_path_says_the_model_and_whether_to_stream() -> None:
     one = API.request(chat.encode_json(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
-    assert json.loads(encode(one.apply_changes(Changes(model="other", unstreamed=True)))) == gemini.request()
+    assert json.loads(encode_json(one.apply_changes(Changes(model="other", unstreamed=True)))) == gemini.request()
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
 
 def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None:
     one = API.request(chat.encode_json(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
-    sent = json.loads(encode(one.apply_changes(Changes(withheld={"read"}))))["tools"]
+    sent = json.loads(encode_json(one.apply_changes(Changes(withheld={"read"}))))["tools"]
     assert sent == [{"functionDeclarations": gemini.TOOLS[0]["functionDeclarations"][1:]}, {"googleSearch": {}}]
     assert "tools" not in json.loads(
-        encode(one.apply_changes(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
+        encode_json(one.apply_changes(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
     )
 
 
@@ -227,7 +227,7 @@ def test_a_cut_call_of_another_server_is_seen_and_none() -> None:
 def test_a_denied_call_is_never_sent(tmp_path: Any) -> None:
     policy = "{kind: policy, name: mine, match: {}, guards: {denied_tools: [read]}}"
     (tmp_path / "mine.yaml").write_text(policy)
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings())
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     spelled = {"function_call": {"name": "read", "args": {"filePath": "/a"}}}
     odd = {"functionCalls": [{"name": "read", "args": {"filePath": "/a"}}]}
     for part in (gemini.call("read", filePath="/a"), SIGNED, spelled, {"toolCall": odd}, {**gemini.text("x"), **odd}):

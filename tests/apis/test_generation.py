@@ -8,14 +8,14 @@ import pytest
 
 from vtc.apis import APIS
 from vtc.events import GenerationConfig
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 CHAT, MESSAGES, _, OLLAMA, _ = APIS
 SCHEMA = {"type": "object", "properties": {}}
 
 
 def parse_generation(body: dict[str, Any]) -> GenerationConfig:
-    return CHAT.request(encode(body)).generation
+    return CHAT.request(encode_json(body)).generation
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
 from vtc.events import ToolCall
 from vtc.exchange import Session
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.wire import LineReader
 
 
@@ -76,7 +76,7 @@ def test_results_are_matched_by_name_then_by_order() -> None:
     assert [message.name for message in request.messages] == [None, None, "read", "list_files", "read"]
     assert request.messages[1].calls[0] == ToolCall("read", '{"path": "a"}')
     assert request.messages[1].reasoning == "hm"
-    assert json.loads(encode(request.apply_changes()))["messages"] == messages
+    assert json.loads(encode_json(request.apply_changes()))["messages"] == messages
 
 
 def test_results_of_calls_in_two_messages_are_matched_in_their_order() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.apis import conversations
 from vtc.apis import APIS, Api, BadRequest, Changes
 from vtc.events import Message, Tool
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 SCHEMA = {"type": "object", "properties": {}}
 NESTED = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("read", "find")]
@@ -71,7 +71,7 @@ def request(api: Api, **changes: Any) -> Any:
 
 
 def encode_changes(one: Any, **changes: Any) -> Any:
-    return json.loads(encode(one.apply_changes(Changes(**changes))))
+    return json.loads(encode_json(one.apply_changes(Changes(**changes))))
 
 
 CHOICES = {"tool_choice", "toolConfig"}
@@ -94,8 +94,8 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
     key = conversations.key(api.name)
-    before = encode(one.apply_changes())
-    assert encode(one.apply_changes(Changes(messages=one.messages))) == before
+    before = encode_json(one.apply_changes())
+    assert encode_json(one.apply_changes(Changes(messages=one.messages))) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
     after = encode_changes(one, messages=changed)[key]
     assert after[:-1] == json.loads(before)[key][:-1]

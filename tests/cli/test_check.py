@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vtc.cli import main
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
-BUILT_IN = load([builtin_directory()])
+BUILT_IN = load_profiles([builtin_directory()])
 
 
 def run(*arguments: str) -> Result:

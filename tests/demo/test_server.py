@@ -9,9 +9,9 @@ from vtc.demo import run_server, write_reply
 from vtc.dialects import Reader, compile_grammar
 from vtc.dialects.writing import append_tools
 from vtc.events import Call, Tool
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 
-DIALECTS = load([builtin_directory()]).dialects
+DIALECTS = load_profiles([builtin_directory()]).dialects
 TOOL = Tool("read_file", "Read a text file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 ASK = {"role": "user", "content": "What does note.txt say?"}
 

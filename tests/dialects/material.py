@@ -17,7 +17,7 @@ from vtc.dialects.reading.call_pieces import can_be_sent_in_pieces
 from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
 from vtc.dialects.syntax.pattern import BODIES, fill_pattern, find_body_slot
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool, UnreadCall
-from vtc.profiles import Profiles, builtin_directory, load
+from vtc.profiles import Profiles, builtin_directory, load_profiles
 from vtc.reporting import Case as Recorded
 
 __all__ = ["BODIES", "CallSyntax", "fill_pattern", "find_body_slot"]
@@ -65,7 +65,7 @@ AGENT = TOOLS["agent"]
 @cache
 def profiles() -> Profiles:
     """Load the built-in profiles."""
-    return load([builtin_directory()])
+    return load_profiles([builtin_directory()])
 
 
 TOGETHER = ["bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag"]

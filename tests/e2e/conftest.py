@@ -152,11 +152,11 @@ def by_turn(*replies: Replies) -> Script:
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
     """Load the built-in profiles and mitmproxy's CA once for all tests, because that takes most of a proxy's start."""
-    load, builtin = loader.load, loader.builtin_directory()
+    load, builtin = loader.load_profiles, loader.builtin_directory()
     profiles, signature = load([builtin]), loader.signature
     written = signature([builtin])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader, "load", lambda some: profiles if list(some) == [builtin] else load(some))
+        patch.setattr(loader, "load_profiles", lambda some: profiles if list(some) == [builtin] else load(some))
         patch.setattr(loader, "signature", lambda some: written if list(some) == [builtin] else signature(some))
         # mitmproxy formats the help of each option again whenever options are copied, which each change does.
         patch.setattr(textwrap, "dedent", cache(textwrap.dedent))

@@ -86,7 +86,7 @@ REPLY = [
     Stage(relay.Relay, "_begin"),
     *(
         Stage(owner, name)
-        for owner, name in ((relay, "read_frame"), (relay, "settle"), (fast_path, "describe_last_frame"))
+        for owner, name in ((relay, "read_frame"), (relay, "settle_frames"), (fast_path, "describe_last_frame"))
     ),
     *(Stage(choice, name) for name in ("finish_choice", "_decide_calls")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
@@ -203,7 +203,7 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(owner, name) for owner, name in ((relay, "read_frame"), (relay, "settle"))),
+    *(Stage(owner, name) for owner, name in ((relay, "read_frame"), (relay, "settle_frames"))),
     *(Stage(choice, name) for name in ("finish_choice", "adapt_reason", "_decide_calls", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),

@@ -19,7 +19,7 @@ from vtc.dialects.writing import write_calls
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange import Session
 from vtc.exchange.remembering.echoes import MAX_RESULT_CHARACTERS, MAX_STEPS, find_echoes
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 ECHO = write_samples("hermes", READ)
 COMMAND = (
@@ -340,7 +340,7 @@ def test_such_a_call_is_refused_where_echoes_are_steered_and_under_a_policy(way:
     assert (said.calls, said.content) == ([], f"The call of `read` was {message}")
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"denied_tools": ["bash"]}}
     (tmp_path / "mine.yaml").write_bytes(chat.encode_json(policy))
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings())
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(chat.request(**{**fields, "stream": way != "whole"}))
     exchange = Session.open(API, body, AGENT, strict, "seed")
     whole = chat.encode_json(chat.completion(text))

@@ -13,7 +13,7 @@ from tests.apis.named_events import Json
 from tests.exchange.crossings import BY_NAME, STREAM, open_bridge
 from tests.exchanges import AGENT, feed_stream, planner
 from vtc.exchange import Session
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "*** Begin"'}}
 PATCH = {"type": "custom", "custom": {"name": "apply.patch", "description": "Edits.", "format": GRAMMAR}}
@@ -139,7 +139,7 @@ def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
 )
 def test_a_policy_reads_the_raw_input_as_the_one_argument(guard: str, left: bool, stream: bool, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\nguards: {{{guard}}}\n")
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings())
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(chat.request(tools=[PATCH], stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, strict, "seed")
     exchange.request()

@@ -20,7 +20,7 @@ from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
-from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
+from vtc.profiles import Facts, Planner, Settings, builtin_directory, load_profiles
 
 EXAMPLES = settings().max_examples
 TOOLS = {name: Tool(name, "", FILE) for name in ("write", "read")}
@@ -54,7 +54,7 @@ def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
     for dialect in DIALECTS:
         model = {"kind": "model", "name": f"only {dialect}", "match": {}, "dialect": dialect, "accept": [dialect]}
         (directory / f"{dialect}.yaml").write_text(json.dumps(model), "utf-8")
-    profiles = load([builtin_directory(), directory])
+    profiles = load_profiles([builtin_directory(), directory])
     named = {dialect: Planner(profiles, Settings(model=f"only {dialect}")) for dialect in DIALECTS}
     return Planners({**named, "auto": Planner(profiles, Settings())})
 
@@ -293,7 +293,7 @@ def test_where_calls_do_not_leave_in_pieces_they_are_complete(
     (tmp_path / "policy.yaml").write_text(json.dumps(policy), "utf-8")
     client = {"kind": "client", "name": "draws", "match": {"user_agent": "Draws/*"}, "deliver": "incremental"}
     (tmp_path / "client.yaml").write_text(json.dumps(client), "utf-8")
-    checked = exchange(Planner(load([builtin_directory(), tmp_path]), Settings()), api)
+    checked = exchange(Planner(load_profiles([builtin_directory(), tmp_path]), Settings()), api)
     left = through(checked, api, split_text(TEXT + REST, [9]))
     told = [place for place, out in enumerate(left) if b"a.py" in out or b"one two" in out]
     assert len(told) == 1 or api == "openai-responses"

@@ -15,7 +15,7 @@ from tests.apis import chat
 from tests.attacks import clients
 from vtc.apis.openai_chat import API as CHAT
 from vtc.exchange import Session
-from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
+from vtc.profiles import Facts, Planner, Settings, builtin_directory, load_profiles
 
 EXAMPLES = settings().max_examples
 PROMPT = (Path(__file__).parents[1] / "cases" / "prompts" / "cline.md").read_text("utf-8")
@@ -39,7 +39,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Planner:
             "max_calls": most,
         }
         (directory / f"{name}.yaml").write_text(json.dumps(profile), "utf-8")
-    return Planner(load([builtin_directory(), directory]), Settings())
+    return Planner(load_profiles([builtin_directory(), directory]), Settings())
 
 
 def open_client(planner: Planner, client: str, model: str = "x") -> Session:

@@ -110,11 +110,11 @@ def test_tools_in_the_prompt_and_calls_back_as_text(client: str, server: str) ->
 @PAIR
 @STREAM
 def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream: bool, tmp_path: Any) -> None:
-    from vtc.profiles import Planner, Settings, builtin_directory, load
+    from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
     exchange = Session.open(
         BY_NAME[client], make_request_body(client, stream=stream), agent(client, stream=stream), strict, "seed"
     )

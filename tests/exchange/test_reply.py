@@ -10,11 +10,11 @@ from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.text_reading import ReasoningCalls, TextReading
 from vtc.guards import Guards, build_chain
-from vtc.profiles import Match, Plan, PolicyProfile, ProfileStack, ToolProtocol, builtin_directory, load
+from vtc.profiles import Match, Plan, PolicyProfile, ProfileStack, ToolProtocol, builtin_directory, load_profiles
 from vtc.profiles.schema import ReasoningTags as Think
 from vtc.reporting import Report
 
-DIALECTS = load([builtin_directory()]).dialects
+DIALECTS = load_profiles([builtin_directory()]).dialects
 TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"type": "string"}}})}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 

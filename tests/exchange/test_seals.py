@@ -24,7 +24,7 @@ from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.talks import Talk
 from tests.exchanges import feed_stream
 from vtc.events import Message, ToolCall
-from vtc.profiles import Facts, Memory, Profiles, builtin_directory, load
+from vtc.profiles import Facts, Memory, Profiles, builtin_directory, load_profiles
 
 SEAL = "U0VBTA=="
 """Bytes in base64, the form of every server's seal."""
@@ -466,7 +466,7 @@ def denying() -> Profiles:
     """Return the built-in profiles, and a policy that denies calls."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "mine.yaml").write_text("kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [rm]}\n")
-        return load([builtin_directory(), Path(folder)])
+        return load_profiles([builtin_directory(), Path(folder)])
 
 
 PLACED = {made.server: made for made in (placed_in_messages(), placed_in_responses(), placed_in_gemini())}

@@ -294,10 +294,10 @@ def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, l
 
 
 def make_windowed_opener(tmp: Any, context: int = 65536) -> Callable[..., Session]:
-    from vtc.profiles import Planner, Settings, builtin_directory, load
+    from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
     (tmp / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\nready: {{context: {context}}}\n")
-    profiles = load([builtin_directory(), tmp])
+    profiles = load_profiles([builtin_directory(), tmp])
 
     def open_windowed(client: str, server: str, **fields: Any) -> Session:
         settings = Settings(server="mine", upstream_api=(server,))

@@ -17,7 +17,7 @@ from tests.apis.shapes import SHAPES
 from tests.exchanges import FILE, declare_tools, planner
 from vtc.apis import APIS
 from vtc.exchange import Session, Stream
-from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
+from vtc.profiles import Facts, Planner, Settings, builtin_directory, load_profiles
 
 NAMES = ["openai-chat", "anthropic-messages", "openai-responses"]
 each = pytest.mark.parametrize("api", NAMES)
@@ -184,7 +184,7 @@ def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp
     """A lone backtick can begin a code block; it was sent after the message about a later call."""
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"denied_tools": ["read"], "on_denied": "steer"}}
     (tmp_path / "mine.yaml").write_bytes(chat.encode_json(policy))
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings())
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(SHAPES["openai-chat"].request(stream=True))
     (api,) = [one for one in APIS if one.name == "openai-chat"]
     stream = Session.open(api, body, Facts(user_agent="Any/1"), strict, "seed").stream()

@@ -21,7 +21,7 @@ from tests.apis.conversations import BY_NAME, decode_reply, key, make_answer_ent
 from tests.apis.pairs import PAIRS
 from tests.exchange.talks import Talk, one_id
 from vtc.exchange import Session
-from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
+from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load_profiles
 from vtc.reporting import describe_broken_prefix
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -191,7 +191,7 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
     """The client never saw it, so only the client's conversation is compared."""
     profile = "kind: model\nname: mine\nmatch: {model: made-up-model}\nretry: {max: 1}\n"
     (tmp_path / "mine.yaml").write_text(profile)
-    plans = Planner(load([builtin_directory(), tmp_path]), Settings())
+    plans = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     memory, entries, bodies = Memory(), make_question("openai-chat", "Read it"), []
     for number in range(10):
         body = chat.encode_json(chat.request(messages=entries, model="made-up-model", stream=True))

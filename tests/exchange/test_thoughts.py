@@ -16,7 +16,7 @@ from tests.apis.shapes import THINKING
 from tests.exchange.talks import Talk, one_id
 from tests.exchanges import AGENT, feed_stream
 from vtc.exchange import Session
-from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
+from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load_profiles
 from vtc.wire import Framing
 
 PAIR = pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
@@ -325,7 +325,7 @@ def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
     """Clients read either field; servers send either or both."""
     thoughts = f"response: {{thoughts: [{', '.join(wanted)}]}}\n"
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\n{thoughts}")
-    plans = Planner(load([builtin_directory(), tmp_path]), Settings())
+    plans = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
     exchange.request()

@@ -14,7 +14,7 @@ from tests.apis.shapes import THINKING, make_request_body
 from tests.exchange.crossings import BY_NAME, IN_TEXT, open_bridge, read_client_reply
 from tests.exchanges import agent, feed_stream
 from vtc.exchange import Session
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 CLIENTS = pytest.mark.parametrize("client", pairs.NAMES)
 OTHERS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-responses"])
@@ -89,7 +89,7 @@ def test_a_custom_tool_and_one_of_the_server_are_calls(client: str) -> None:
 def test_a_policy_sees_such_a_call_before_it_leaves(client: str, ended: int, tmp_path: Path) -> None:
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))
     exchange = Session.open(
         BY_NAME[client], make_request_body(client, stream=True), agent(client, stream=True), strict, "seed"
     )

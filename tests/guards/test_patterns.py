@@ -10,7 +10,7 @@ import pytest
 
 from tests.guards.policies import build_policies
 from vtc.events import Call, Denied, Tool, ToolCall
-from vtc.profiles import ProfileError, load
+from vtc.profiles import ProfileError, load_profiles
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_glob_holds_for_all_of_a_name_and_an_expression_for_a_part(
 def load_glob(directory: Path, glob: str) -> None:
     model = {"kind": "model", "name": "mine", "match": {"model": glob}}
     (directory / "mine.yaml").write_text(json.dumps(model))
-    load([directory])
+    load_profiles([directory])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_url_where_only_a_host_is_taken_is_told_of(host: str, tmp_path: Path) 
     with pytest.raises(
         ProfileError, match=r"mine\.yaml:1: match\.host\[0\]: .* is a URL; write its host, or host and port"
     ):
-        load([tmp_path])
+        load_profiles([tmp_path])
 
 
 def test_what_is_no_expression_is_told_of() -> None:

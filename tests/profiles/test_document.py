@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.profiles import ProfileError, builtin_directory, document, loader
-from vtc.profiles.document import read
+from vtc.profiles.document import read_documents
 
 
 @pytest.fixture
@@ -20,13 +20,13 @@ def file(tmp_path: Path) -> Path:
 
 def problems_of(file: Path, text: str | bytes) -> list[str]:
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    _, problems = read(file)
+    _, problems = read_documents(file)
     return [str(problem).removeprefix(f"{file.parent}/") for problem in problems]
 
 
 def test_every_key_and_item_knows_its_line(file: Path) -> None:
     file.write_text("# first\na: 1\nb:\n  - x\n  - {c: y}\n---\nd: 2\n")
-    first, second = read(file)[0]
+    first, second = read_documents(file)[0]
     assert first.value == {"a": 1, "b": ["x", {"c": "y"}]}
     assert first.lines == {(): 2, ("a",): 2, ("b",): 3, ("b", 0): 4, ("b", 1): 5, ("b", 1, "c"): 5}
     assert second.value == {"d": 2}
@@ -35,13 +35,13 @@ def test_every_key_and_item_knows_its_line(file: Path) -> None:
 
 def test_what_is_missing_is_told_where_its_parent_stands(file: Path) -> None:
     file.write_text("a: 1\nb:\n  - x\n")
-    [document], _ = read(file)
+    [document], _ = read_documents(file)
     assert str(document.problem(("b", 3, "c"), "gone")) == f"{file}:2: b[3].c: gone"
 
 
 def test_empty_documents_are_left_out(file: Path) -> None:
     file.write_text("# only a comment\n---\n---\na: 1\n---\n# the end\n")
-    documents, problems = read(file)
+    documents, problems = read_documents(file)
     assert [document.value for document in documents] == [{"a": 1}]
     assert problems == []
 
@@ -61,7 +61,7 @@ def test_empty_documents_are_left_out(file: Path) -> None:
 )
 def test_values_are_of_jsons_types(file: Path, text: str, value: object) -> None:
     file.write_text(text, encoding="utf-8")
-    documents, problems = read(file)
+    documents, problems = read_documents(file)
     assert problems == []
     assert documents[0].value == {"a": value}
 
@@ -122,20 +122,20 @@ def test_an_alias_bomb_is_refused(file: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read(file: Path) -> None:
-    _, [problem] = read(file)
+    _, [problem] = read_documents(file)
     assert str(problem) == (f"{file}:1: cannot be read: No such file or directory; check that it exists and its rights")
 
 
 def test_documents_before_a_syntax_error_are_read(file: Path) -> None:
     file.write_text("a: 1\n---\nb: [\n")
-    documents, problems = read(file)
+    documents, problems = read_documents(file)
     assert [document.value for document in documents] == [{"a": 1}]
     assert len(problems) == 1
 
 
 def test_an_error_lists_its_problems_by_file_and_line(file: Path) -> None:
     file.write_text("a: 1\nb: 2\n")
-    [document], _ = read(file)
+    [document], _ = read_documents(file)
     error = ProfileError(
         [
             document.problem(("b",), "second"),
@@ -151,7 +151,7 @@ def test_an_error_lists_its_problems_by_file_and_line(file: Path) -> None:
 def test_no_text_raises(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "any.yaml"
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    for problem in read(file)[1]:
+    for problem in read_documents(file)[1]:
         assert str(problem).startswith(f"{file}:{problem.line}: ")
 
 
@@ -180,10 +180,10 @@ TEXTS = [
 def test_both_parsers_read_the_same(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(text, "utf-8")
-    either = document.read(file)
+    either = document.read_documents(file)
     document._parse_documents.cache_clear()
     monkeypatch.setattr(document, "_MAX_RECURSION", 0)
-    assert document.read(file) == either
+    assert document.read_documents(file) == either
 
 
 @pytest.mark.rest
@@ -192,10 +192,10 @@ def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatc
     monkeypatch.setattr(yaml, "CSafeLoader", None)
     file = tmp_path / "a.yaml"
     file.write_text(text, "utf-8")
-    without = document.read(file)
+    without = document.read_documents(file)
     document._parse_documents.cache_clear()
     monkeypatch.undo()
-    assert document.read(file) == without
+    assert document.read_documents(file) == without
     assert without[1]
 
 
@@ -214,11 +214,11 @@ def test_built_in_documents_are_read_anew_only_when_they_changed(
         folder.mkdir()
         write(folder.name, folder.name, "first")
     monkeypatch.setattr(loader, "builtin_directory", lambda: folders[0])
-    first = loader.load(folders)
+    first = loader.load_profiles(folders)
     write("own", "own", "second")
-    second = loader.load(folders)
+    second = loader.load_profiles(folders)
     assert second.clients["own"].description == "second"
     assert second.clients["builtin"] is first.clients["builtin"]
     assert second.sources["client", "builtin"].builtin
     write("builtin", "builtin", "anew")
-    assert loader.load(folders).clients["builtin"].description == "anew"
+    assert loader.load_profiles(folders).clients["builtin"].description == "anew"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vtc.profiles import ProfileError, Profiles, Source, builtin_directory, load
+from vtc.profiles import ProfileError, Profiles, Source, builtin_directory, load_profiles
 
 DIALECT = 'kind: dialect\nname: {name}\ncall: "<call>{{json}}</call>"\n'
 
@@ -21,12 +21,12 @@ def write(directory: Path, **files: str) -> Path:
 
 def problems_of(*directories: Path) -> list[str]:
     with pytest.raises(ProfileError) as caught:
-        load(directories)
+        load_profiles(directories)
     return str(caught.value).splitlines()
 
 
 def test_the_built_in_profiles_load() -> None:
-    profiles = load([builtin_directory()])
+    profiles = load_profiles([builtin_directory()])
     assert {"openai-sdk", "opencode", "openclaw"} <= profiles.clients.keys()
     assert {"qwen2.5", "qwen3", "qwen3-coder", "hermes"} <= profiles.models.keys()
     assert {"tag", "hermes"} <= profiles.dialects.keys()
@@ -39,7 +39,7 @@ def test_every_yaml_file_below_the_directory_is_read_and_each_document_in_it(tmp
     (tmp_path / "deep" / "er" / "c.yml").write_text("kind: client\nname: c\nmatch: {}\n")
     (tmp_path / "notes.txt").write_text("kind: nonsense")
     (tmp_path / ".#a.yaml").write_text("kind: an editor's lock file")
-    profiles = load([tmp_path])
+    profiles = load_profiles([tmp_path])
     assert list(profiles.clients) == ["a", "b", "c"]
     assert profiles.sources["client", "b"] == Source(tmp_path / "a.yaml", 6, builtin=False)
     assert str(profiles.sources["client", "b"]) == f"{tmp_path}/a.yaml:6"
@@ -53,7 +53,7 @@ def test_a_later_directory_wins_by_kind_and_name(tmp_path: Path) -> None:
         dialect=DIALECT.format(name="x"),
     )
     second = write(tmp_path / "second", mine="kind: client\nname: x\nmatch: {}\ntool_protocol: native\n")
-    profiles = load([first, second])
+    profiles = load_profiles([first, second])
     assert profiles.clients["x"].tool_protocol == "native"
     assert profiles.sources["client", "x"].path == second / "mine.yaml"
     assert profiles.sources["model", "x"].path == first / "model.yaml"
@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read_makes_no_dialect_missing(tmp_path: Path) -> 
 def test_a_user_profile_names_a_dialect_of_another_directory(tmp_path: Path) -> None:
     first = write(tmp_path / "first", d=DIALECT.format(name="mine"))
     second = write(tmp_path / "second", m="kind: model\nname: m\nmatch: {}\naccept: [mine]\n")
-    assert load([second, first]).models["m"].accept == ("mine",)
+    assert load_profiles([second, first]).models["m"].accept == ("mine",)
 
 
 def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
@@ -146,7 +146,9 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_no_directories_give_no_profiles() -> None:
-    assert load([]) == Profiles(clients={}, models={}, servers={}, dialects={}, policies={}, agents={}, sources={})
+    assert load_profiles([]) == Profiles(
+        clients={}, models={}, servers={}, dialects={}, policies={}, agents={}, sources={}
+    )
 
 
 POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
@@ -217,7 +219,7 @@ def test_every_mistake_of_a_dialect_is_told_at_once(tmp_path: Path) -> None:
 def test_a_text_that_is_none_in_unicode_is_told_and_no_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text('kind: model\nname: x\nmatch: {}\ndialect: "\\uD800"\n')
     with pytest.raises(ProfileError, match=r"x\.yaml:4: dialect: .* are halves of characters"):
-        load([tmp_path])
+        load_profiles([tmp_path])
 
 
 def test_the_answer_itself_is_no_field_to_drop(tmp_path: Path) -> None:
@@ -251,6 +253,6 @@ def test_a_marker_begins_with_text_and_holds_at_most_names(tmp_path: Path, key: 
 
 def test_a_file_may_be_named_and_examples_hold_only_then(tmp_path: Path) -> None:
     examples = write(tmp_path / "examples", p=POLICY + "  denied_tools: a\n")
-    assert load([tmp_path]).policies == {}
-    assert sorted(load([examples]).policies) == sorted(load([examples / "p.yaml"]).policies) == ["x"]
-    assert load([builtin_directory()]).policies == {}
+    assert load_profiles([tmp_path]).policies == {}
+    assert sorted(load_profiles([examples]).policies) == sorted(load_profiles([examples / "p.yaml"]).policies) == ["x"]
+    assert load_profiles([builtin_directory()]).policies == {}

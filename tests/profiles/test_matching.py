@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from vtc.profiles import ClientProfile, Facts, Match, PolicyProfile, Profiles, Source, builtin_directory, load
-from vtc.profiles.matching import best, every
+from vtc.profiles import ClientProfile, Facts, Match, PolicyProfile, Profiles, Source, builtin_directory, load_profiles
+from vtc.profiles.matching import choose_best, list_matching
 
 
 @pytest.fixture(scope="module")
 def builtin() -> Profiles:
-    return load([builtin_directory()])
+    return load_profiles([builtin_directory()])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def builtin() -> Profiles:
     ],
 )
 def test_models_by_the_names_that_hosts_give(builtin: Profiles, model: str, profile: str | None) -> None:
-    choice = best(builtin.models, Facts(model=model), builtin.sources)
+    choice = choose_best(builtin.models, Facts(model=model), builtin.sources)
     assert (choice.profile and choice.profile.name) == profile
 
 
@@ -58,9 +58,9 @@ def test_a_server_profile_of_ones_own_that_names_the_host_wins_over_those_built_
 ) -> None:
     """It also takes precedence over a profile for some of the host's models, which has more conditions."""
     (tmp_path / "own.yaml").write_text(f"{{kind: server, name: own, match: {{host: '{host}'}}}}")
-    profiles = load([builtin_directory(), tmp_path])
+    profiles = load_profiles([builtin_directory(), tmp_path])
     facts = Facts(host="api.openai.com", port=443, model="gpt-5-mini")
-    choice = best(profiles.servers, facts, profiles.sources)
+    choice = choose_best(profiles.servers, facts, profiles.sources)
     assert choice.profile is not None
     assert (choice.profile.name == "own") == wins
     assert any("own is your own for this host" in line for line in choice.why) == wins
@@ -92,7 +92,7 @@ OPENCLAW = "You are a personal assistant running inside OpenClaw.\n\n## Tooling\
     ],
 )
 def test_clients_by_what_they_send(builtin: Profiles, facts: Facts, profile: str) -> None:
-    choice = best(builtin.clients, facts, builtin.sources)
+    choice = choose_best(builtin.clients, facts, builtin.sources)
     assert choice.profile is not None
     assert choice.profile.name == profile
 
@@ -102,7 +102,7 @@ def choose(facts: Facts, *profiles: ClientProfile, own: str = "") -> tuple[str |
     sources = {
         ("client", profile.name): Source(Path("my.yaml"), 3, builtin=profile.name != own) for profile in profiles
     }
-    choice = best({profile.name: profile for profile in profiles}, facts, sources)
+    choice = choose_best({profile.name: profile for profile in profiles}, facts, sources)
     return choice.profile.name if choice.profile else None, (*choice.why, *choice.others)
 
 
@@ -239,7 +239,7 @@ def test_every_policy_that_matches_in_the_order_of_priorities() -> None:
         PolicyProfile(name="a", match=Match(user_agent="cl*")),
         PolicyProfile(name="none", match=Match(user_agent="cl*", host="x")),
     ]
-    found = every({policy.name: policy for policy in policies}, Facts(user_agent="Cline/3", model="m"))
+    found = list_matching({policy.name: policy for policy in policies}, Facts(user_agent="Cline/3", model="m"))
     assert [(policy.name, why) for policy, why in found] == [
         ("a", "user agent 'Cline/3' matches glob 'cl*'"),
         ("b", "user agent 'Cline/3' matches glob 'cl*' and model 'm' matches glob '*'"),

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from vtc.events import Tool
-from vtc.profiles import Plan, PolicyProfile, ProfileStack, ReadingPlan, ToolProtocol, builtin_directory, load
+from vtc.profiles import Plan, PolicyProfile, ProfileStack, ReadingPlan, ToolProtocol, builtin_directory, load_profiles
 
-READS = ReadingPlan(dialects=(load([builtin_directory()]).dialects["tag"],))
+READS = ReadingPlan(dialects=(load_profiles([builtin_directory()]).dialects["tag"],))
 TOOLS = ToolProtocol(tools=(Tool("read"),))
 
 

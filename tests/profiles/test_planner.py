@@ -22,7 +22,7 @@ from vtc.profiles import (
     Source,
     UnknownName,
     builtin_directory,
-    load,
+    load_profiles,
 )
 from vtc.profiles.schema import ReasoningTags
 from vtc.profiles.schema import RequestChanges as Change
@@ -34,7 +34,7 @@ HISTORY = [{"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_c
 PROMPTED = [{"role": "system", "content": DOCUMENTED}]
 
 
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 
 
 def plan(agent: str = "", settings: dict[str, Any] | None = None, host: str = "", **fields: Any) -> Plan:
@@ -245,7 +245,7 @@ def test_a_tag_that_no_profile_expects_counts_at_the_end_of_a_reply_only() -> No
 
 def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
     names = {dialect.name for dialect in plan_profile(profile={"accept": "auto"}).reading.dialects}
-    known = load([builtin_directory()]).dialects
+    known = load_profiles([builtin_directory()]).dialects
     assert names == {name for name, dialect in known.items() if dialect.rescued}
     assert "cline" in known.keys() - names
 
@@ -309,7 +309,7 @@ def test_tools_that_a_model_profile_does_not_allow_are_withheld(written: Any, ex
     text = f"kind: model\nname: mine\nmatch: {{model: mine}}\nguards: {{allowed_tools: {globs!r}}}\n"
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
     request = Request(chat.encode_json(chat.request(model="mine")))
-    found = Planner(load([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
+    found = Planner(load_profiles([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
     assert [guards.allowed_tools for guards in found.stack.guards] == [expected]
     assert found.withheld == {"list_files", "write"}
     assert "not offered to the model: list_files, write" in found.why
@@ -322,7 +322,7 @@ def plan_policies(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> P
         (tmp_path / f"{number}.yaml").write_bytes(text)
     request = Request(chat.encode_json(chat.request(**fields)))
     facts = Facts(model=request.model, body=request.fields)
-    return Planner(load([builtin_directory(), tmp_path]), Settings()).plan(facts, request)
+    return Planner(load_profiles([builtin_directory(), tmp_path]), Settings()).plan(facts, request)
 
 
 def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from tests.dialects.material import calls, content, dump_typed, merge_events, ra
 from vtc.dialects import Description
 from vtc.dialects.writing import render_tool_list, write_calls, write_result
 from vtc.events import Call, Event, Tool, ToolCall, UnreadCall
-from vtc.profiles import Facts, builtin_directory, load
-from vtc.profiles.matching import best
+from vtc.profiles import Facts, builtin_directory, load_profiles
+from vtc.profiles.matching import choose_best
 
-SHIPPED = load([builtin_directory()])
+SHIPPED = load_profiles([builtin_directory()])
 DIALECTS = SHIPPED.dialects
 FRAMED = [dialect for dialect in DIALECTS.values() if dialect.rescued]
 TEMPLATES = Path(__file__).parents[1] / "cases" / "templates"
@@ -310,7 +310,7 @@ MODELS = [
 
 @pytest.mark.parametrize(("model", "profile"), MODELS)
 def test_models_by_the_names_that_hosts_give(model: str, profile: str) -> None:
-    choice = best(SHIPPED.models, Facts(model=model), SHIPPED.sources)
+    choice = choose_best(SHIPPED.models, Facts(model=model), SHIPPED.sources)
     assert choice.profile is not None
     assert choice.profile.name == profile
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.known import AGREEING
 from vtc.apis import APIS
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
 from vtc.profiles.planner import COMMON_TAGS, plan_reasoning
 from vtc.profiles.schema import ReasoningTags
@@ -19,7 +19,7 @@ PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
 
 def read_thinking_field(body: dict[str, Any]) -> bool | None:
     """Return the request's setting for reasoning."""
-    return APIS[0].request(encode(body)).generation.thinks
+    return APIS[0].request(encode_json(body)).generation.thinks
 
 
 def decide_thinking(

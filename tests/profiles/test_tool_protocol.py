@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 from vtc.profiles.planner import list_dialects
 from vtc.profiles.settings import UNKNOWN_MODEL
 
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 
 
 def test_a_model_without_a_profile_is_read_in_every_dialect_with_markup_of_its_own() -> None:

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from vtc.profiles import ProfileError, load
-from vtc.profiles.document import KeyPath, join_words, nearest, problems, read
+from vtc.profiles import ProfileError, load_profiles
+from vtc.profiles.document import KeyPath, join_words, problems, read_documents, suggest_nearest
 from vtc.profiles.loader import KINDS
 
 
@@ -65,14 +65,14 @@ class Model(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 def test_a_problem_says_where_what_and_what_to_do(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
-    [document], _ = read(file)
+    [document], _ = read_documents(file)
     assert [str(problem) for problem in problems(document, Model)] == [f"{file}:{expected}"]
 
 
 def test_all_problems_are_found_at_once(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("tools: x\nflag: 3\ninner: {to: 1, text: 2}\nmore: 1\nother: 2\n")
-    [document], _ = read(file)
+    [document], _ = read_documents(file)
     assert sorted(problem.key for problem in problems(document, Model)) == [
         *("flag", "inner.text", "inner.to", "more", "name", "other", "tools")
     ]
@@ -81,7 +81,7 @@ def test_all_problems_are_found_at_once(tmp_path: Path) -> None:
 def test_a_valid_document_has_no_problems(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("name: x\nnames: [a]\nglobs: {a: b, c: [d]}\nflag: null\ninner: {to: drop}\nanything: [1]\n")
-    [document], _ = read(file)
+    [document], _ = read_documents(file)
     assert problems(document, Model) == []
 
 
@@ -96,7 +96,7 @@ def test_a_valid_document_has_no_problems(tmp_path: Path) -> None:
     ],
 )
 def test_the_nearest_word(word: object, hint: str) -> None:
-    assert nearest(word, ["dialect", "match"]) == hint
+    assert suggest_nearest(word, ["dialect", "match"]) == hint
 
 
 def test_words_in_a_list() -> None:
@@ -155,7 +155,7 @@ def test_any_value_of_any_key_is_taken_or_told(kind: str, turn: int, tmp_path: P
         head.pop(str(path[0]), None)
         begin = "".join(f"{key}: {value}\n" for key, value in head.items())
         file.write_text("---\n".join(f"{begin}{write_value(path, value)}\n" for value in values))
-        assert len(read(file)[0]) == len(values)
+        assert len(read_documents(file)[0]) == len(values)
         with pytest.raises(ProfileError) as told:
-            load([file])
+            load_profiles([file])
         assert all(str(one).startswith(f"{file}:") for one in told.value.problems)

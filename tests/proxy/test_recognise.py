@@ -14,7 +14,7 @@ import pytest
 from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.profiles import Facts, builtin_directory, load
+from vtc.profiles import Facts, builtin_directory, load_profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy.asker import Asker
@@ -28,7 +28,7 @@ from vtc.proxy.findings import (
 )
 from vtc.proxy.trust import Trust
 
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 
 
 def models(owner: Any) -> bytes:
@@ -131,7 +131,7 @@ def test_of_the_profiles_of_a_hosted_api_each_model_has_its_own(host: str, model
 def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:
     """Its owner is unknown to VTC; the profile of the kind of server would take precedence."""
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
-    own = load([builtin_directory(), tmp_path])
+    own = load_profiles([builtin_directory(), tmp_path])
     said = "http://127.0.0.1:1 has a profile of yours: mine"
     assert identify_server(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", said)
 
@@ -212,7 +212,7 @@ async def of_ollama(context: str, directory: Path) -> ServerFindings:
         (directory / "own.yaml").write_text(
             f"{{kind: server, name: own, match: {{host: '{host}'}}, remark: start it otherwise{context}}}"
         )
-        planner = Planner(load([builtin_directory(), directory]), Settings())
+        planner = Planner(load_profiles([builtin_directory(), directory]), Settings())
         return await asyncio.to_thread(collect_findings, Asker(upstream.url), planner)
 
 

@@ -135,7 +135,7 @@ def test_a_fault_of_ours_is_told_and_the_next_edit_is_read(
     running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(loader, "load", lambda _: 1 / 0)
+        patch.setattr(loader, "load_profiles", lambda _: 1 / 0)
         running.edit(GOOD.format("second"))
         running.reloader.check_files()
     assert "the profiles cannot be read" in caplog.text

@@ -11,7 +11,7 @@ from mitmproxy import http
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.proxy.captures import CALL, capture_flow
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 from vtc.proxy.replaying import replay_flow
 
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
@@ -19,7 +19,7 @@ TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 def planner(directory: Path | None = None, **settings: Any) -> Planner:
     directories = [builtin_directory(), *([directory] if directory else [])]
-    return Planner(load(directories), Settings(**settings))
+    return Planner(load_profiles(directories), Settings(**settings))
 
 
 @pytest.mark.parametrize("api", SHAPES)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from vtc.apis.content import describe_omitted_part, get_file_name
 from vtc.apis.contract import Decoded, Decoder, TextChain, join_chain
-from vtc.apis.fields import at, object_of, part_of, text_at
+from vtc.apis.fields import get_at, object_of, part_of, text_at
 from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE
 from vtc.apis.request import Request
 from vtc.apis.seals import SealKey
@@ -40,7 +40,7 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 from vtc.wire.framing import Frame, Framing
 
 FAILED_RESULT_PREFIX = "Error:"
@@ -272,7 +272,7 @@ class BridgeDecoder(msgspec.Struct, eq=False):
 
     def record_reasoning(self, data: bytes, texts: Sequence[bytes]) -> None:
         if self.thought:
-            self.thought = self.thought, "".join(decode(b'["%b"]' % b'","'.join(texts)))
+            self.thought = self.thought, "".join(decode_json(b'["%b"]' % b'","'.join(texts)))
 
     def __copy__(self) -> BridgeDecoder:
         return replace(self, decoder=copy.copy(self.decoder))
@@ -341,13 +341,13 @@ class RenamedModel(msgspec.Struct):
     def _rename_model(self, frame: Frame) -> Frame:
         """Put the client's name of the model into a frame; return the same frame if it has no other name."""
         value = object_of(frame.data) if frame.data and b"odel" in frame.data else None
-        names = {path: at(value, path) for path in self.paths}
+        names = {path: get_at(value, path) for path in self.paths}
         others = [path for path, name in names.items() if isinstance(name, str) and name not in ("", self.model)]
         for path in others:
             outer, _, key = path.rpartition(".")
-            part: Any = at(value, outer) if outer else value
+            part: Any = get_at(value, outer) if outer else value
             part[key] = self.model
-        return Frame(self.framing.encode([value], frame)[0], encode(value)) if others and value else frame
+        return Frame(self.framing.encode([value], frame)[0], encode_json(value)) if others and value else frame
 
 
 class RenamedTools:

@@ -16,7 +16,7 @@ import msgspec
 from vtc.apis.contract import TextChain, join_chain
 from vtc.apis.fields import part_of
 from vtc.events import CallDelta, Tool, ToolCall
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 
 _STRING_OR_ESCAPE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 """A complete string or escape."""
@@ -43,7 +43,7 @@ def parse_raw_input(arguments: str) -> str:
 def parse_object(arguments: str) -> dict[str, Any] | None:
     """Parse the arguments of a call; None if they are no JSON object."""
     try:
-        value = decode(arguments.encode(errors="surrogatepass"))
+        value = decode_json(arguments.encode(errors="surrogatepass"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -55,7 +55,7 @@ def is_whole(arguments: str) -> bool:
     An empty object counts as incomplete, because some servers send one before the arguments.
     """
     try:
-        value = decode(arguments.encode(errors="surrogatepass"))
+        value = decode_json(arguments.encode(errors="surrogatepass"))
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict | str) and bool(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 from vtc.wire.framing import Frame, Framing
 
 INVALID_BODY_ERRORS = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
@@ -72,9 +72,9 @@ def split_body(body: bytes, *, repair: bool = False) -> tuple[dict[str, msgspec.
             if whole != body:
                 return *split_body(whole)[:2], True
         # Only Python's decoder accepts the body, so there are no original bytes to keep.
-        fields: dict[str, Any] = decode(body)
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, False
-    return raw, {key: decode(bytes(value)) for key, value in raw.items()}, False
+        fields: dict[str, Any] = decode_json(body)
+        return {key: msgspec.Raw(encode_json(value)) for key, value in fields.items()}, fields, False
+    return raw, {key: decode_json(bytes(value)) for key, value in raw.items()}, False
 
 
 def split_items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
@@ -82,7 +82,7 @@ def split_items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
     try:
         return _raw_list.decode(raw)
     except msgspec.DecodeError:
-        return [msgspec.Raw(encode(value)) for value in values]
+        return [msgspec.Raw(encode_json(value)) for value in values]
 
 
 def split_raw_object(raw: bytes) -> dict[str, msgspec.Raw] | None:
@@ -92,8 +92,8 @@ def split_raw_object(raw: bytes) -> dict[str, msgspec.Raw] | None:
     except msgspec.ValidationError:
         return None
     except msgspec.DecodeError:
-        fields = decode(bytes(raw))
-    return {key: msgspec.Raw(encode(value)) for key, value in fields.items()} if isinstance(fields, dict) else None
+        fields = decode_json(bytes(raw))
+    return {key: msgspec.Raw(encode_json(value)) for key, value in fields.items()} if isinstance(fields, dict) else None
 
 
 def split_raw_list(raw: bytes) -> list[msgspec.Raw] | None:
@@ -103,14 +103,14 @@ def split_raw_list(raw: bytes) -> list[msgspec.Raw] | None:
     except msgspec.ValidationError:
         return None
     except msgspec.DecodeError:
-        values = decode(bytes(raw))
-    return [msgspec.Raw(encode(value)) for value in values] if isinstance(values, list) else None
+        values = decode_json(bytes(raw))
+    return [msgspec.Raw(encode_json(value)) for value in values] if isinstance(values, list) else None
 
 
 def object_of(data: bytes | None) -> dict[str, Any] | None:
     """Decode the JSON object in the data of a frame; None if the data are anything else."""
     try:
-        value = decode(data or b"null", "replace")
+        value = decode_json(data or b"null", "replace")
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -166,7 +166,7 @@ def text_at(value: Mapping[str, Any], key: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def at(value: Any, path: str) -> Any:
+def get_at(value: Any, path: str) -> Any:
     """Return the value at a dotted path in an object; None if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
@@ -202,7 +202,7 @@ def drop_frame_fields(
     clean = remove_fields(value, names) if names else value
     if clean == (value if original is None else original):
         return frame, value
-    return Frame(framing.encode([clean], frame)[0], encode(clean)), clean
+    return Frame(framing.encode([clean], frame)[0], encode_json(clean)), clean
 
 
 def remove_path(value: Any, path: Sequence[str]) -> Any:
@@ -232,5 +232,5 @@ def edit_fields(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, 
     for path in drop:
         key, _, rest = path.partition(".")
         if rest and key in fields:
-            fields[key] = remove_path(decode(encode(fields[key])), rest.split("."))
+            fields[key] = remove_path(decode_json(encode_json(fields[key])), rest.split("."))
     return {**fields, **set_}

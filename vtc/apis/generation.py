@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.apis.fields import at, part_of
+from vtc.apis.fields import get_at, part_of
 from vtc.apis.layout import BodyLayout
 from vtc.events import Answer, GenerationConfig
 
@@ -48,7 +48,7 @@ def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
 def _read_thinking(fields: Mapping[str, Any]) -> bool | None:
     """Return whether a request turns thinking on or off; None if it does neither."""
     for path in _THINKING_SWITCHES:
-        value = at(fields, path)
+        value = get_at(fields, path)
         if isinstance(value, bool):
             return value
     thinking = fields.get("thinking")
@@ -66,9 +66,9 @@ def _read_effort(fields: Mapping[str, Any]) -> str | None:
 
     `none` is no reasoning at all, `auto` as much as the model chooses.
     """
-    words = [word for path in _EFFORTS if isinstance(word := at(fields, path), str)]
+    words = [word for path in _EFFORTS if isinstance(word := get_at(fields, path), str)]
     words += [word for word in _THINK_WORDS if word == fields.get("think")]
-    switch, kind = fields.get("think"), at(fields, "thinking.type")
+    switch, kind = fields.get("think"), get_at(fields, "thinking.type")
     if switch is False or kind == "disabled":
         return "none"
     return next(iter(words), "auto" if switch is True or kind in _THINKING_ON else None)
@@ -77,7 +77,7 @@ def _read_effort(fields: Mapping[str, Any]) -> str | None:
 def _read_answer(fields: Mapping[str, Any]) -> Answer | None:
     """Read the required form of the answer; None if it is free."""
     for path in _FORMATS:
-        form = at(fields, path)
+        form = get_at(fields, path)
         if not _is_json(form):
             continue
         if not isinstance(form, Mapping) or form.get("type") == "json_object":
@@ -91,7 +91,7 @@ def _read_answer(fields: Mapping[str, Any]) -> Answer | None:
 
 def _is_constrained(fields: Mapping[str, Any]) -> bool:
     """Return True if a request sets the form or a grammar of its answer, in any server's spelling."""
-    forms = (at(fields, path) for path in _FORMATS)
+    forms = (get_at(fields, path) for path in _FORMATS)
     kinds = (form.get("type") if isinstance(form, Mapping) else form for form in forms)
     return any(kind not in (None, "", "text") for kind in kinds) or any(fields.get(key) for key in _GRAMMARS)
 

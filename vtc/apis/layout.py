@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vtc.apis.fields import at, split_items
+from vtc.apis.fields import get_at, split_items
 from vtc.events import MAX_TOKENS, Thought
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 UNSIGNED_CALL_SIGNATURE = "skip_thought_signature_validator"
 """The thought signature that Google documents for calls without one of its own: ai.google.dev, "Thought signatures"."""
@@ -68,7 +68,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Read limits and sampling; `stop` is a list."""
-        values = {name: [at(fields, path) for path in paths] for name, paths in self.limits.items()}
+        values = {name: [get_at(fields, path) for path in paths] for name, paths in self.limits.items()}
         limits = {name: value for name, given in values.items() for value in reversed(given) if value is not None}
         max_tokens = limits.get(MAX_TOKENS)
         if isinstance(max_tokens, int) and max_tokens < 0:
@@ -94,7 +94,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
         written: dict[str, Any] = {}
         for name, value in limits.items():
             paths = self.limits.get(name, ())
-            for path in [path for path in paths if at(fields, path) is not None] or paths[:1]:
+            for path in [path for path in paths if get_at(fields, path) is not None] or paths[:1]:
                 top, _, key = path.partition(".")
                 inside = written.get(top, fields.get(top))
                 written[top] = {**(inside if isinstance(inside, Mapping) else {}), key: value} if key else value
@@ -171,9 +171,9 @@ def _encode_fields(
             written[key] = raw[key]
         elif isinstance(value, list) and isinstance(old, list):
             known = {id(entry): entry_raw for entry, entry_raw in zip(old, split_items(raw[key], old), strict=True)}
-            written[key] = msgspec.Raw(encode([known.get(id(entry), entry) for entry in value]))
+            written[key] = msgspec.Raw(encode_json([known.get(id(entry), entry) for entry in value]))
         else:
-            written[key] = msgspec.Raw(encode(value))
+            written[key] = msgspec.Raw(encode_json(value))
     return written
 
 

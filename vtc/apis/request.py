@@ -29,7 +29,7 @@ from vtc.apis.fields import (
 )
 from vtc.apis.layout import BodyLayout, ShapedBody, apply_shapes
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 SINGLE_TOOL_TYPES = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; other types choose none, or a tool that the server runs."""
@@ -475,7 +475,7 @@ _SHARED_TOOLS: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
 
 def _intern_tool(tool: Tool) -> Tool:
     """Return an equal tool of another current exchange: agents declare the same tools in every turn."""
-    found = _SHARED_TOOLS.setdefault(encode([tool.name, tool.description, tool.parameters, tool.strict]), tool)
+    found = _SHARED_TOOLS.setdefault(encode_json([tool.name, tool.description, tool.parameters, tool.strict]), tool)
     return found if found == tool else tool  # NaN is encoded as null
 
 

@@ -18,7 +18,7 @@ from hashlib import sha256
 import msgspec
 
 from vtc.events import Thought
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 
 _VERSION = b"vtc2."
 SEAL_PREFIX = b64encode(_VERSION)[:6].decode()
@@ -40,7 +40,7 @@ class SealKey(msgspec.Struct, frozen=True):
 
     def seal(self, thought: Thought) -> str:
         """Encode a thought as one signed value."""
-        fields = encode(msgspec.to_builtins(thought))
+        fields = encode_json(msgspec.to_builtins(thought))
         return b64encode(_VERSION + self._signature(fields) + fields).decode()
 
     def unseal(self, value: str) -> Thought | None:
@@ -52,7 +52,7 @@ class SealKey(msgspec.Struct, frozen=True):
                 data[len(_VERSION) + _SIGNATURE_BYTES :],
             )
             is_own = data.startswith(_VERSION) and hmac.compare_digest(signature, self._signature(fields))
-            return msgspec.convert(decode(fields), Thought) if is_own else None
+            return msgspec.convert(decode_json(fields), Thought) if is_own else None
         except (ValueError, msgspec.ValidationError):
             return None
 

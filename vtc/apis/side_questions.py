@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from vtc.apis import APIS, Api, bridge, normalize_path, openai_chat
 from vtc.apis.contract import Question
 from vtc.events import CanonicalRequest, Opaque
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 
 APPROXIMATE_BYTES_PER_TOKEN = 3.5
 """Approximate bytes of text per token: fewer for code, more for prose."""
@@ -47,7 +47,7 @@ class SideQuestion(NamedTuple):
 
     def render_answer(self, answer: object = None) -> bytes:
         """Render the answer in the client's API."""
-        return encode(self._question.write(answer))
+        return encode_json(self._question.write(answer))
 
     def path_at(self, path: str, end: str) -> str:
         """Return the path for asking the server: the base of the question's path with another end."""
@@ -92,13 +92,13 @@ def render_tokenize_request(
     canonical = _read_conversation(side_question, body, path)
     fields = openai_chat.API.build_request(replace(canonical, model=model(canonical.model) or canonical.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
-    return encode({**kept, "content": _collect_text(canonical), "add_special": True})
+    return encode_json({**kept, "content": _collect_text(canonical), "add_special": True})
 
 
 def convert_token_count(side_question: SideQuestion, body: bytes) -> bytes | None:
     """Convert the server's token count for the client; None if the body contains none."""
     try:
-        value = decode(body)
+        value = decode_json(body)
     except ValueError:
         return None
     fields = value if isinstance(value, dict) else {}
@@ -143,7 +143,7 @@ def _count_images(canonical: CanonicalRequest) -> int:
 def find_model(body: bytes) -> str:
     """Return the model that a body names; empty if it names none."""
     try:
-        value = decode(body)
+        value = decode_json(body)
     except ValueError:
         return ""
     names = [value.get(key) for key in ("model", "name")] if isinstance(value, dict) else []

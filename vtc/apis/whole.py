@@ -28,7 +28,7 @@ from vtc.events import (
     TextDelta,
     Usage,
 )
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 
 
 class NoReply(ValueError):
@@ -38,7 +38,7 @@ class NoReply(ValueError):
 def unwrap_gateway_envelope(body: bytes) -> bytes:
     """Unwrap a reply from a gateway's envelope; the same body if there is no envelope."""
     inner = unwrap_envelope(object_of(body))
-    return body if inner is None else encode(inner)
+    return body if inner is None else encode_json(inner)
 
 
 def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> bytes:
@@ -48,7 +48,7 @@ def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> 
     """
     framing = api.framing
     try:
-        events = [*api.unfold(decode(body, "replace"), request)]
+        events = [*api.unfold(decode_json(body, "replace"), request)]
     except INVALID_BODY_ERRORS as error:
         raise NoReply(f"the body is not a reply of {api.name}: {describe_body_fault(error)}") from None
     return b"".join(framing.encode(events)) + framing.last
@@ -62,14 +62,14 @@ def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
     if before == after:
         return body
     reply = _fold_frames(api, after)
-    return body if reply == _fold_frames(api, before) else encode(reply)
+    return body if reply == _fold_frames(api, before) else encode_json(reply)
 
 
 def render_text_reply(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
     """Render a whole reply with a text; its id is made of 64 hex digits, its time is in seconds since 1970."""
     encoder = api.encoder(request.form)
     reply = Start(digest[:24], request.model, created), Text(text), Finish("stop"), Usage()
-    return encode(api.fold([*encoder.write(reply, 0), *encoder.end()]))
+    return encode_json(api.fold([*encoder.write(reply, 0), *encoder.end()]))
 
 
 def make_error_stream(api: Api, request: Request, failure: Failure) -> bytes:
@@ -81,14 +81,14 @@ def make_error_stream(api: Api, request: Request, failure: Failure) -> bytes:
 
 def fold_stream(api: Api, stream: bytes) -> bytes:
     """Convert a stream of any origin to a whole body."""
-    return encode(_fold_frames(api, stream))
+    return encode_json(_fold_frames(api, stream))
 
 
 def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
     framing = api.framing
     reader = framing.make_reader()
     frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
-    return api.fold([decode(frame.data) for frame in frames if frame.data])
+    return api.fold([decode_json(frame.data) for frame in frames if frame.data])
 
 
 def add_piece(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import click
 from vtc.cli.common import json_output, show_json
 from vtc.dialects.writing.read_back import find_flaws
 from vtc.profiles import loader
-from vtc.profiles.document import Problem, ProfileError, read
+from vtc.profiles.document import Problem, ProfileError, read_documents
 
 
 @click.command(short_help="Validate profiles.")
@@ -25,7 +25,7 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
     line, key and a correction. The exit code is 1 if there is a mistake, or if a path contains no profile.
     """
     try:
-        profiles = loader.load([loader.builtin_directory(), *paths])
+        profiles = loader.load_profiles([loader.builtin_directory(), *paths])
         warnings = _check_dialects(profiles)
     except ProfileError as error:
         if as_json:
@@ -60,7 +60,9 @@ def _check_dialects(profiles: loader.Profiles) -> list[Problem]:
     for (kind, name), source in profiles.sources.items():
         if kind != "dialect" or source.builtin:
             continue
-        document = next(document for document in read(source.path)[0] if document.lines.get(("name",)) == source.line)
+        document = next(
+            document for document in read_documents(source.path)[0] if document.lines.get(("name",)) == source.line
+        )
         for flaw in find_flaws(profiles.dialects[name]):
             (mistakes if flaw.is_fatal else warnings).append(document.problem((flaw.key,), flaw.message))
     if mistakes:

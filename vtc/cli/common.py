@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vtc.profiles import loader
-from vtc.profiles.document import ProfileError, nearest
+from vtc.profiles.document import ProfileError, suggest_nearest
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings, UnknownName
@@ -57,7 +57,9 @@ class TrustSetting(click.ParamType[str]):
         name, _, text = str(value).partition("=")
         if name not in Trust._fields:
             known = ", ".join(Trust._fields)
-            self.fail(f"{name} has no effect here{nearest(name, Trust._fields)}; these have: {known}", param, ctx)
+            self.fail(
+                f"{name} has no effect here{suggest_nearest(name, Trust._fields)}; these have: {known}", param, ctx
+            )
         if name == "ssl_insecure" and text not in ("", "true", "false"):
             self.fail(f"ssl_insecure must be true or false, not {text}", param, ctx)
         return str(value)
@@ -127,7 +129,7 @@ def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str],
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            loaded = loader.load([loader.builtin_directory(), *context.params.get("directories", ())])
+            loaded = loader.load_profiles([loader.builtin_directory(), *context.params.get("directories", ())])
         except ProfileError:
             return []
         profiles = getattr(loaded, kind).values()
@@ -143,7 +145,7 @@ def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str],
 def load_profiles(directories: tuple[Path, ...]) -> Profiles:
     """Load the built-in profiles and those in `directories`; print mistakes and exit with 1 if there are any."""
     try:
-        return loader.load([loader.builtin_directory(), *directories])
+        return loader.load_profiles([loader.builtin_directory(), *directories])
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)

@@ -137,7 +137,7 @@ def load_config(named: Path | None) -> tuple[Path, Config]:
 
 def read_config(file: Path) -> Config:
     """Parse a file of settings; raise `ProfileError` with all mistakes, each with its line and key."""
-    documents, problems = document.read(file)
+    documents, problems = document.read_documents(file)
     if not documents and not problems:
         return Config()
     for parsed in documents:
@@ -158,7 +158,7 @@ def build_problem(file: Path, key: KeyPath, message: str) -> Problem:
     The name of the key, its option or its argument is removed from the start of the message, because the problem
     names the key itself.
     """
-    (parsed,), _ = document.read(file)
+    (parsed,), _ = document.read_documents(file)
     name = str(key[-1])
     for prefix in (ADDON_OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
         message = message.removeprefix(f"{prefix}: ")

@@ -29,7 +29,7 @@ from vtc.proxy.findings import collect_findings
 from vtc.proxy.status import STATUS_PATH, format_ownership_fault, request_status
 from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
-from vtc.scrub import escape_invisible, scrub
+from vtc.scrub import escape_invisible, scrub_text
 
 CALL_SECONDS = 120
 """Seconds to wait for the reply with the test call, because the server may have to load the model first."""
@@ -101,11 +101,11 @@ def _run_checks(
         config.resolve_path(file or Path(), directory) for directory in settings.profiles
     )
     try:
-        profiles = loader.load([loader.builtin_directory(), *directories])
+        profiles = loader.load_profiles([loader.builtin_directory(), *directories])
         yield CheckLine("ok", f"profiles: {profiles.format_counts()}")
     except ProfileError as error:
         yield CheckLine("wrong", f"profiles: {error}")
-        profiles = loader.load([loader.builtin_directory()])
+        profiles = loader.load_profiles([loader.builtin_directory()])
     # Step 3: the certificate, the model server and the running proxy.
     yield _check_certificate()
     server, models, url = upstream or settings.upstream, list[str](), ""
@@ -232,4 +232,4 @@ def _escape_line(line: CheckLine) -> CheckLine:
 
 def _redact(text: str) -> str:
     """Remove secrets and the path of the user's home from a text."""
-    return scrub(text.replace(str(Path.home()), "~"))
+    return scrub_text(text.replace(str(Path.home()), "~"))

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from vtc.cli import common, config
 from vtc.cli.common import complete_names, profile_directories, split_upstream
 from vtc.profiles.agents import AgentProfile, Phrase, Value, Variable
-from vtc.profiles.document import nearest
+from vtc.profiles.document import suggest_nearest
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import VARIABLE
 from vtc.proxy import launch
@@ -58,7 +58,7 @@ def find_agent(profiles: Profiles, name: str) -> AgentProfile:
         if name.casefold() in (agent.name.casefold(), *map(str.casefold, agent.commands)):
             return agent
     known = sorted(profiles.agents)
-    hint = nearest(name, known)
+    hint = suggest_nearest(name, known)
     raise click.BadParameter(f"there is no agent {name!r}{hint}; known: {', '.join(known)}", param_hint="AGENT")
 
 

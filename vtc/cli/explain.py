@@ -25,8 +25,8 @@ from vtc.cli.common import (
 )
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, build_chain
-from vtc.json_text import decode
-from vtc.profiles.matching import Facts, every
+from vtc.json_text import decode_json
+from vtc.profiles.matching import Facts, list_matching
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
@@ -37,7 +37,7 @@ def parse_call(text: str) -> ToolCall:
     """Parse `{"name": …, "arguments": {…}}`, also in the form of the API. Raises `click.BadParameter`."""
     problem = ""
     try:
-        match decode(text.encode()):
+        match decode_json(text.encode()):
             case {"function": {"name": str(name), **rest}} | {"name": str(name), **rest}:
                 arguments = rest.get("arguments", {})
                 if not isinstance(arguments, str):
@@ -196,7 +196,7 @@ def _explain_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
 
 def _explain_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
     """List the matching policies, and the chosen profile of each other kind, with reasons."""
-    policies = [{"profile": policy.name, "why": why} for policy, why in every(plans.profiles.policies, facts)]
+    policies = [{"profile": policy.name, "why": why} for policy, why in list_matching(plans.profiles.policies, facts)]
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,

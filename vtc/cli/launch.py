@@ -27,7 +27,7 @@ from vtc.cli import children, common, config, local_servers
 from vtc.cli.common import profile_directories, split_upstream
 from vtc.cli.env import PLACEHOLDER_KEY, AgentName, VariableName, find_agent
 from vtc.cli.run import run
-from vtc.profiles.agents import AgentProfile, AgentSetup, text
+from vtc.profiles.agents import AgentProfile, AgentSetup, join_phrase
 from vtc.profiles.document import join_words
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
@@ -139,7 +139,8 @@ def launch(
         at = (address or (proxy.address if proxy else "")) + path
         setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
         _write_files(setup, folder / "agent")
-        code = _run_agent([program, *map(text, setup.arguments), *click.get_current_context().meta["arguments"]], setup)
+        words = map(join_phrase, setup.arguments)
+        code = _run_agent([program, *words, *click.get_current_context().meta["arguments"]], setup)
         if proxy:
             proxy.stop(code)
     sys.exit(code)
@@ -281,13 +282,13 @@ def _write_files(setup: AgentSetup, folder: Path) -> None:
     for name, content in setup.files.items():
         path = folder / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(text(content), "utf-8")
+        path.write_text(join_phrase(content), "utf-8")
 
 
 def _build_environment(setup: AgentSetup) -> dict[str, str]:
     """Build the environment of an agent: the user's environment with the changes of the profile."""
     variables = {name: value for name, value in os.environ.items() if name not in setup.unset}
-    variables |= {name: text(words) for name, words in setup.variables.items()}
+    variables |= {name: join_phrase(words) for name, words in setup.variables.items()}
     for name in ("NO_PROXY", "no_proxy"):  # because requests to VTC must not pass through a proxy of the user
         if any(proxy in variables for proxy in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
             variables[name] = ",".join(filter(None, [variables.get(name), "127.0.0.1"]))

@@ -24,9 +24,9 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import TagPairs, compile_grammar
 from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Text, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.stages import Limit
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, best
+from vtc.profiles.matching import Facts, choose_best
 from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.profiles.planner import list_dialects, list_token_dialects, plan_reasoning
 from vtc.profiles.schema import ModelProfile
@@ -93,7 +93,7 @@ def parse(
     Exits with 1 if a call was refused.
     """
     profiles = load_profiles(directories)
-    profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
+    profile = choose_best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     tools, declared = load_tools(tools_file) if tools_file else ({}, frozenset())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = plan_reasoning(known, profiles.unknown_server, Facts(model=model), None)
@@ -278,12 +278,12 @@ def load_tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
     Each API ignores entries that are not in its form. Declared tools without a function are run by the server.
     """
     try:
-        value = decode(read_text(file).encode())
+        value = decode_json(read_text(file).encode())
         entries = value["tools"] if isinstance(value, dict) else value
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("it is not a list of objects")
         tools = [_wrap_bare_function(entry) for entry in entries]
-        body = encode({"model": "any", "messages": [], "input": [], "tools": tools})
+        body = encode_json({"model": "any", "messages": [], "input": [], "tools": tools})
         requests = [api.request(body) for api in reversed(APIS)]
         functions = {tool.name: tool for request in requests for tool in request.offer.tools}
         declared = frozenset(name for request in requests for name in request.offer.declared)

@@ -13,7 +13,7 @@ from vtc.apis import BadRequest
 from vtc.cli.common import build_planner, complete_names, profile_directories
 from vtc.dialects.constrain.constraint import Inexpressible
 from vtc.exchange import Session
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import make_constraint
@@ -72,7 +72,7 @@ def render(
         return
     for line in exchange.plan.why:
         click.secho(f"# {line}", dim=True)
-    for message in api.request(encode(body)).messages:
+    for message in api.request(encode_json(body)).messages:
         click.secho(f"\n[{message.role}]", bold=True)
         for part in message.content:
             click.echo(part if isinstance(part, str) else json.dumps(part.part, ensure_ascii=False))

@@ -15,7 +15,7 @@ import click
 from vtc.apis import APIS, Api, whole
 from vtc.apis.contract import Reply
 from vtc.events import ToolCall
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
@@ -177,19 +177,19 @@ def _parse_api_reply(data: bytes) -> list[GivenReply]:
 def _normalize_body(api: Api, data: bytes) -> bytes:
     """Return the body of a reply as the API sends it: a JSON object on one line, and a list of events as a stream."""
     try:
-        value = decode(data)
+        value = decode_json(data)
     except ValueError:
         return data
     if isinstance(value, list) and all(isinstance(event, dict) for event in value):
         return b"".join(api.framing.encode(value))
-    return encode(value)
+    return encode_json(value)
 
 
 def parse_json_lines(file: Iterable[bytes]) -> Iterator[tuple[GivenReply, str]]:
     """Parse replies in JSON Lines; yield each with its finish reason, which may be empty."""
     for number, line in enumerate(file, 1):
         try:
-            entry = decode(line)
+            entry = decode_json(line)
             text, reason = entry["text"] if "text" in entry else entry["content"], entry.get("finish_reason") or ""
             if not (isinstance(text, str) and isinstance(reason, str)):
                 raise TypeError

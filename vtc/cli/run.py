@@ -21,7 +21,7 @@ from vtc.cli import common, config, local_servers
 from vtc.cli.common import complete_names, profile_directories
 from vtc.cli.config import Config
 from vtc.cli.tail import run_with_page
-from vtc.profiles.document import KeyPath, ProfileError, nearest
+from vtc.profiles.document import KeyPath, ProfileError, suggest_nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
@@ -42,7 +42,9 @@ class ApiNames(click.ParamType[str]):
         for name in str(value).split(","):
             if name.strip() not in ("same", *API_NAMES):
                 known = ", ".join(API_NAMES)
-                self.fail(f"there is no API {name.strip()!r}{nearest(name, API_NAMES)}; known: {known}", param, ctx)
+                self.fail(
+                    f"there is no API {name.strip()!r}{suggest_nearest(name, API_NAMES)}; known: {known}", param, ctx
+                )
         return str(value)
 
 

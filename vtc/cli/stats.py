@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from vtc.cli.common import json_output, show_json, show_table
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.proxy.stats import CallCounts, Figures, Stats
 from vtc.reporting.plain import validate_report
 
@@ -22,7 +22,7 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
     for log in logs:
         for number, line in enumerate(log, 1):
             try:
-                entry = decode(line.encode())
+                entry = decode_json(line.encode())
                 if validate_report(entry) is None:
                     raise ValueError
                 if entry["outcome"] != "left alone":

@@ -89,7 +89,7 @@ def run_with_page(command: Sequence[str], log: Path | None, folders: Sequence[Pa
 def _draft_dialect(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
     """Draft a dialect from a reply that a VTC on this machine retains; raise ValueError with a reason on failure."""
     try:
-        profiles = loader.load([loader.builtin_directory(), *folders])
+        profiles = loader.load_profiles([loader.builtin_directory(), *folders])
         case = load_replies(None, profiles, flow, port)[0].case
     except click.ClickException as error:
         raise ValueError(error.message) from None

@@ -31,7 +31,7 @@ from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
 from vtc.exchange.whole_replies import Ask, NoAnswer, WholeReplies
-from vtc.json_text import decode, encode, is_unambiguous
+from vtc.json_text import decode_json, encode_json, is_unambiguous
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
@@ -178,7 +178,7 @@ class Session:
             keeps_shape = bool(request.body.lines) and plan.steps.get("shapes") is False
             is_ambiguous = plan.is_strict and not is_unambiguous(body)
             if keeps_shape or is_ambiguous:
-                body = encode(decode(body)) if is_ambiguous else body
+                body = encode_json(decode_json(body)) if is_ambiguous else body
                 request = api.request(body, facts.path, unrepaired=keeps_shape)
         return PlannedRequest(plan, partial(cls, api, request, body, plan, seed, facts, past, make_plan, secret), facts)
 

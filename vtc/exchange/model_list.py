@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from vtc.events import ListedModel
-from vtc.json_text import decode
-from vtc.profiles.document import table
+from vtc.json_text import decode_json
+from vtc.profiles.document import load_table
 from vtc.profiles.matching import plain_model
 
 
@@ -43,7 +43,7 @@ _PREFIX = "models/"
 @cache
 def _load_paths() -> ModelPaths:
     """Load `model_list.yaml`."""
-    return table(Path(__file__).with_suffix(".yaml"), ModelPaths)
+    return load_table(Path(__file__).with_suffix(".yaml"), ModelPaths)
 
 
 def read_models(body: bytes) -> list[ListedModel] | None:
@@ -78,7 +78,7 @@ def strip_prefix(name: str) -> str:
 
 def _try_decode(body: bytes) -> Any:
     try:
-        return decode(body)
+        return decode_json(body)
     except ValueError:
         return None
 

@@ -25,7 +25,7 @@ from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, UNREADABLE_REASON, Fate, LocalReply, render_whole_reply
 from vtc.exchange.replying.stages import ReplyFault
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.profiles.matching import texts_at
 from vtc.profiles.plan import Plan
 from vtc.profiles.schema import ErrorReply
@@ -304,7 +304,7 @@ def _find_text_in_error(
     """
     listed = [error for error in errors if status in (error.status, None)]
     try:
-        value = decode(body, "replace") if listed else None
+        value = decode_json(body, "replace") if listed else None
     except ValueError:
         return None
     for error in listed:

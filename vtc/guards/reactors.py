@@ -271,7 +271,7 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
         arguments = json_text.parse_twice(event.call.arguments, json_text.parse_float_or_decimal)
         if changes := list(_apply_changes(then, name, arguments, budget)):
             out.append(Intervention(policy, "changed", name, ", ".join(changes)))
-            call = replace(event.call, name=then.rename_tool or name, arguments=json_text.serialize(arguments))
+            call = replace(event.call, name=then.rename_tool or name, arguments=json_text.serialize_json(arguments))
             event = replace(event, call=call, changed=True)
     if then.tag:
         out.append(Intervention(policy, "tagged", name, then.tag))

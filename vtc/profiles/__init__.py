@@ -7,7 +7,7 @@ Memory                                  facts learned from earlier exchanges
 """
 
 from vtc.profiles.document import ProfileError
-from vtc.profiles.loader import Profiles, Source, builtin_directory, load
+from vtc.profiles.loader import Profiles, Source, builtin_directory, load_profiles
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan, ReadingPlan, Thinking, ToolProtocol
@@ -35,5 +35,5 @@ __all__ = [
     "ToolProtocol",
     "UnknownName",
     "builtin_directory",
-    "load",
+    "load_profiles",
 ]

@@ -64,7 +64,7 @@ def phrase(template: str, values: Mapping[str, Value], *, quoted: bool = False) 
     return tuple(parts)
 
 
-def text(words: Phrase) -> str:
+def join_phrase(words: Phrase) -> str:
     """Return the text of a phrase without variables."""
     return "".join(part for part in words if isinstance(part, str))
 

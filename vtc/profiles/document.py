@@ -83,7 +83,7 @@ class Document(msgspec.Struct, frozen=True):
         return Problem(str(self.file), line or self.lines[known], key.removeprefix("."), message)
 
 
-def read(file: Path) -> tuple[list[Document], list[Problem]]:
+def read_documents(file: Path) -> tuple[list[Document], list[Problem]]:
     """Parse the documents of a file and list its YAML errors; empty documents are skipped."""
     try:
         with file.open("rb") as opened:
@@ -248,9 +248,9 @@ _TYPES = {
 }
 
 
-def table[T: msgspec.Struct](file: Path, model: type[T]) -> T:
+def load_table[T: msgspec.Struct](file: Path, model: type[T]) -> T:
     """Load a table that comes with the package, a file of one document; raises `ProfileError`."""
-    documents, problems = read(file)
+    documents, problems = read_documents(file)
     if problems or len(documents) != 1:
         raise ProfileError(problems or [Problem(str(file), 1, "", "must be one document")])
     return convert(documents[0], model)
@@ -280,7 +280,7 @@ def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:
     ]
 
 
-def nearest(word: object, known: Iterable[str]) -> str:
+def suggest_nearest(word: object, known: Iterable[str]) -> str:
     """Suggest the most similar known word, ` (did you mean 'dialect'?)`; empty if none is close."""
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
@@ -350,7 +350,7 @@ def _explain(error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
                 if key not in known:
                     yield (
                         (*path, key),
-                        f"unknown key; known here are {join_words(known, 'and')}{nearest(key, known)}",
+                        f"unknown key; known here are {join_words(known, 'and')}{suggest_nearest(key, known)}",
                     )
         case "required":
             for key in limit:
@@ -399,7 +399,7 @@ def _describe_expected(schemas: list[dict[str, Any]], value: Any) -> str:
     if isinstance(value, str):
         if "a list" in wanted:
             hint = f"; write [{value}]"
-        hint += nearest(value, words)
+        hint += suggest_nearest(value, words)
     elif isinstance(value, dict) and any(value.values()):  # `{name}` is a text without its quotes
         hint = "; write [first, second]" if "a list" in wanted else ""
     elif "a text" in wanted:

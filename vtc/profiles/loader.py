@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from vtc.dialects.syntax.description import Description
 from vtc.profiles import document as validation
 from vtc.profiles.agents import AgentProfile
-from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
+from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read_documents
 from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
 from vtc.profiles.settings import UnknownName
 
-__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
+__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load_profiles", "signature"]
 
 type Profile = AgentProfile | ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
@@ -103,7 +103,7 @@ def builtin_directory() -> Path:
     return installed if installed.is_dir() else package.parent / "profiles"
 
 
-def load(directories: Sequence[Path]) -> Profiles:
+def load_profiles(directories: Sequence[Path]) -> Profiles:
     """Load the profiles of every `.yaml` and `.yml` file below the directories, or of files; later ones win.
 
     Skips hidden files and folders named `examples`: users copy those, or name them explicitly. Raises `ProfileError`
@@ -208,7 +208,7 @@ def _is_profile(name: str) -> bool:
 
 def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
     for file in sorted(map(Path, _files(directory))):
-        documents, faults = read(file)
+        documents, faults = read_documents(file)
         problems += faults
         yield from documents
 
@@ -223,7 +223,9 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
     if not isinstance(kind, str) or kind not in KINDS:
         fault = f"{validation.format_value(kind)} is no kind of profile" if "kind" in value else "missing"
         choice = validation.join_words(f"`kind: {known}`" for known in KINDS)
-        problems.append(document.problem(("kind",), f"{fault}; write {choice}{validation.nearest(kind, KINDS)}"))
+        problems.append(
+            document.problem(("kind",), f"{fault}; write {choice}{validation.suggest_nearest(kind, KINDS)}")
+        )
         return None
     try:
         profile = validation.convert(document, KINDS[kind])

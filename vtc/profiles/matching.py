@@ -84,7 +84,7 @@ class ProfileChoice[T]:
         return tuple(f"profile {name} ({source}) does not match: {test.line}" for name, source, test in self.missed)
 
 
-def best[T: Matched](
+def choose_best[T: Matched](
     profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]
 ) -> ProfileChoice[T]:
     """Choose the most specific profile of one kind for the request.
@@ -115,7 +115,7 @@ def best[T: Matched](
     return ProfileChoice(winner.profile, tuple(lines), missed)
 
 
-def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
+def list_matching[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
     """List all matching profiles of one kind with their reasons, by priority, then by name."""
     matched: list[tuple[T, str]] = []
     for profile in sorted(profiles.values(), key=lambda profile: (profile.priority, profile.name)):

@@ -38,7 +38,7 @@ MAX_HELD_BYTES = 1 << 20
 """Bytes of quirks that apply to single conversations."""
 
 
-def digest(*of: str) -> bytes:
+def digest_texts(*of: str) -> bytes:
     """Return the key of these texts; they cannot be recovered from it."""
     return hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
@@ -65,11 +65,11 @@ class Learned:
     def note_id(self, id_: str) -> None:
         """Record the id of a native tool call, so that the server receives it back unchanged."""
         if not SHORT_ID.fullmatch(id_):
-            self._ids = dict([*(self._ids | {digest(id_)[:8]: None}).items()][-MAX_OWN_IDS:])
+            self._ids = dict([*(self._ids | {digest_texts(id_)[:8]: None}).items()][-MAX_OWN_IDS:])
 
     def made_id(self, id_: str) -> bool:
         """Return True if the server made the id of a call."""
-        return digest(id_)[:8] in self._ids
+        return digest_texts(id_)[:8] in self._ids
 
     def note(self, *, inside: bool) -> None:
         """Record how a reply begins; a contradiction resets the count."""
@@ -178,8 +178,8 @@ class Memory:
 
     def get_learned(self, *of: str) -> Learned:
         """Return the behaviour for a key; empty for a new key. Only the key's digest is stored."""
-        return self._of(digest(*of))
+        return self._of(digest_texts(*of))
 
     def get_quirks(self, *of: str) -> Quirks:
         """Return the quirks for a key, as `get_learned` does for the behaviour."""
-        return self._quirks(digest(*of))
+        return self._quirks(digest_texts(*of))

@@ -21,7 +21,7 @@ from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import add_renamed_tools
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, is_glob, plain_model
+from vtc.profiles.matching import Facts, Matched, ProfileChoice, choose_best, is_glob, list_matching, plain_model
 from vtc.profiles.memory import ConversationQuirks, Learned, Memory, Quirks, merge_learned
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import ConstraintForm, Marks, ModelProfile, ServerProfile
@@ -519,7 +519,7 @@ class Planner:
         settings, profiles = self.settings, self.profiles
         clients, models, servers = self.choose_profiles(facts).values()
         client, model, server = clients.profile, models.profile, servers.profile
-        policies = every(profiles.policies, facts)
+        policies = list_matching(profiles.policies, facts)
         why = [
             *(clients.why or ("client: no profile matches",))[:1],
             *(models.why or ("the model is not known by name: all dialects with markers of their own are read",))[:1],
@@ -549,7 +549,7 @@ class Planner:
 
     def _choose[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> ProfileChoice[T]:
         if not forced:
-            return best(profiles, facts, self.profiles.sources)
+            return choose_best(profiles, facts, self.profiles.sources)
         kind = profiles[forced].kind
         also = ", or recognised by `vtc run`" if kind == "server" else ""
         return ProfileChoice(profiles[forced], (f"{kind} {forced}: named by the option vtc_{kind}{also}",))

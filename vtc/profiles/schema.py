@@ -19,7 +19,7 @@ from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.events import Silence
 from vtc.guards.chain import Guards
 from vtc.guards.patterns import check_glob, check_host, each, expression, naming
-from vtc.scrub import CREDENTIALS, scrub
+from vtc.scrub import CREDENTIALS, scrub_text
 
 # Steps that prepare a request for a server that would reject it or lose a part of it. They are implemented in
 # `vtc/exchange/asking/steps`. The quoted messages are the errors of servers that need the step.
@@ -432,7 +432,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
         if not self.key_env:
             return ""
         hosts = ", ".join(each(self.match.host))
-        return f"clients that send no key use that of {scrub(self.key_env)} in the environment, at {hosts} alone"
+        return f"clients that send no key use that of {scrub_text(self.key_env)} in the environment, at {hosts} alone"
 
 
 class FinalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.events import Silence
 from vtc.guards.chain import Guards
-from vtc.profiles.document import nearest
+from vtc.profiles.document import suggest_nearest
 from vtc.profiles.schema import (
     ClientProfile,
     Exchanged,
@@ -65,7 +65,7 @@ class UnknownName(ValueError):
     """Raised if a setting names a profile that does not exist; `setting` is the setting."""
 
     def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no {setting} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
+        super().__init__(f"there is no {setting} {name!r}{suggest_nearest(name, known)}; `vtc profiles` lists all")
         self.setting = setting
 
 

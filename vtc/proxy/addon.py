@@ -58,7 +58,7 @@ from vtc.proxy.unread_calls import UnreadCalls
 from vtc.proxy.whole_reply import is_long, process_reply, run_work
 from vtc.reporting import LEFT_ALONE
 from vtc.reporting.report import Report, choose_model_name
-from vtc.scrub import escape_invisible, scrub, scrub_data
+from vtc.scrub import escape_invisible, scrub_data, scrub_text
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class VirtualToolCalling:
         """Report that a flow is forwarded unprocessed; its outcome is `left alone`."""
         note, secrets = f"{LEFT_ALONE}: {why}", flows.collect_secrets(flow)
         report: dict[str, object] = escape_invisible(scrub_data({"notes": [note]}, secrets))
-        self._publish(flow, report, escape_invisible(scrub(f"vtc: {note}", secrets)), LEFT_ALONE)
+        self._publish(flow, report, escape_invisible(scrub_text(f"vtc: {note}", secrets)), LEFT_ALONE)
 
     def get_live(self, flow: http.HTTPFlow) -> LiveExchange | None:
         """Return the live exchange of a flow, if it has one."""
@@ -367,7 +367,7 @@ class VirtualToolCalling:
         if live is None:
             logger.error(
                 "vtc: %s - %s",
-                escape_invisible(scrub(explanation, flows.collect_secrets(flow))),
+                escape_invisible(scrub_text(explanation, flows.collect_secrets(flow))),
                 flows.format_path(flow),
             )
             return side_questions.make_error_answer(api, explanation)

@@ -27,7 +27,7 @@ from vtc.proxy.originals import OriginalReply, OriginalRequest
 from vtc.proxy.server_request import answer_with_error
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting.report import Report
-from vtc.scrub import format_exception, scrub
+from vtc.scrub import format_exception, scrub_text
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Boundary:
         verdict = "passes unchanged" if is_open else "is blocked"
         secrets = flows.collect_secrets(flow)
         logger.error("vtc: handling a flow failed; it %s\n%s", verdict, format_exception(error, secrets))
-        self._addon.report_unprocessed(flow, scrub(f"{type(error).__name__}: {error}", secrets))
+        self._addon.report_unprocessed(flow, scrub_text(f"{type(error).__name__}: {error}", secrets))
         return is_open
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from vtc.apis import APIS, find_api
 from vtc.exchange.model_list import list_model_names
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, best, plain_model
+from vtc.profiles.matching import Facts, choose_best, plain_model
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asker import Asker, ServerAnswer
@@ -70,7 +70,7 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     server for which the user has a profile.
     """
     upstream, url = asker.url, urlsplit(asker.url)
-    named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
+    named = choose_best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
     if named and not profiles.sources["server", named.name].builtin:
         return ServerIdentity(named.name, f"{upstream} has a profile of yours: {named.name}")
     if named and url.scheme == "https":

@@ -16,7 +16,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.reporting.plain import validate_report
 from vtc.reporting.view import Bodies, Side
-from vtc.scrub import escape_invisible, scrub, split_query
+from vtc.scrub import escape_invisible, scrub_text, split_query
 
 METADATA = "vtc"
 """Metadata key of the report of a flow, as plain data."""
@@ -118,7 +118,7 @@ def collect_secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
 
 def format_path(flow: http.HTTPFlow) -> str:
     """Format the path of a request for people: without its query and without secrets."""
-    return escape_invisible(scrub(flow.request.path.partition("?")[0], collect_secrets(flow)))
+    return escape_invisible(scrub_text(flow.request.path.partition("?")[0], collect_secrets(flow)))
 
 
 def store_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:

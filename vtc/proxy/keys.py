@@ -9,7 +9,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import is_at
 from vtc.profiles.schema import Match, ServerProfile
 from vtc.proxy.address import Address
-from vtc.scrub import scrub
+from vtc.scrub import scrub_text
 
 SHARE_KEYS_FLAG = "--share-keys"
 """The option of `vtc run` that lends keys to other machines, too."""
@@ -41,7 +41,7 @@ def find_faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address],
     """Yield reasons why the proxy must not start: a missing key, or one that clients on other machines could use."""
     exposed_host = next((address.host for address in listens_at if not address.is_loopback), None)
     for profile in lending:
-        name = scrub(profile.key_env)
+        name = scrub_text(profile.key_env)
         if not get_key(profile):
             yield f"{_format_source(profile)}: key_env: the environment has no variable {name}; set it"
         if exposed_host is not None and not shared:

@@ -13,7 +13,7 @@ from mitmproxy.optmanager import OptManager
 from mitmproxy.utils import typecheck
 
 from vtc.profiles import loader as profile_loader
-from vtc.profiles.document import ProfileError, nearest
+from vtc.profiles.document import ProfileError, suggest_nearest
 from vtc.profiles.matching import is_glob
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
@@ -68,7 +68,7 @@ def _find_fault(options: OptManager, name: str, value: object) -> str:
     """Describe the fault of an option from a command line or a settings file; empty if there is none."""
     if name not in options:
         known = [option for option in options.keys() if option.startswith("vtc")]  # noqa: SIM118 - it cannot be iterated
-        return f"there is no option {name}{nearest(name, known)}"
+        return f"there is no option {name}{suggest_nearest(name, known)}"
     wanted = options._options[name].typespec
     texts = getattr(value, "val", None)
     if texts == []:
@@ -363,7 +363,7 @@ def build_planner(options: OptManager) -> Planner:
         max_call_bytes=options.vtc_max_call_bytes,
     )
     try:
-        return Planner(profile_loader.load(list_profile_directories(options)), settings)
+        return Planner(profile_loader.load_profiles(list_profile_directories(options)), settings)
     except ProfileError as error:
         raise exceptions.OptionsError(f"vtc: the profiles are invalid\n{error}") from error
     except UnknownName as error:
@@ -383,6 +383,6 @@ def _parse_apis(text: str) -> tuple[str, ...]:
         return ()
     for name in names:
         if name != "same" and name not in API_NAMES:
-            near = nearest(name, (*API_NAMES, "same", "auto"))
+            near = suggest_nearest(name, (*API_NAMES, "same", "auto"))
             raise exceptions.OptionsError(f"vtc_upstream_api: there is no API {name!r}{near}")
     return names

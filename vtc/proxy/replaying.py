@@ -13,7 +13,7 @@ from vtc.proxy import flows
 from vtc.reporting import transcript
 from vtc.reporting.transcript import TranscriptBlock
 from vtc.reporting.view import Bodies, Side, read_blocks
-from vtc.scrub import scrub
+from vtc.scrub import scrub_text
 
 THEN, NOW = "captured", "today"
 _ID = re.compile(r"\b(call|toolu)_[0-9a-f]{24}\b")
@@ -44,7 +44,7 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
                 changes.append(_render_difference(flow, "reply", session.whole.rewrite(received)))
     except ValueError as error:
         return {**entry, "result": "skipped", "reason": str(error)}
-    changes = [scrub(change, flows.collect_secrets(flow)) for change in changes if change]
+    changes = [scrub_text(change, flows.collect_secrets(flow)) for change in changes if change]
     summary = session.report.summarize()
     result = "changed" if changes else "same"
     model = session.plan.stack.model.name

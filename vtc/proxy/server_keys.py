@@ -26,7 +26,7 @@ from vtc.proxy import flows, side_questions
 from vtc.proxy.address import Address
 from vtc.proxy.keys import SHARE_KEYS_FLAG, get_key, make_upstream_profile
 from vtc.proxy.local_clients import is_from_web_page
-from vtc.scrub import CREDENTIALS, find_query_credentials, scrub
+from vtc.scrub import CREDENTIALS, find_query_credentials, scrub_text
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class ServerKeys:
             profile = make_upstream_profile(variable, Address(*mode.address))
         if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
             return NO_LOAN
-        name = scrub(profile.key_env)
+        name = scrub_text(profile.key_env)
         if why := self._find_obstacle(flow, profile):
             if why not in self._warned:
                 self._warned.add(why)
@@ -116,7 +116,7 @@ class ServerKeys:
         request, mode = flow.request, flow.client_conn.proxy_mode
         server, peer = Address(request.host, request.port), flow.client_conn.peername
         if not get_key(profile):
-            return f"the environment has no variable {scrub(profile.key_env)}"
+            return f"the environment has no variable {scrub_text(profile.key_env)}"
         if request.stream:
             return "the request is streamed"
         if not is_at(profile.match, *server):  # regardless of the Host header

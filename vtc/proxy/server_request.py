@@ -8,7 +8,7 @@ from vtc.apis import APIS, Api
 from vtc.apis.place import BEARER, Place
 from vtc.events import Failure
 from vtc.exchange import Session
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.proxy import bodies, flows
 from vtc.proxy.originals import KEY_HEADERS, OriginalRequest
 
@@ -24,7 +24,7 @@ def answer_with_error(flow: http.HTTPFlow, message: str, status: int) -> None:
         flow.kill()
         return
     api = flows.find_client_api(flow) or APIS[0]
-    body = encode(api.build_error(Failure(f"VTC: {message}"), status))
+    body = encode_json(api.build_error(Failure(f"VTC: {message}"), status))
     flow.response = http.Response.make(status, body, {"content-type": "application/json"})
 
 
@@ -37,7 +37,7 @@ NO_WEBSOCKET = "VTC does not read APIs over a WebSocket, so no policy would appl
 
 def decline_websocket(flow: http.HTTPFlow, api: Api) -> None:
     """Answer the request for a WebSocket with 426, so that the client falls back to HTTP."""
-    body = encode(api.build_error(Failure(f"VTC: {NO_WEBSOCKET}: use HTTP"), 426))
+    body = encode_json(api.build_error(Failure(f"VTC: {NO_WEBSOCKET}: use HTTP"), 426))
     headers = {"content-type": "application/json", "upgrade": "HTTP/1.1", "connection": "upgrade"}
     flow.response = http.Response.make(426, body, headers)
 

@@ -18,7 +18,7 @@ from vtc.apis import Api, BadRequest, find_api, side_questions
 from vtc.apis.side_questions import SideQuestion
 from vtc.events import Failure, ListedModel
 from vtc.exchange.model_list import find_model, read_models, strip_prefix
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, trust
@@ -54,7 +54,7 @@ def find_error_api(flow: http.HTTPFlow) -> Api | None:
 
 def make_error_answer(api: Api, message: str) -> http.Response:
     """Make a response with an error of the API."""
-    body = encode(api.build_error(Failure(f"VTC: {message}"), 502))
+    body = encode_json(api.build_error(Failure(f"VTC: {message}"), 502))
     return http.Response.make(502, body, {"content-type": "application/json"})
 
 
@@ -117,7 +117,7 @@ class SideQuestions:
         apis = _list_apis(planner, facts)
         showing = next((api.place for api in apis if is_single and api.place.shows), None)
         request.method = "POST" if showing else "GET"
-        request.content = encode({"model": strip_prefix(aliases[name])}) if showing else b""
+        request.content = encode_json({"model": strip_prefix(aliases[name])}) if showing else b""
         _send_question(flow, side_question, planner, facts, showing.shows if showing else apis[0].place.lists)
         asked = f"{request.method} {request.path.partition('?')[0]}"
         self._models[flow] = ModelQuestion(side_question, name if is_single else "", aliases, asked)
@@ -183,4 +183,4 @@ def _render_answer(question: ModelQuestion, response: http.Response, time: int) 
 
 
 def _render_error(side_question: SideQuestion, why: str, status: int) -> tuple[int, bytes]:
-    return status, encode(side_question.api.build_error(Failure(f"VTC: {why}"), status))
+    return status, encode_json(side_question.api.build_error(Failure(f"VTC: {why}"), status))

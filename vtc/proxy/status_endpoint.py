@@ -15,7 +15,7 @@ from typing import Any
 from mitmproxy import ctx, http
 
 from vtc import __version__
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.proxy.address import get_server_url
 from vtc.proxy.local_clients import is_local_program, may_be_web_page
 from vtc.proxy.ownership import NONCE_HEADER, prove_ownership
@@ -38,7 +38,7 @@ class StatusEndpoint:
             value = {"name": SERVICE_NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
             if is_local_program(flow):
                 value = {**value, **dict(_facts_for_this_machine(flow, value))}
-        flow.response = http.Response.make(status, encode(value), {**headers, "cache-control": "no-store"})
+        flow.response = http.Response.make(status, encode_json(value), {**headers, "cache-control": "no-store"})
 
 
 def _facts_for_this_machine(flow: http.HTTPFlow, value: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mitmproxy import ctx, http
 
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.proxy import launch
 from vtc.proxy.address import get_server_url
 from vtc.proxy.local_clients import is_local_program
@@ -59,7 +59,7 @@ class UnreadCalls:
         headers = {"content-type": "application/json", "cache-control": "no-store"}
         if make is None:
             body = {"error": {"message": "VTC: no reply with this id is stored"}}
-            flow.response = http.Response.make(404, encode(body), headers)
+            flow.response = http.Response.make(404, encode_json(body), headers)
             return
         headers["content-type"] = "application/yaml; charset=utf-8"
         flow.response = http.Response.make(200, serialize_case(make(id_[:8])).encode(), headers)

@@ -29,7 +29,7 @@ from vtc.events import Call, Event, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import ReadingPlan, Thinking
 from vtc.profiles.settings import UnknownName
-from vtc.scrub import scrub, scrub_data
+from vtc.scrub import scrub_data, scrub_text
 
 type ToolSet = dict[str, dict[str, Any]]
 """JSON Schemas of the tools' parameters, by tool name; `type: object` can be omitted."""
@@ -97,7 +97,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         # Step 2: Read the scrubbed text with them, and store the result.
         case = cls(
             name=name,
-            text=scrub(text, secrets),
+            text=scrub_text(text, secrets),
             dialects=tuple(dialect.name for dialect in plan.dialects),
             tools={name: _trim_parameters(tool, secrets) for name, tool in plan.tools.items()},
             finish="complete" if complete else "length",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.apis.fields import is_error
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 
 MAX_MESSAGE_CHARS = 240
 """Maximum length of a quoted server message."""
@@ -83,7 +83,7 @@ def explain_body(body: bytes) -> list[str]:
     Return an empty list if the body can be a reply.
     """
     try:
-        reply = decode(body, "replace")
+        reply = decode_json(body, "replace")
     except ValueError:
         # Quote nothing that may belong to a reply.
         beginning = body[: 4 * MAX_MESSAGE_CHARS].partition(b"{")[0].decode(errors="replace")
@@ -94,7 +94,7 @@ def explain_body(body: bytes) -> list[str]:
 def extract_message(body: bytes, max_chars: int = MAX_MESSAGE_CHARS) -> str:
     """Extract the message of a server's error in one line, from any known form; without JSON, the body's beginning."""
     try:
-        error: Any = decode(body, "replace")
+        error: Any = decode_json(body, "replace")
     except ValueError:
         error = body[: 4 * MAX_MESSAGE_CHARS].decode(errors="replace")
         error = re.sub(r"(?is)<(script|style|title)\b.*?</\1>|<[^>]*>", " ", error)

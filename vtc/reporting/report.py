@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vtc.events import UnreadCall
 from vtc.profiles.document import format_count
 from vtc.profiles.settings import UNKNOWN_MODEL
-from vtc.scrub import escape_invisible, scrub, scrub_data
+from vtc.scrub import escape_invisible, scrub_data, scrub_text
 
 type Outcome = Literal["failed", "error", "denied", "refused", "unread", "repaired", "rewritten", ""]
 
@@ -211,7 +211,7 @@ class Report:
     def summarize(self) -> str:
         """Summarize the report in one line (`summarize_report`), scrubbed of secrets; empty if nothing was done."""
         line = summarize_report(self._collect_fields())
-        return escape_invisible(scrub(f"vtc: {line}", self.secrets)) if line else ""
+        return escape_invisible(scrub_text(f"vtc: {line}", self.secrets)) if line else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain data, scrubbed of secrets, because excerpts quote the model."""

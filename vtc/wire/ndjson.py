@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vtc.json_text import decode, encode_line
+from vtc.json_text import decode_json, encode_line
 from vtc.wire.framing import MAX_FRAME_BYTES, Frame, FrameTooLong
 
 
@@ -65,7 +65,7 @@ class Lines:
         if frame.raw.endswith(b"\n"):
             return False
         try:
-            decode(frame.data or b"null")
+            decode_json(frame.data or b"null")
         except ValueError:
             return True
         return False

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from vtc.json_text import decode, encode_line
+from vtc.json_text import decode_json, encode_line
 from vtc.wire.framing import MAX_FRAME_BYTES, Frame, FrameTooLong
 
 _BOM = b"\xef\xbb\xbf"
@@ -154,7 +154,7 @@ def _match_run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
     if not match:
         return None
     try:
-        is_object = isinstance(decode(bytes(match[1]).replace(b"[DONE]", b"{}")), dict)
+        is_object = isinstance(decode_json(bytes(match[1]).replace(b"[DONE]", b"{}")), dict)
     except ValueError:
         return None
     return _RunOn(bytes(match[0] + match[2]), match.end()) if is_object else None
@@ -234,7 +234,7 @@ class EventStream:
         if not frame.raw.splitlines()[-1]:
             return False
         try:
-            decode((frame.data or b"").replace(b"[DONE]", b"0"))
+            decode_json((frame.data or b"").replace(b"[DONE]", b"0"))
         except ValueError:
             return True
         return False

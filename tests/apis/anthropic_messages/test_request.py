@@ -14,7 +14,7 @@ from tests.apis.named_events import Json
 from vtc.apis import BadRequest, Changes, match_request
 from vtc.apis.anthropic_messages import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 IMAGE = {"type": "image", "source": {"type": "base64", "data": "x"}}
 CACHE = {"cache_control": {"type": "ephemeral"}}
@@ -39,7 +39,7 @@ def canonical(*said: Json, **fields: Any) -> list[tuple[Any, ...]]:
 
 def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
     """Render the request with other messages; fail if Anthropic's server would reject it."""
-    body = json.loads(encode(one.apply_changes(Changes(messages=changed, **how))))
+    body = json.loads(encode_json(one.apply_changes(Changes(messages=changed, **how))))
     check_request(body)
     return body
 
@@ -175,7 +175,7 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
         user("a"), CALLING, ANSWERED, system=[BILLING, text("s")], tools=[messages.READ], metadata={"x": 1}
     )
     one = Request(body)
-    out = encode(one.apply_changes(Changes(messages=[*one.messages])))
+    out = encode_json(one.apply_changes(Changes(messages=[*one.messages])))
     assert json.loads(out) == json.loads(body)
     for said in json.loads(body)["messages"]:
         assert json.dumps(said, indent=1).replace("\n", "\n  ").encode() in out
@@ -290,7 +290,9 @@ def test_calls_and_results_of_a_client_of_text_are_promoted() -> None:
 def test_results_come_ahead_of_text_that_stood_before_them() -> None:
     one = request(CALLING, user([text("Here:"), {**result("r"), **CACHE}]))
     calling, before, answer = one.messages
-    body = json.loads(encode(one.apply_changes(Changes(messages=[calling, before, replace(answer, content=("s",))]))))
+    body = json.loads(
+        encode_json(one.apply_changes(Changes(messages=[calling, before, replace(answer, content=("s",))])))
+    )
     assert body["messages"][1] == user([{**result("s"), **CACHE}, text("Here:")])
 
 
@@ -303,10 +305,10 @@ def test_turns_that_are_added_have_messages_of_their_own() -> None:
 def test_tools_are_withheld() -> None:
     dated = {"type": "bash_20250124", "name": "bash"}
     fields = {"tools": [messages.READ, dated], "tool_choice": {"type": "tool", "name": "bash"}}
-    body = json.loads(encode(request(user("a"), **fields).apply_changes(Changes(withheld={"bash"}))))
+    body = json.loads(encode_json(request(user("a"), **fields).apply_changes(Changes(withheld={"bash"}))))
     assert (body["tools"], "tool_choice" in body) == ([messages.READ], False)
     body = json.loads(
-        encode(
+        encode_json(
             request(user("a"), **{**fields, "tool_choice": {"type": "any"}}).apply_changes(
                 Changes(withheld={"bash", "read"})
             )
@@ -317,7 +319,8 @@ def test_tools_are_withheld() -> None:
 
 def test_fields_are_set_and_dropped() -> None:
     one = request(user("a"), metadata={"user_id": "x", "y": 1}, top_k=5)
-    body = json.loads(encode(one.apply_changes(Changes(drop=("metadata.user_id", "top_k"), set={"stream": False}))))
+    changes = Changes(drop=("metadata.user_id", "top_k"), set={"stream": False})
+    body = json.loads(encode_json(one.apply_changes(changes)))
     assert (body["metadata"], body["stream"], "top_k" in body) == ({"y": 1}, False, False)
 
 
@@ -325,7 +328,7 @@ def test_half_a_character_is_kept() -> None:
     body = b'{"messages": [{"role": "user", "content": "\\ud83d"}], "system": "s"}'
     one = Request(body, unrepaired=True)
     first, second = one.messages
-    assert json.loads(encode(one.apply_changes(Changes(messages=[replace(first, content=("t",)), second])))) == {
+    assert json.loads(encode_json(one.apply_changes(Changes(messages=[replace(first, content=("t",)), second])))) == {
         **json.loads(body),
         "system": "t",
     }

@@ -11,7 +11,7 @@ from tests.apis import chat
 from vtc.apis import BadRequest, Changes
 from vtc.apis.openai_chat import Request
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,x"}}
@@ -141,7 +141,7 @@ BODY = b"""{ "model": "m",
 def test_what_is_not_changed_keeps_its_bytes() -> None:
     found = Request(BODY)
     messages = [*found.messages[:1], Message("user", ("new",)), *found.messages[1:]]
-    encoded = encode(found.apply_changes(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])))
+    encoded = encode_json(found.apply_changes(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])))
     assert encoded == (
         b'{"model":"m","messages":[{"role" : "system", "content": "\\u00e9"},{"role":"user","content":"new"},'
         b'{"role":"user","content":[{"type":"text"}], "x":1.0}],"n":1e0,"seed":5}'
@@ -150,9 +150,9 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
 
 def test_tools_are_kept_replaced_or_dropped() -> None:
     found = request(tools=[{"type": "function", "function": {"name": "a"}}], tool_choice="auto")
-    assert {"tools", "tool_choice"} <= set(json.loads(encode(found.apply_changes())))
-    assert set(json.loads(encode(found.apply_changes(Changes(tools=()))))) == {"model", "messages"}
-    replaced = json.loads(encode(found.apply_changes(Changes(tools=[Tool("b", "d", SCHEMA)]))))
+    assert {"tools", "tool_choice"} <= set(json.loads(encode_json(found.apply_changes())))
+    assert set(json.loads(encode_json(found.apply_changes(Changes(tools=()))))) == {"model", "messages"}
+    replaced = json.loads(encode_json(found.apply_changes(Changes(tools=[Tool("b", "d", SCHEMA)]))))
     assert replaced["tools"] == [
         {"type": "function", "function": {"name": "b", "description": "d", "parameters": SCHEMA}}
     ]
@@ -194,7 +194,7 @@ def test_tools_are_kept_replaced_or_dropped() -> None:
 def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
     """It has its current content, and the other fields of its source."""
     changed = Message(message.role, message.content, message.calls, message.call_id, message.name, source)
-    assert json.loads(encode(request().apply_changes(Changes(messages=[changed]))))["messages"] == [entry]
+    assert json.loads(encode_json(request().apply_changes(Changes(messages=[changed]))))["messages"] == [entry]
 
 
 def test_half_a_character() -> None:
@@ -203,7 +203,7 @@ def test_half_a_character() -> None:
     found = Request(body, unrepaired=True)
     assert [message.text for message in found.messages] == ["\ud83d"]
     messages = [Message("system", ("\ud83d!",)), *found.messages]
-    assert json.loads(encode(found.apply_changes(Changes(messages=messages)))) == {
+    assert json.loads(encode_json(found.apply_changes(Changes(messages=messages)))) == {
         "messages": [{"role": "system", "content": "\ud83d!"}, {"role": "user", "content": "\ud83d"}],
         "x": "\ud83d",
     }

@@ -24,7 +24,7 @@ from tests.apis.responses import (
 from vtc.apis import BadRequest, Changes, match_request
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 NESTED = namespace("mcp__fs", tool("read", path="string"), custom("patch"))
 SEARCH = {"type": "web_search"}
@@ -46,7 +46,7 @@ def request(**fields: Any) -> Request:
 
 
 def render_request(one: Request, **changes: Any) -> Json:
-    body: Json = json.loads(encode(one.apply_changes(Changes(**changes))))
+    body: Json = json.loads(encode_json(one.apply_changes(Changes(**changes))))
     return body
 
 
@@ -159,8 +159,8 @@ def test_a_custom_call_and_a_call_in_a_namespace_are_read() -> None:
 def test_an_unchanged_conversation_keeps_its_bytes() -> None:
     body = b'{"input":  [{"role":"user" , "content":"h"}], "instructions" : "Be.", "x": 1.0}'
     one = API.request(body)
-    assert b'[{"role":"user" , "content":"h"}]' in encode(one.apply_changes(Changes(messages=one.messages)))
-    assert b'[{"role":"user" , "content":"h"}]' in encode(
+    assert b'[{"role":"user" , "content":"h"}]' in encode_json(one.apply_changes(Changes(messages=one.messages)))
+    assert b'[{"role":"user" , "content":"h"}]' in encode_json(
         one.apply_changes(Changes(messages=[Message("system", ("New",)), *one.messages]))
     )
 

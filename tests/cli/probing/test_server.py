@@ -10,10 +10,10 @@ import pytest
 
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli.probing.talk import CONTEXT_PATHS, SELF_DESCRIPTIONS, learn_server_facts
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 from vtc.proxy.asker import Asker
 
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 ODD: list[Any] = [["vllm"], {"a": ["b"]}, None, 5, "x" * 9, True]
 
 

@@ -10,13 +10,13 @@ import pytest
 from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
 from vtc.cli.probing.template import MAX_RENDER_BYTES, TemplateFacts, inspect_template
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import builtin_directory, load_profiles
 from vtc.profiles.planner import list_dialects
 from vtc.profiles.settings import UNKNOWN_MODEL
 
 pytestmark = pytest.mark.rest
 
-PROFILES = load([builtin_directory()])
+PROFILES = load_profiles([builtin_directory()])
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 MISTRAL = """\
 {{- bos_token }}

@@ -11,7 +11,18 @@ from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import Demand, gbnf
 from vtc.dialects.constrain.constraint import build_reply_grammar
-from vtc.dialects.constrain.tree import EMPTY_NODE, Each, EachMember, FreeText, Leaf, Node, Some, choice, each, seq
+from vtc.dialects.constrain.tree import (
+    EMPTY_NODE,
+    Each,
+    EachMember,
+    FreeText,
+    Leaf,
+    Node,
+    Some,
+    join_nodes,
+    make_choice,
+    make_each,
+)
 from vtc.dialects.syntax.pattern import Lit
 from vtc.events import Tool
 
@@ -40,9 +51,9 @@ def test_a_grammar_is_for_people_to_read_too() -> None:
 @pytest.mark.parametrize("required", ["", "b", "ac"])
 def test_each_member_comes_once_and_required_ones_do(gap: str, free: int, required: str) -> None:
     members = tuple(EachMember(Lit(one), one in required) for one in "abcd")
-    node = each(members, Lit(gap) if gap else EMPTY_NODE, free)
+    node = make_each(members, Lit(gap) if gap else EMPTY_NODE, free)
     assert isinstance(node, Each)
-    grammar = Checker(gbnf.render_tree(seq(Lit("<"), node, Lit(">"))))
+    grammar = Checker(gbnf.render_tree(join_nodes(Lit("<"), node, Lit(">"))))
     ordered = [one.node for one in node.rest]
     for count in range(5):
         for chosen in itertools.permutations("abcd", count):
@@ -55,7 +66,7 @@ def test_each_member_comes_once_and_required_ones_do(gap: str, free: int, requir
 
 def test_every_rule_of_values_is_valid() -> None:
     values: list[Node] = [Leaf(name) for name in gbnf.LEAVES]
-    grammar = Checker(gbnf.render_tree(seq(Lit("="), choice(*values))))
+    grammar = Checker(gbnf.render_tree(join_nodes(Lit("="), make_choice(*values))))
     for text in (
         "1.5e-300",
         "-0.5",
@@ -73,21 +84,21 @@ def test_every_rule_of_values_is_valid() -> None:
 def test_a_literal_is_escaped() -> None:
     odd = '"\\\n\r\t\x01]^-[é😀'
     stops = FreeText(((Lit(odd),),))
-    grammar = Checker(gbnf.render_tree(seq(Lit(odd), stops, Lit(odd))))
+    grammar = Checker(gbnf.render_tree(join_nodes(Lit(odd), stops, Lit(odd))))
     assert grammar.accepts(f"{odd}a]^-[{odd}")
     assert not grammar.accepts(f"{odd}{odd}{odd}")
 
 
 def test_no_escape_runs_into_what_follows() -> None:
     """xgrammar consumes any number of hexadecimal digits after `\\x`."""
-    text = gbnf.render_tree(seq(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
+    text = gbnf.render_tree(join_nodes(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
     assert "\\x" not in text
     assert "\\u0001a" in text
 
 
 def test_what_stands_there_twice_is_one_rule() -> None:
     text = gbnf.render_tree(
-        seq(Lit("a"), Some(Leaf("string"), Lit(","), 0), Lit("b"), Some(Leaf("string"), Lit(","), 0))
+        join_nodes(Lit("a"), Some(Leaf("string"), Lit(","), 0), Lit("b"), Some(Leaf("string"), Lit(","), 0))
     )
     assert text.count("string ::=") == text.count("r0 ::=") == 1
     assert "r1" not in text

@@ -21,7 +21,7 @@ from tests.exchanges import agent, planner
 from tests.known import MAX_REQUESTS
 from vtc.apis import APIS
 from vtc.exchange import Session
-from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
+from vtc.profiles import Memory, Planner, Settings, builtin_directory, load_profiles
 
 type Json = dict[str, Any]
 
@@ -141,7 +141,7 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
         "kind: policy\nname: own\nmatch: {host: ['*']}\n"
         "request: {set: {seed: 1}, drop: [max_completion_tokens, reasoning_effort]}\n"
     )
-    held = Planner(load([builtin_directory(), tmp_path]), Settings())
+    held = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = make_request_body("openai-chat", max_tokens=5)
     exchange = Session.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
     assert json.loads(exchange.request())["seed"] == 1
@@ -189,7 +189,7 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
         "kind: server\nname: own\nmatch: {host: ['*']}\nready: {corrections: false}\nrequest: {rename: {seed: noise}}\n"
     )
     way = {"upstream_api": ("openai-chat",)} if client != "openai-chat" else {}
-    plain = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", **way))
+    plain = Planner(load_profiles([builtin_directory(), tmp_path]), Settings(server="own", **way))
     body = make_request_body(client, stream=False, temperature=0.5, **({"seed": 1} if client == "openai-chat" else {}))
     exchange = Session.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
     assert (b"noise" in exchange.request()) is (client == "openai-chat")
@@ -215,7 +215,7 @@ def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, ch
         "kind: server\nname: own\nmatch: {host: ['*']}\nready: {corrections: false}\n"
         f"request: {{drop_flags: [{flags}]}}\n"
     )
-    own = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", upstream_api=(server,)))
+    own = Planner(load_profiles([builtin_directory(), tmp_path]), Settings(server="own", upstream_api=(server,)))
     facts = replace(agent("anthropic-messages"), headers={"anthropic-beta": "a-1, b-2,c-3", "x-api-key": "b-2"})
     body = make_request_body("anthropic-messages", stream=False)
     exchange = Session.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")

@@ -14,7 +14,7 @@ from tests.apis.shapes import make_request_body
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, feed_stream
 from vtc.exchange import Session
-from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 type Json = dict[str, Any]
 
@@ -82,7 +82,7 @@ def open_conversation(
         roles = {"assistant": gemini.model}
         made = [roles.get(one["role"], gemini.user)(gemini.text(one["content"])) for one in turns[:-1]]
         fields = {"systemInstruction": {"parts": [gemini.text("<rules>")]}, "contents": made}
-    planner = Planner(load([builtin_directory(), folder]), Settings(server="mine", upstream_api=(server,)))
+    planner = Planner(load_profiles([builtin_directory(), folder]), Settings(server="mine", upstream_api=(server,)))
     return Session.open(
         BY_NAME[client],
         make_request_body(client, **fields, stream=stream),

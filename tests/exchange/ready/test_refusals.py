@@ -10,7 +10,7 @@ from tests.dialects.material import CASES, plain
 from vtc.exchange.asking import rejections
 from vtc.exchange.asking.rejections import LearnedSteps, RejectionTable, learn_steps
 from vtc.profiles import ProfileError
-from vtc.profiles.document import table
+from vtc.profiles.document import load_table
 
 pytestmark = pytest.mark.every
 
@@ -432,7 +432,7 @@ def test_a_bad_row_is_an_error_with_its_place(row: str, place: str, fault: str, 
     before, head, after = TABLE.read_text("utf-8").partition("lessons:\n")
     file.write_text(f"{before}{head}  - {row}\n{after}", "utf-8")
     with pytest.raises(ProfileError) as refused:
-        table(file, RejectionTable)
+        load_table(file, RejectionTable)
     (problem,) = (problem for problem in refused.value.problems if problem.key == place)
     assert (problem.file, problem.line) == (str(file), before.count("\n") + 2)
     assert fault in problem.message

@@ -17,7 +17,7 @@ from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Session
-from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
+from vtc.profiles import Memory, Planner, Settings, builtin_directory, load_profiles
 
 REQUESTS = Path(__file__).parents[2] / "cases" / "requests"
 
@@ -72,7 +72,7 @@ def test_a_server_of_another_api_is_told_the_same_as_of_a_request_in_shape(case:
 @pytest.mark.parametrize("api", SHAPES)
 def test_a_profile_can_have_requests_sent_as_they_came(api: str, tmp_path: Path) -> None:
     tmp_path.joinpath("mine.yaml").write_text("{kind: server, name: mine, match: {}, ready: {shapes: false}}")
-    profiles = load([builtin_directory(), tmp_path])
+    profiles = load_profiles([builtin_directory(), tmp_path])
     for case in CASES:
         if case["api"] == api:
             body, unshaped = body_of(api, case["fields"]), Planner(profiles, Settings(server="mine"))

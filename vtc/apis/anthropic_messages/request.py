@@ -40,7 +40,7 @@ from vtc.events import (
     ToolCall,
     Usage,
 )
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.wire.sse import EventStream
 
 NAME = "anthropic-messages"
@@ -122,7 +122,7 @@ def fold_events(events: Iterable[Json]) -> dict[str, Any]:
     for index, block in [*blocks.items()]:
         if (written := block.pop("partial_json", None)) is not None:
             try:
-                block["input"] = decode(written.encode()) if written else {}
+                block["input"] = decode_json(written.encode()) if written else {}
             except ValueError:
                 if reply.get("stop_reason") != "max_tokens":
                     raise

@@ -38,7 +38,7 @@ from vtc.events import (
     TextDelta,
     Usage,
 )
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
@@ -322,7 +322,7 @@ class Decoder(msgspec.Struct):
 
 def _is_json(data: bytes) -> bool:
     try:
-        decode(data)
+        decode_json(data)
     except (ValueError, RecursionError):
         return False
     return bool(data.strip())

@@ -13,7 +13,7 @@ from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, list_chain
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add_piece
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 from vtc.wire.sse import EventStream
 
 NAME = "openai-chat"
@@ -153,13 +153,13 @@ def pack_entries(pieces: EntryPieces) -> str:
     for entry in whole:
         lists = {key: entry[key] for key in _TEXTS if isinstance(entry.get(key), list)}
         entry |= {key: "".join(text for text in texts if isinstance(text, str)) for key, texts in lists.items()}
-    return encode(whole).decode()
+    return encode_json(whole).decode()
 
 
 def unpack_entries(value: str) -> list[Json]:
     """Decode entries from one value; an empty list if it is invalid."""
     try:
-        entries = decode(value.encode())
+        entries = decode_json(value.encode())
     except ValueError:
         return []
     return entries_of({DETAILS_FIELD: entries})

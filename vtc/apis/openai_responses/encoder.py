@@ -56,7 +56,7 @@ from vtc.events import (
     ToolCall,
     Usage,
 )
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.wire import sse
 
 
@@ -346,7 +346,7 @@ class EventCounter(OpenItems):
         if (self.head or self.next_number) and b'"sequence_number"' in data:
             self.passed_data = data
         if texts and self.open is not None and self.open.part is not None:
-            self.sent_text = (self.sent_text, decode(b'"%b"' % b"".join(texts), "replace"))
+            self.sent_text = (self.sent_text, decode_json(b'"%b"' % b"".join(texts), "replace"))
 
     def _number_events(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
         """Number events; `frames` frames were forwarded with their own numbers since the last call."""

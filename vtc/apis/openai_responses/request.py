@@ -44,7 +44,7 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 
 LAYOUT = BodyLayout(
     model_paths=("model", "response.model"),
@@ -352,7 +352,7 @@ class Request(request.Request):
             remaining = self._withhold_tools(entries, changes.withheld)
             return [self._rewrite_declaration(entry, changes.redeclared) or entry for entry in remaining]
 
-        items = decode(encode(kept["input"]))
+        items = decode_json(encode_json(kept["input"]))
         items = [{**item, "tools": rewrite_tools(item["tools"])} if _is_tools_item(item) else item for item in items]
         return {**kept, "input": [item for item in items if not _is_tools_item(item) or (stay and item["tools"])]}
 

@@ -38,10 +38,10 @@ from vtc.apis.relay.frames import (
     make_pending,
     select_after,
     select_before,
-    settle,
+    settle_frames,
 )
 from vtc.events import CallDelta, Delta, Event, Failure, Finish, FrameMetadata, Seal, Text, Usage
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.wire.framing import Frame
 
 MAX_FRAMES_AT_ONCE = 4096
@@ -169,7 +169,7 @@ class Relay[P: Pipeline]:
                 return []
             writer = copy.copy(self.writer)
             all_events = self._join_deferred(index, events) if self.unsettled else events
-            settled_frames, waiting = settle([*choice.waiting, entry], all_events, ended=choice.ended)
+            settled_frames, waiting = settle_frames([*choice.waiting, entry], all_events, ended=choice.ended)
             out, choices = writer.send(index, settled_frames), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each seal is recorded
@@ -208,7 +208,7 @@ class Relay[P: Pipeline]:
         if inner is None:
             return None
         framing = self.decoder.framing
-        return Frame(framing.encode([inner], frame)[0], encode(inner))
+        return Frame(framing.encode([inner], frame)[0], encode_json(inner))
 
     def _forward_now(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Forward a frame without content, or one that does not belong to the API."""
@@ -267,7 +267,7 @@ class Relay[P: Pipeline]:
         if len(choice.waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events):
             choice.waiting.append(entry)
             return []
-        settled, waiting = settle([*choice.waiting, entry], [*events], ended=False)
+        settled, waiting = settle_frames([*choice.waiting, entry], [*events], ended=False)
         out = writer.send(index, settled)
         self.writer = writer
         self._choices[index] = replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events))
@@ -282,7 +282,7 @@ class Relay[P: Pipeline]:
             size = sum(len(entry.text) - entry.decided for entry in frames)
             now, later = _split_texts(texts, size)
             writer = copy.copy(self.writer)
-            settled, waiting = settle(frames, now, ended=choice.ended)
+            settled, waiting = settle_frames(frames, now, ended=choice.ended)
             out += writer.send(index, settled)
             self.writer = writer
             waiting.extend(islice(choice.waiting, len(frames), None))
@@ -363,7 +363,7 @@ class Relay[P: Pipeline]:
             parts.append((choice, entry, self._join_deferred(index, events) if self.unsettled else events))
         whole = []
         for choice, entry, events in parts:
-            settled, pending = settle([*choice.waiting, entry], events, ended=choice.ended)
+            settled, pending = settle_frames([*choice.waiting, entry], events, ended=choice.ended)
             if len(settled) == 1 and not pending and settled[0][0].intact:
                 whole.append((choice.index, *settled[0]))
         if len(whole) == len(parts):
@@ -421,7 +421,7 @@ def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[l
     out: list[bytes] = []
     choices: list[Choice] = []
     for choice, entry, events in parts:
-        settled, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
+        settled, waiting = settle_frames([*choice.waiting, entry], events, ended=choice.ended)
         out += writer.send(choice.index, settled)
         choices.append(replace(choice, waiting=waiting))
     return out, choices

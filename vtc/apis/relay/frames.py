@@ -146,7 +146,7 @@ type SplitFrame = tuple[PendingFrame, list[ReplyEvent]]
 """A frame to send, or a part of one, and all its events."""
 
 
-def settle(
+def settle_frames(
     frames: Sequence[PendingFrame], events: ReadEvents, *, ended: bool
 ) -> tuple[list[SplitFrame], deque[PendingFrame]]:
     """Assign the events of their text to frames, in order; return the frames to send, and those still pending.

@@ -33,7 +33,7 @@ from vtc.events import (
     Text,
     Usage,
 )
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.wire.framing import Framing
 
 MAX_SILENT_CHARACTERS = 1 << 20
@@ -124,7 +124,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Record frames that were forwarded unread (`contract.FrameFollower`)."""
         if self.state == "first" and not self.ends_in_reasoning:
-            self._record_text(decode(b'"%b"' % b"".join(texts), "replace"))
+            self._record_text(decode_json(b'"%b"' % b"".join(texts), "replace"))
         if follow := getattr(self.encoder, "record_passed", None):
             follow(data, texts)
 

@@ -18,7 +18,7 @@ from vtc.cli.probing.scenarios import Scenario
 from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn_server_facts
 from vtc.cli.probing.template import BoundedAsker
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import best
+from vtc.profiles.matching import choose_best
 from vtc.profiles.planner import Planner, list_dialects
 from vtc.profiles.schema import ModelProfile, ReasoningTags
 from vtc.profiles.settings import UNKNOWN_MODEL, Settings
@@ -142,7 +142,7 @@ class Probe:
     def _run_steps(self, record: ProbeRecord) -> None:
         # Step 1: find the known profile of the model, and inspect the chat template.
         server, profiles = record.server, self.profiles
-        record.base = best(profiles.models, server.facts, profiles.sources).profile
+        record.base = choose_best(profiles.models, server.facts, profiles.sources).profile
         talk = Talk(self.asker, server, record.api, {"temperature": 0, "max_tokens": self.tokens}, record.quirks)
         tags = words.list_reasoning_tags(profiles, record.base)
         if server.template:

@@ -18,7 +18,7 @@ from vtc.profiles.loader import Profiles, Source
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ModelProfile, ServerProfile
 from vtc.profiles.settings import Settings
-from vtc.scrub import escape_invisible, scrub
+from vtc.scrub import escape_invisible, scrub_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Proposal:
         files = []
         for profile in (self.model, self.server):
             file = directory / f"{profile.kind}-{profile.name}.yaml"
-            file.write_text(scrub(self.render_profile(profile, head), secrets), "utf-8")
+            file.write_text(scrub_text(self.render_profile(profile, head), secrets), "utf-8")
             files.append(file)
-        loader.load([loader.builtin_directory(), *files])
+        loader.load_profiles([loader.builtin_directory(), *files])
         return files
 
     def render_profile(self, profile: ModelProfile | ServerProfile, head: str) -> str:

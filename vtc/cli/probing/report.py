@@ -19,7 +19,7 @@ from vtc.cli.probing.probe import ProbeRecord
 from vtc.cli.probing.talk import ProbeOutcome, ProbeReply
 from vtc.cli.probing.template import BY_USER
 from vtc.profiles.agents import AgentProfile
-from vtc.profiles.document import table
+from vtc.profiles.document import load_table
 from vtc.proxy.launch import PORT
 
 
@@ -85,7 +85,7 @@ class FlagTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _load_flags() -> Mapping[str, ServerFlags]:
-    return table(Path(__file__).with_name("flags.yaml"), FlagTable).servers
+    return load_table(Path(__file__).with_name("flags.yaml"), FlagTable).servers
 
 
 def get_flags(kind: str) -> ServerFlags:

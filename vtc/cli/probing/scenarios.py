@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from vtc.events import Answer, Message, Tool, ToolCall
 from vtc.guards.arguments import Checker
 from vtc.guards.patterns import Budget
-from vtc.profiles.document import table
+from vtc.profiles.document import load_table
 
 FILLER_LINES = "".join(f"Line {number} says nothing of it.\n" for number in range(1, 800))
 """Filler of the long prompt, about eight tokens per line; it replaces `{lines}`."""
@@ -91,7 +91,7 @@ class ScenarioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The headers that agents send, by API."""
 
 
-_TABLE = table(Path(__file__).with_suffix(".yaml"), ScenarioTable)
+_TABLE = load_table(Path(__file__).with_suffix(".yaml"), ScenarioTable)
 AGENT_HEADERS = _TABLE.headers
 SCENARIOS = {scenario.name: scenario for scenario in _TABLE.scenarios}
 SINGLE = SCENARIOS["single-call"]

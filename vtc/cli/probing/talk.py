@@ -22,9 +22,9 @@ from vtc.exchange import Session
 from vtc.exchange.asking.rejections import describe_steps, learn_steps
 from vtc.exchange.asking.request import MAX_REQUESTS
 from vtc.exchange.model_list import list_model_names
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, best, value_at
+from vtc.profiles.matching import Facts, choose_best, value_at
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.profiles.schema import ServerProfile
@@ -135,7 +135,7 @@ def learn_server_facts(
             known = server.profile.name if server.profile else ""
     path = OLLAMA_MODEL_INFO[1] if known == OLLAMA_MODEL_INFO[0] else ""
     if path and server.model:
-        _apply_model_info(server, asker.ask(path, encode({"model": server.model})).json)
+        _apply_model_info(server, asker.ask(path, encode_json({"model": server.model})).json)
     if not server.model:
         server.problem = f"GET {MODELS_PATH} lists no model: name one with --model"
         return server
@@ -172,7 +172,7 @@ def _choose_model(server: ServerFacts, listed: ServerAnswer) -> None:
 
 def _recognise_server(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, named: str) -> None:
     """Find the profile of the server by the user's choice, the owner of its models, a header, or the host."""
-    by_host = best(profiles.servers, server.facts, profiles.sources).profile
+    by_host = choose_best(profiles.servers, server.facts, profiles.sources).profile
     by_header = next((name for name in profiles.servers if name == listed.headers.get("server")), None)
     if named:
         server.profile, server.recognised_by = profiles.servers[named], "named by --server"
@@ -402,7 +402,7 @@ class Talk:
             limits=self.limits,
             answer=scenario.answer,
         )
-        return encode(self.api.build_request(request))
+        return encode_json(self.api.build_request(request))
 
     def _parse_answer(self, reply: ProbeReply, answer: ServerAnswer, exchange: Session) -> ProbeReply:
         """Parse the answer as the server sent it, and as a client receives it; return the completed reply."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.proxy.stats import Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summarize_report
 from vtc.scrub import escape_invisible
@@ -36,7 +36,7 @@ class LoggedExchange:
     @classmethod
     def parse(cls, line: bytes) -> LoggedExchange:
         """Parse a line; raise one of `PARSE_ERRORS` if it is not a line of a log."""
-        entry = escape_invisible(decode(line))  # a name can contain control sequences of a terminal
+        entry = escape_invisible(decode_json(line))  # a name can contain control sequences of a terminal
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
         return cls(entry, at, outcome, summarize_report(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING_CHANGED)

@@ -29,10 +29,10 @@ from vtc.dialects.constrain.tree import (
     ReplyGrammar,
     Seq,
     Some,
-    choice,
-    each,
-    maybe,
-    seq,
+    join_nodes,
+    make_choice,
+    make_each,
+    make_optional,
 )
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -190,10 +190,10 @@ class _CallBuilder:
 
     def build_calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
         """Build the calls of all tools, or of one, with the section around them."""
-        call = choice(*(self._build_call(form, candidate) for candidate in ([tool] if tool else self.tools)))
+        call = make_choice(*(self._build_call(form, candidate) for candidate in ([tool] if tool else self.tools)))
         between = Lit(self._dialect.separator) if self._dialect.separator else EMPTY_NODE
         calls = Some(call, between, 1, None if self._several else 1)
-        return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
+        return join_nodes(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
 
     def _build_call(self, form: _CallLayout, tool: Tool) -> Node:
         parts = [*form.call]
@@ -201,7 +201,7 @@ class _CallBuilder:
             parts[0] = first.lstrip()
         if isinstance(last := parts[-1], str):
             parts[-1] = last.rstrip("\n")
-        return seq(*(Lit(part) if isinstance(part, str) else self._fill_slot(part.name, tool) for part in parts))
+        return join_nodes(*(Lit(part) if isinstance(part, str) else self._fill_slot(part.name, tool) for part in parts))
 
     def _fill_slot(self, slot: str, tool: Tool) -> Node:
         match slot:
@@ -234,33 +234,35 @@ class _CallBuilder:
         """Build the object of a whole call, with its keys in the written order."""
         keys = self._dialect.json
         fields = {
-            "name": seq(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.serialize(tool.name))),
-            "arguments": seq(
+            "name": join_nodes(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.serialize_json(tool.name))),
+            "arguments": join_nodes(
                 Lit(f'"{keys.arguments[0]}":'), VALUE_SPACE, self._make_values(tool).build_arguments(self._free)
             ),
         }
-        comma = seq(Lit(","), VALUE_SPACE)
+        comma = join_nodes(Lit(","), VALUE_SPACE)
         members: list[Node] = []
         for field in keys.order:
             if field != "id":
-                members.append(seq(comma, fields[field]) if members else fields[field])
+                members.append(join_nodes(comma, fields[field]) if members else fields[field])
             elif keys.id:
-                id_ = seq(Lit(f'"{keys.id}":'), VALUE_SPACE, Lit('"'), ID_RUN, Lit('"'))
-                members.append(maybe(seq(comma, id_)) if members else seq(id_, comma))
+                id_ = join_nodes(Lit(f'"{keys.id}":'), VALUE_SPACE, Lit('"'), ID_RUN, Lit('"'))
+                members.append(make_optional(join_nodes(comma, id_)) if members else join_nodes(id_, comma))
         if keys.order[0] == "id" and keys.id:
-            members = [maybe(members[0]), fields[keys.order[1]], *members[2:]]
-        return seq(Lit("{"), VALUE_SPACE, *members, VALUE_SPACE, Lit("}"))
+            members = [make_optional(members[0]), fields[keys.order[1]], *members[2:]]
+        return join_nodes(Lit("{"), VALUE_SPACE, *members, VALUE_SPACE, Lit("}"))
 
     def _build_keywords(self, tool: Tool) -> Node:
         made = Values(tool.parameters, "python", self._free_inside, self._nodes)
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters):
-            return Some(seq(KEYWORD_RUN, Lit("="), made.build({})), seq(Lit(","), maybe(Lit(" "))), 0)
+            return Some(
+                join_nodes(KEYWORD_RUN, Lit("="), made.build({})), join_nodes(Lit(","), make_optional(Lit(" "))), 0
+            )
         members = tuple(
-            EachMember(seq(Lit(f"{key}="), made.build(entry)), key in needed) for key, entry in declared.items()
+            EachMember(join_nodes(Lit(f"{key}="), made.build(entry)), key in needed) for key, entry in declared.items()
         )
-        return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)
+        return make_each(members, join_nodes(Lit(","), make_optional(Lit(" "))), self._free)
 
 
 # Some servers accept only JSON Schema, for a call that is one JSON object and the whole reply. References are resolved,
@@ -303,7 +305,7 @@ def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Map
     if depth > MAX_SCHEMA_DEPTH:
         return {}
     kept: dict[str, Any] = {key: schema[key] for key in KEPT_KEYWORDS if key in schema}
-    nodes.count_characters(len(json_text.serialize(kept)))
+    nodes.count_characters(len(json_text.serialize_json(kept)))
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list):
             kept["anyOf"] = [close_schema(option, root, nodes, depth + 1) for option in options]
@@ -382,12 +384,12 @@ def drop_prefix(node: Node, text: str) -> Node:
             assert whole.startswith(text)
             return Lit(whole[len(text) :]) if len(whole) > len(text) else EMPTY_NODE
         case Seq((first, *rest)):
-            return seq(drop_prefix(first, text), *rest)
+            return join_nodes(drop_prefix(first, text), *rest)
         case Alternatives(options):
-            return choice(*(drop_prefix(option, text) for option in options))
+            return make_choice(*(drop_prefix(option, text) for option in options))
         case Some(part, between, _, most):
-            more = Some(seq(between, part), EMPTY_NODE, 0)
-            return drop_prefix(part, text) if most == 1 else seq(drop_prefix(part, text), more)
+            more = Some(join_nodes(between, part), EMPTY_NODE, 0)
+            return drop_prefix(part, text) if most == 1 else join_nodes(drop_prefix(part, text), more)
     raise AssertionError(f"{node} does not begin with {text!r}")
 
 

@@ -24,9 +24,9 @@ from vtc.dialects.constrain.tree import (
     ReplyGrammar,
     Seq,
     Some,
-    choice,
+    join_nodes,
     list_states,
-    seq,
+    make_choice,
 )
 from vtc.dialects.syntax.pattern import Lit
 
@@ -145,16 +145,20 @@ def build_root(reply: ReplyGrammar) -> Node:
         body = reply.calls
     else:
         free = FreeText(tuple((Lit(way.trigger),) for way in reply.ways))
-        call = choice(*(way.node for way in reply.ways))
-        body = Some(seq(free, call), EMPTY_NODE, 0) if reply.several else choice(seq(free, call), EMPTY_NODE)
-        body = seq(body, free)
-    thoughts = [seq(Lit(open_), _build_text_until(close)) for open_, close in reply.thoughts]
+        call = make_choice(*(way.node for way in reply.ways))
+        body = (
+            Some(join_nodes(free, call), EMPTY_NODE, 0)
+            if reply.several
+            else make_choice(join_nodes(free, call), EMPTY_NODE)
+        )
+        body = join_nodes(body, free)
+    thoughts = [join_nodes(Lit(open_), _build_text_until(close)) for open_, close in reply.thoughts]
     thoughts += [_build_text_until(close) for close in reply.begun]
-    return seq(choice(*thoughts, EMPTY_NODE), body) if thoughts else body
+    return join_nodes(make_choice(*thoughts, EMPTY_NODE), body) if thoughts else body
 
 
 def _build_text_until(close: str) -> Node:
-    return seq(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), EMPTY_NODE, 0, 2))
+    return join_nodes(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), EMPTY_NODE, 0, 2))
 
 
 def render_tree(node: Node) -> str:

@@ -18,9 +18,9 @@ from vtc.dialects.constrain.tree import (
     Node,
     Nodes,
     Some,
-    choice,
-    each,
-    seq,
+    join_nodes,
+    make_choice,
+    make_each,
 )
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -28,7 +28,7 @@ from vtc.dialects.syntax.forms import CallSyntax, last_tag
 from vtc.dialects.syntax.pattern import Lit, Part, Slot, Space
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
-from vtc.json_text import serialize
+from vtc.json_text import serialize_json
 
 type ValueForm = Literal["json", "python"]
 """Format of a value: JSON, or a Python literal."""
@@ -70,11 +70,11 @@ class Values:
 
     def _build_value(self, schema: Schema, depth: int) -> Node:
         if options := list_options(schema):
-            return choice(*(node for option in options for node in self._list_literals(option)))
+            return make_choice(*(node for option in options for node in self._list_literals(option)))
         kinds = json_schema.list_types(schema, self._root)
         if not kinds or depth > MAX_SCHEMA_DEPTH:
             return self._build_leaf("value")
-        return choice(*(self._build_kind(kind, entry, depth) for kind, entry in kinds))
+        return make_choice(*(self._build_kind(kind, entry, depth) for kind, entry in kinds))
 
     def _build_kind(self, kind: str, schema: Schema, depth: int) -> Node:
         if options := [
@@ -82,15 +82,17 @@ class Values:
             for option in list_options(schema)
             if json_type_of(option) == kind or (kind, json_type_of(option)) == INTEGER_FITS_NUMBER
         ]:
-            return choice(*(node for option in options for node in self._list_literals(option)))
+            return make_choice(*(node for option in options for node in self._list_literals(option)))
         if kind in SCALARS:
             return self._build_leaf(kind)
         if kind == "array":
             items = schema.get("items")
             if "prefixItems" in schema or not isinstance(items, Mapping):
                 return self._build_leaf("array")
-            between = seq(VALUE_SPACE, Lit(","), VALUE_SPACE)
-            return seq(Lit("["), VALUE_SPACE, Some(self.build(items, depth + 1), between, 0), VALUE_SPACE, Lit("]"))
+            between = join_nodes(VALUE_SPACE, Lit(","), VALUE_SPACE)
+            return join_nodes(
+                Lit("["), VALUE_SPACE, Some(self.build(items, depth + 1), between, 0), VALUE_SPACE, Lit("]")
+            )
         return self._build_object(schema, depth, self._free) if kind == "object" else self._build_leaf("value")
 
     def _build_object(self, schema: Schema, depth: int, free: int) -> Node:
@@ -104,44 +106,52 @@ class Values:
             return self._build_leaf("object")
         if not declared:
             if isinstance(additional, Mapping) and additional:
-                member = seq(self._build_leaf("string"), Lit(":"), VALUE_SPACE, self.build(additional, depth + 1))
+                member = join_nodes(
+                    self._build_leaf("string"), Lit(":"), VALUE_SPACE, self.build(additional, depth + 1)
+                )
                 return self._wrap_in_braces(Some(member, self._comma, 0))
-            return self._build_leaf("object") if is_open(schema) else seq(Lit("{"), VALUE_SPACE, Lit("}"))
+            return self._build_leaf("object") if is_open(schema) else join_nodes(Lit("{"), VALUE_SPACE, Lit("}"))
         needed = takes.required
         members = tuple(
-            EachMember(seq(self._build_key(key), Lit(":"), VALUE_SPACE, self.build(entry, depth + 1)), key in needed)
+            EachMember(
+                join_nodes(self._build_key(key), Lit(":"), VALUE_SPACE, self.build(entry, depth + 1)), key in needed
+            )
             for key, entry in declared.items()
         )
-        return self._wrap_in_braces(each(members, self._comma, free))
+        return self._wrap_in_braces(make_each(members, self._comma, free))
 
     @property
     def _comma(self) -> Node:
-        return seq(Lit(","), VALUE_SPACE)
+        return join_nodes(Lit(","), VALUE_SPACE)
 
     def _wrap_in_braces(self, inside: Node) -> Node:
-        return seq(Lit("{"), VALUE_SPACE, inside, VALUE_SPACE, Lit("}"))
+        return join_nodes(Lit("{"), VALUE_SPACE, inside, VALUE_SPACE, Lit("}"))
 
     def _build_key(self, key: str) -> Node:
-        return choice(Lit(serialize(key)), Lit(repr(key))) if self._form == "python" else Lit(serialize(key))
+        return (
+            make_choice(Lit(serialize_json(key)), Lit(repr(key)))
+            if self._form == "python"
+            else Lit(serialize_json(key))
+        )
 
     def _build_leaf(self, name: str) -> Node:
         if name == "string" and self._within:
             escape = Leaf("python-escape" if self._form == "python" else "escape")
             quotes = "\"'" if self._form == "python" else '"'
-            return choice(*(_build_string(quote, self._within, escape) for quote in quotes))
+            return make_choice(*(_build_string(quote, self._within, escape) for quote in quotes))
         return Leaf(f"python-{name}" if self._form == "python" and name not in ("number", "integer") else name)
 
     def _list_literals(self, value: Any) -> list[Node]:
         if self._form == "json":
-            return [Lit(serialize(value))]
-        return [Lit(repr(value)), *([Lit(serialize(value))] if isinstance(value, str) else [])]
+            return [Lit(serialize_json(value))]
+        return [Lit(repr(value)), *([Lit(serialize_json(value))] if isinstance(value, str) else [])]
 
 
 def _build_string(quote: str, within: FreeText, escape: Node) -> Node:
     """Build a string that cannot end a value between tags: escapes break up any markup in it."""
     banned = [quote, "\\", *map(chr, range(32))]
     plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.last)
-    return seq(Lit(quote), plain, Some(seq(escape, plain), EMPTY_NODE, 0), Lit(quote))
+    return join_nodes(Lit(quote), plain, Some(join_nodes(escape, plain), EMPTY_NODE, 0), Lit(quote))
 
 
 def _identity(schema: Schema) -> Iterator[Hashable]:
@@ -201,7 +211,9 @@ def describe_tag_value(
     node = nodes.build(schema)
     if form == "python":  # only scalars have Python's format
         kinds = {kind for kind, _ in json_schema.list_types(schema, root)}
-        node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
+        node = make_choice(
+            node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options)
+        )
     return "value", [], node
 
 
@@ -235,7 +247,7 @@ class Params:
             EachMember(self._build_param(key, entry, tool), key in needed) for key, entry in declared.items()
         )
         separator = self._dialect.param_separator
-        return each(members, Lit(separator) if separator else EMPTY_NODE, self._free)
+        return make_each(members, Lit(separator) if separator else EMPTY_NODE, self._free)
 
     def _build_param(self, key: str, schema: Mapping[str, object], tool: Tool) -> Node:
         """Build one parameter; if its tag names the type, with an alternative for each possible type."""
@@ -253,10 +265,10 @@ class Params:
                 kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.list_types(resolved, root)])] or [
                     "null"
                 ]
-            return choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))
+            return make_choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))
         value: Node = self._get_text(tool.name, key)
         if kind == "words":
-            value = self._nodes.intern(choice(*(Lit(self._frame_word(word)) for word in words)))
+            value = self._nodes.intern(make_choice(*(Lit(self._frame_word(word)) for word in words)))
         return self._fill_slots(parts, Lit(dialect.escape_key(key)), "string", value)
 
     def _get_values(self, tool: Tool, key: str) -> Values:
@@ -277,7 +289,7 @@ class Params:
             "string": Lit("true" if kind == "string" else "false"),
             "type": Lit(kind),
         }
-        return seq(*(Lit(part) if isinstance(part, str) else slots[part.name] for part in parts))
+        return join_nodes(*(Lit(part) if isinstance(part, str) else slots[part.name] for part in parts))
 
     def _get_text(self, name: str, key: str) -> FreeText:
         """Return the grammar of text up to the end of a parameter; it is shared if the closer names nothing."""

@@ -166,7 +166,7 @@ def _count_characters(node: Node, *, ruled: bool = False) -> int:
     return 0
 
 
-def seq(*parts: Node) -> Node:
+def join_nodes(*parts: Node) -> Node:
     """Join parts, and adjacent literals; a single part is returned itself."""
     nodes: list[Node] = []
     for part in parts:
@@ -178,17 +178,17 @@ def seq(*parts: Node) -> Node:
     return nodes[0] if len(nodes) == 1 else Seq(tuple(nodes))
 
 
-def choice(*options: Node) -> Node:
+def make_choice(*options: Node) -> Node:
     """Build a choice without duplicates; a single option is returned itself."""
     unlike = tuple(dict.fromkeys(options))
     return unlike[0] if len(unlike) == 1 else Alternatives(unlike)
 
 
-def maybe(node: Node) -> Node:
-    return choice(node, EMPTY_NODE)
+def make_optional(node: Node) -> Node:
+    return make_choice(node, EMPTY_NODE)
 
 
-def each(members: tuple[EachMember, ...], between: Node, free: int) -> Node:
+def make_each(members: tuple[EachMember, ...], between: Node, free: int) -> Node:
     """Allow any order, as far as `free` permits: for required members first, because models omit those least."""
     order = sorted(range(len(members)), key=lambda place: (not members[place].required, place))
     chosen = {*order[:free]}

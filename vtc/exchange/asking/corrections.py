@@ -21,10 +21,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from vtc.apis import FLAGS
-from vtc.apis.fields import at, split_raw_list, split_raw_object
+from vtc.apis.fields import get_at, split_raw_list, split_raw_object
 from vtc.apis.layout import BodyLayout
-from vtc.json_text import decode, encode
-from vtc.profiles.document import table
+from vtc.json_text import decode_json, encode_json
+from vtc.profiles.document import load_table
 
 type CorrectionKind = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"]
 """The change to a field: drop it, rename it, clamp it to bounds, replace it by the nearest accepted word, add it if it
@@ -91,7 +91,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "give":
                 return f"{path} {self.to!r} where there is none"
             case "set":
-                return f"{path} set to {encode(self.to).decode()}"
+                return f"{path} set to {encode_json(self.to).decode()}"
 
     def apply(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
         """Correct a request; return the same object if nothing changes."""
@@ -332,13 +332,13 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 @cache
 def load_limits() -> CorrectionLimits:
     """Load `corrections.yaml`, which few requests need."""
-    return table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
+    return load_table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
 
 
 def _overlaps_protected(never: str, path: str, value: Any) -> bool:
     """Return True if dropping the value at a path would drop a field that is `never` dropped, and is not empty."""
     if never.startswith(f"{path}."):
-        value = at(value, never[len(path) + 1 :])
+        value = get_at(value, never[len(path) + 1 :])
     elif not f"{path}.".startswith(f"{never}."):
         return False
     return not _is_empty(value) and value != {"type": "text"}
@@ -485,7 +485,7 @@ def _get_at(fields: Fields, path: str) -> Any:
     """Return the value at a dotted path, as plain data."""
     key, _, below = path.partition(".")
     value = _get_plain(fields, key)
-    return at(value, below) if below else value
+    return get_at(value, below) if below else value
 
 
 _PLAIN = str | int | float | None
@@ -494,4 +494,4 @@ _PLAIN = str | int | float | None
 def _get_plain(fields: Fields, key: str) -> Any:
     """Return a field as plain data, decoding raw bytes in it."""
     value = fields.get(key)
-    return value if isinstance(value, _PLAIN) else decode(encode(value))
+    return value if isinstance(value, _PLAIN) else decode_json(encode_json(value))

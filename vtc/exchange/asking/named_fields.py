@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vtc.apis.fields import at, split_raw_object
+from vtc.apis.fields import get_at, split_raw_object
 from vtc.exchange.asking.corrections import (
     EVERY,
     Correction,
@@ -33,8 +33,8 @@ from vtc.exchange.asking.outline import FieldPath as KeyPath
 from vtc.exchange.asking.outline import RequestOutline, split_path
 from vtc.exchange.asking.server_error import ServerError
 from vtc.exchange.asking.words import read_number
-from vtc.json_text import decode
-from vtc.profiles.document import table
+from vtc.json_text import decode_json
+from vtc.profiles.document import load_table
 
 NO_BOUNDS = (None, None)
 FIELDS_OF_THE_ERROR = ""
@@ -140,7 +140,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             part, paths = outline.find(split_path(named.get("at") or "") + split_path(each))
             for path in paths:
                 if self._is_allowed(path[-1], to):
-                    values = (at(sent[part], ".".join(path)),) if self.value_alone else ()
+                    values = (get_at(sent[part], ".".join(path)),) if self.value_alone else ()
                     if all(map(_is_no_secret, values)):
                         yield Correction(self.do, path, to, of=part, values=values)
 
@@ -189,7 +189,7 @@ class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 @cache
 def _load_named_fields() -> NamedFields:
     """Load `named_fields.yaml`, on the first rejection only."""
-    return table(Path(__file__).with_suffix(".yaml"), NamedFields)
+    return load_table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
 type Attempt = Mapping[str, Correction]
@@ -203,7 +203,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     attempt for each matching row. `headers` are the flags of the request (`corrections.read_flags`). Corrections
     without effect are omitted, as are those of a path that is corrected already, or of which a part is.
     """
-    sent: Mapping[RequestPart, Any] = {"body": decode(body), "headers": headers}
+    sent: Mapping[RequestPart, Any] = {"body": decode_json(body), "headers": headers}
     parts, outline = RequestParts(split_raw_object(body) or {}, headers), RequestOutline(sent)
     attempts: dict[str, dict[str, Correction]] = {FIELDS_OF_THE_ERROR: {}}
     seen: set[str] = set()

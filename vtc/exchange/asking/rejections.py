@@ -19,7 +19,7 @@ from vtc.exchange.asking.corrections import Correction
 from vtc.exchange.asking.window import is_full, is_limited, read_token_counts
 from vtc.exchange.asking.words import Expressions, RejectionWords, compile_any, find_number
 from vtc.guards.patterns import Expression, naming
-from vtc.profiles.document import table
+from vtc.profiles.document import load_table
 from vtc.profiles.planner import API, REPLANNING_QUIRKS, SAME
 from vtc.profiles.schema import Ready
 
@@ -61,7 +61,7 @@ class RejectionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 @cache
 def _read_table() -> RejectionTable:
     """Load `rejections.yaml`, on the first rejection only."""
-    return table(Path(__file__).with_suffix(".yaml"), RejectionTable)
+    return load_table(Path(__file__).with_suffix(".yaml"), RejectionTable)
 
 
 _STRONGER_VALUES: Mapping[Any, tuple[str, ...]] = {

@@ -41,7 +41,7 @@ from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import load_lexicon
 from vtc.exchange.replying.stages import ReplyFault
-from vtc.json_text import decode, encode
+from vtc.json_text import decode_json, encode_json
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import merge_learned
 from vtc.profiles.plan import Plan
@@ -197,7 +197,7 @@ class RequestEncoder:
             headers = render_headers(before.headers, after.headers)
             applied |= changed_by
             lines += changed_by.values()
-        body = self._received.body if out is None else encode(out)
+        body = self._received.body if out is None else encode_json(out)
         # Step 4: record the facts that the reply, the report and a retry depend on.
         strict = {names.to_client(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
@@ -316,7 +316,7 @@ class RequestEncoder:
         """The texts of the last request, to be removed from errors; empty once the conversation is discarded."""
         flags = self._flags
         names = {self.sent_request.model, *flags, *(flag for header in flags.values() for flag in header)}
-        return SentText(decode(self.sent_body) if self.sent_body else None, names)
+        return SentText(decode_json(self.sent_body) if self.sent_body else None, names)
 
     def _constraint_fields(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Return the fields that send the server the grammar of its reply."""

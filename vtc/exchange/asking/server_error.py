@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from vtc.exchange.asking.quotations import SentText
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 
 MAX_ERROR_CHARACTERS = 4000
 """Characters of an error's statements that are parsed."""
@@ -74,7 +74,7 @@ def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
     An error that is no JSON is one text.
     """
     try:
-        value = decode(error, "replace")
+        value = decode_json(error, "replace")
     except ValueError:
         value = error.decode(errors="replace")
     reader = _ErrorReader()

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from vtc.exchange.asking.quotations import SentText
 from vtc.exchange.asking.words import Expressions, compile_any, find_number
 from vtc.guards.patterns import Expression
-from vtc.json_text import decode, encode
-from vtc.profiles.document import table
+from vtc.json_text import decode_json, encode_json
+from vtc.profiles.document import load_table
 
 
 class WindowWords(Expressions, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class TokenCounts(NamedTuple):
 @cache
 def _load_words() -> WindowWords:
     """Load `window.yaml`, on the first error only."""
-    return table(Path(__file__).with_suffix(".yaml"), WindowWords)
+    return load_table(Path(__file__).with_suffix(".yaml"), WindowWords)
 
 
 def read_token_counts(message: str) -> TokenCounts:
@@ -102,12 +102,12 @@ def read_full_window(status: int, error: bytes, size: int, sent: SentText | None
 def _strip_echoes(error: bytes) -> str:
     """Return the text of an error without fields that repeat the request, because these may contain anything."""
     try:
-        value = decode(error, "replace")
+        value = decode_json(error, "replace")
     except ValueError:
         return error[:MAX_ERROR_LENGTH].decode(errors="replace")
     if isinstance(value, str):
         return value[:MAX_ERROR_LENGTH]
-    return encode(_without_echoes(value, _MAX_DEPTH)).decode()[:MAX_ERROR_LENGTH]
+    return encode_json(_without_echoes(value, _MAX_DEPTH)).decode()[:MAX_ERROR_LENGTH]
 
 
 def _without_echoes(value: Any, depth: int) -> Any:

@@ -19,12 +19,12 @@ from vtc.apis.content import is_billing
 from vtc.apis.seals import SealKey
 from vtc.events import Media, Message, Opaque, Seal, Tool, ToolCall
 from vtc.exchange.remembering.reasoning import ReasoningStore, digest_opening
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import MAX_PROMPT_BYTES, ConversationQuirks, Memory, digest, merge_learned
+from vtc.profiles.memory import MAX_PROMPT_BYTES, ConversationQuirks, Memory, digest_texts, merge_learned
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
-from vtc.scrub import scrub
+from vtc.scrub import scrub_text
 
 UNIT_OVERHEAD_BYTES = 100
 """Bytes of memory that a tool or message takes in addition to its text."""
@@ -76,7 +76,7 @@ def build_prompt(
         if isinstance(content, str):
             return "" if skips_billing and is_billing(content) else content
         if not isinstance(content, Media):
-            return encode({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
+            return encode_json({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
         return f"({content.kind} {_digest(content.data or content.url)})"
 
     tool_units = [Unit(f"tool {tool.name}", _render_tool(tool)) for tool in tools]
@@ -98,7 +98,7 @@ def _render_message(message: Message, render_part: Callable[[str | Opaque], str]
 
 
 def _render_tool(tool: Tool) -> str:
-    return f"{tool.description}\n{encode(tool.parameters).decode()}"
+    return f"{tool.description}\n{encode_json(tool.parameters).decode()}"
 
 
 def _digest(data: str) -> str:
@@ -139,7 +139,7 @@ class LastPrompts:
     def __init__(self, memory: Memory, whose: Sequence[str], model: str, secrets: Sequence[str] = ()) -> None:
         """Set up the store; `known` lists secrets that no excerpt may contain."""
         self._memory = memory.prompts
-        self._key = digest(*whose, model)
+        self._key = digest_texts(*whose, model)
         self._known = secrets
 
     def record(self, prompt: SentPrompt) -> dict[str, Any]:
@@ -199,7 +199,9 @@ class LastPrompts:
 
     def _cut_excerpts(self, old: Unit | None, new: Unit | None, at: int) -> tuple[str, str]:
         start = max(0, at - _SEARCHED_CHARS)
-        texts = [scrub(unit.text[start : at + _SEARCHED_CHARS], self._known) if unit else "" for unit in (old, new)]
+        texts = [
+            scrub_text(unit.text[start : at + _SEARCHED_CHARS], self._known) if unit else "" for unit in (old, new)
+        ]
         here = first_difference(*texts)
         begin = max(0, here - _CHARS_BEFORE)
         first, second = (text[begin : here + _CHARS_AFTER] for text in texts)
@@ -300,7 +302,7 @@ class History:
 
 def _digest_conversation(whose: Sequence[str], request: Request) -> bytes:
     """Return a digest of a client's conversation with a model."""
-    return digest(*whose, digest_opening(request.messages).hex())
+    return digest_texts(*whose, digest_opening(request.messages).hex())
 
 
 def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:

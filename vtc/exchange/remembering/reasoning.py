@@ -47,7 +47,7 @@ from vtc.events import (
     Thought,
     ToolCall,
 )
-from vtc.json_text import decode
+from vtc.json_text import decode_json
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import Memory
 from vtc.scrub import format_exception
@@ -655,4 +655,4 @@ class ReasoningRecorder:
 
 def _decode_texts(texts: Sequence[bytes]) -> str:
     """Decode texts from JSON. Raises ValueError."""
-    return "".join(decode(b'["%b"]' % b'","'.join(texts)))
+    return "".join(decode_json(b'["%b"]' % b'","'.join(texts)))

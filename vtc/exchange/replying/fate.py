@@ -24,7 +24,7 @@ from vtc.apis import Api, BadRequest, Request, convert_to_stream, make_error_str
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.dialects.text_client import conversation
 from vtc.events import Failure, ToolCall
-from vtc.json_text import encode, is_unambiguous
+from vtc.json_text import encode_json, is_unambiguous
 from vtc.profiles.plan import ToolProtocol
 from vtc.reporting.report import Report
 from vtc.scrub import format_exception
@@ -84,7 +84,7 @@ class OwnReplies:
             status = 400
             if self.api.layout.full.streamed and self.request.stream:
                 return LocalReply(self.api.framing.media_type, make_error_stream(self.api, self.request, failure))
-        return LocalReply(JSON_MEDIA_TYPE, encode(self.api.build_error(failure, status)), status)
+        return LocalReply(JSON_MEDIA_TYPE, encode_json(self.api.build_error(failure, status)), status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vtc.events import Silence
-from vtc.profiles.document import table
+from vtc.profiles.document import load_table
 
 MAX_SENTENCE_CHARACTERS = 300
 """Characters beyond which a sentence is no announcement."""
@@ -65,7 +65,7 @@ class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 @cache
 def load_lexicon() -> Lexicon:
     """Load `silence.yaml`, which only profiles with reminders need."""
-    return table(Path(__file__).with_suffix(".yaml"), Lexicon)
+    return load_table(Path(__file__).with_suffix(".yaml"), Lexicon)
 
 
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*`", re.M | re.S)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from vtc.events import MAX_TOKENS, CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import StepContext
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 
 MIN_BYTES_PER_TOKEN = 3
 """Bytes per token of ordinary text, at least."""
@@ -53,7 +53,7 @@ def count_bytes(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
             total += len(part) if isinstance(part, str) else 0
         for call in message.calls:
             total += len(call.name) + len(call.arguments)
-    return total + sum(len(tool.description) + len(encode(tool.parameters)) for tool in tools)
+    return total + sum(len(tool.description) + len(encode_json(tool.parameters)) for tool in tools)
 
 
 def force_stream(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:

@@ -22,7 +22,7 @@ from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PAT
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_schema import normalize_type, resolve_reference
-from vtc.json_text import encode
+from vtc.json_text import encode_json
 from vtc.profiles.document import format_count
 
 NARROWING_KEYWORDS = frozenset(
@@ -94,7 +94,7 @@ class _WrittenParameters(NamedTuple):
 
 def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters:
     """Rewrite the parameters of a tool, cached because agents declare the same tools in each turn."""
-    source = encode(parameters)
+    source = encode_json(parameters)
 
     def make() -> _WrittenParameters:
         writer = SchemaWriter(parameters, most=most)
@@ -563,4 +563,4 @@ def _append_hints(schema: Json, hints: Json) -> dict[str, Any]:
 
 
 def _render_value(value: Any) -> str:
-    return value if isinstance(value, str) else encode(value).decode()
+    return value if isinstance(value, str) else encode_json(value).decode()
