@@ -19,7 +19,7 @@ type Tree = Mapping[str, str]
 
 MAX_PARTICIPLE_SHARE = 0.01
 """Share of all functions of a folder whose whole name is a participle: `told()` does not say what the function does."""
-MAX_SHARED_CONSTANT_NAMES = 30
+MAX_SHARED_CONSTANT_NAMES = 10
 """Names of public module constants that are defined in more than one module."""
 SAME_IN_EACH_API = ("Decoder", "Encoder", "Request", "Reply")
 """Types that each API's folder may define under the same name, in the same file."""
@@ -81,21 +81,6 @@ DOCUMENT_FACTOR = 1.5
 """The documents may use each group this many times as often as the code."""
 FRONT_DOCUMENTS = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
 """Documents outside `docs/`."""
-FACTORS = {
-    "vtc": 1.0,
-    "vtc/apis": 1.0,
-    "vtc/cli": 1.0,
-    "vtc/demo": 1.0,
-    "vtc/dialects": 1.0,
-    "vtc/exchange": 1.0,
-    "vtc/guards": 1.0,
-    "vtc/profiles": 1.0,
-    "vtc/proxy": 1.0,
-    "vtc/reporting": 1.0,
-    "vtc/wire": 1.0,
-    DOCUMENTS: 1.0,
-}
-"""How many times the limit a package still uses the worst group; to be lowered by each change down to 1."""
 
 
 @lru_cache(maxsize=1024)
@@ -192,7 +177,7 @@ def _read_document(source: str) -> str:
 def _check_habits(group: str, prose: str, factor: float) -> Iterator[str]:
     words = len(re.findall(r"[a-z']+", prose))
     for habit in HABITS:
-        rate, limit = 1000 * habit.count(prose) / max(words, 1), habit.limit * factor * FACTORS.get(group, 1.0)
+        rate, limit = 1000 * habit.count(prose) / max(words, 1), habit.limit * factor
         if rate > limit:
             yield f"{group}: {rate:.1f} of `{habit.words}` per 1,000 words, over {limit:.1f}; see docs/glossary.md"
 
