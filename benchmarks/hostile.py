@@ -11,7 +11,6 @@ import dataclasses
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -98,26 +97,20 @@ REPLIES: Mapping[str, Callable[[int], bytes]] = {
 """Functions from a count to a stream with as many items."""
 
 
-@cache
-def _load_planners() -> tuple[Planner, Planner]:
-    """Return a planner without a policy, and one with `POLICY` for all exchanges."""
-    profiles = load_profiles([builtin_directory()])
-    policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICY, Guards))
-    return (
-        Planner(profiles, Settings()),
-        Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings()),
-    )
-
-
 def open_session(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Session:
-    """Open an exchange, under `POLICY` if `guards` is given.
-
-    With a system prompt the client is a text client, which declares no tools.
-    """
+    """Open an exchange, with guards under a policy; with a system prompt the client declares no tools."""
+    profiles = load_profiles([builtin_directory()]) if not _PLANNERS else None
+    if profiles:
+        policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICY, Guards))
+        _PLANNERS.append(Planner(profiles, Settings()))
+        _PLANNERS.append(Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings()))
     messages = [*([{"role": "system", "content": prompt}] if prompt else []), {"role": "user", "content": "x"}]
     request = {"model": "m", "stream": True, "messages": messages, **({} if prompt else {"tools": TOOLS})}
-    planner = _load_planners()[guards is not None]
+    planner = _PLANNERS[guards is not None]
     return Session.open(APIS[0], json.dumps(request).encode(), FACTS, planner, "seed")
+
+
+_PLANNERS: list[Planner] = []
 
 
 def list_work(body: bytes, guards: Mapping[str, Any] | None = POLICY) -> Iterator[Callable[[], object]]:

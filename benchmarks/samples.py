@@ -104,11 +104,11 @@ def make_chunk(delta: dict[str, Any], reason: str | None = None, *, logprobs: An
 
 
 def make_reply(
-    deltas: Iterable[str], make_frame: Callable[[str], bytes] = lambda text: make_chunk({"content": text})
+    deltas: Iterable[str], frame: Callable[[str], bytes] = lambda text: make_chunk({"content": text})
 ) -> list[bytes]:
-    """Make the frames of a streamed reply; `make_frame` makes the frame of one delta."""
+    """Make the frames of a streamed reply; `frame` makes the frame of one delta."""
     head = make_chunk({"role": "assistant", "content": ""})
-    return [head, *map(make_frame, deltas), make_chunk({}, "stop"), b"data: [DONE]\n\n"]
+    return [head, *map(frame, deltas), make_chunk({}, "stop"), b"data: [DONE]\n\n"]
 
 
 def make_ollama_lines(deltas: Iterable[str]) -> list[bytes]:
@@ -197,22 +197,22 @@ PROFILES = Path(__file__).with_name("profiles.yaml")
 def _make_usage_reply(size: int) -> list[bytes]:
     numbers = count(1)
 
-    def make_frame(text: str) -> bytes:
+    def frame(text: str) -> bytes:
         number = next(numbers)
         used = {"prompt_tokens": 812, "total_tokens": 812 + number, "completion_tokens": number}
         return make_chunk({"content": text}, usage=used)
 
-    return make_reply(repeat_tokens(TALK, size), make_frame)
+    return make_reply(repeat_tokens(TALK, size), frame)
 
 
 def _make_obfuscated_reply(size: int) -> list[bytes]:
     chance = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-    def make_frame(text: str) -> bytes:
+    def frame(text: str) -> bytes:
         return make_chunk({"content": text}, obfuscation="".join(chance.choices(letters, k=chance.randint(1, 16))))
 
-    return make_reply(repeat_tokens(TALK, size), make_frame)
+    return make_reply(repeat_tokens(TALK, size), frame)
 
 
 def _make_logprobs_reply(size: int) -> list[bytes]:
@@ -225,13 +225,13 @@ def _make_logprobs_reply(size: int) -> list[bytes]:
             "bytes": [*token.encode()],
         }
 
-    def make_frame(text: str) -> bytes:
+    def frame(text: str) -> bytes:
         top = [rate_token(token) for token in (text, *chance.choices(known, k=2))]
         return make_chunk(
             {"content": text}, logprobs={"content": [{**rate_token(text), "top_logprobs": top}], "refusal": None}
         )
 
-    return make_reply(repeat_tokens(TALK, size), make_frame)
+    return make_reply(repeat_tokens(TALK, size), frame)
 
 
 def _make_reasoning_reply(size: int) -> list[bytes]:

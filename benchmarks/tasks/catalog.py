@@ -51,7 +51,7 @@ class Task:
 
 
 def decode_arguments(arguments: str) -> Mapping[str, Any]:
-    """Decode the arguments of a call; an empty mapping if they are no JSON object."""
+    """Decode the arguments of a call; an empty mapping if they are not a JSON object."""
     try:
         value = json.loads(arguments)
     except ValueError:

@@ -339,7 +339,7 @@ async def test_replies_that_cannot_be_read_are_counted(start: Start, tmp_path: P
     broken = {"role": "assistant", "content": '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'}
     again = {"role": "user", "content": "?"}
     body = chat.request(stream=True, messages=[again, broken, again, broken, again])
-    assert "2 replies in a row held a tool call that could not be read" in (
+    assert "2 replies in a row contained a tool call that could not be read" in (
         (await lab.post(body)).message.content or ""
     )
     body["messages"].append({"role": "assistant", "content": "Stopped."})

@@ -38,7 +38,7 @@ def read(dialect: str, size: int, **arguments: str) -> tuple[int, list[Any]]:
 def test_a_call_with_a_value_of_the_example_is_none_and_the_report_says_why(dialect: str, size: int) -> None:
     calls, refused = read(dialect, size, path="a.txt", content=PLACEHOLDER)
     assert calls == 0
-    assert "its 'content' is '...', as the example in the prompt has it" in refused
+    assert "its 'content' is '...', as in the example of the prompt" in refused
     assert read(dialect, size, path="a.txt", content=f"a{PLACEHOLDER}")[0] == 1
 
 

@@ -88,7 +88,7 @@ def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, ex
         ({"path": "a", "more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
         ({"path": "a", "times": "3", "more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
         ([1], "[1] is not of type 'object'"),
-        ("{", "they are no JSON: "),
+        ("{", "they are not JSON: "),
     ],
 )
 @pytest.mark.parametrize("manner", [None, "steer", "text", "drop"])
@@ -142,7 +142,7 @@ def test_nothing_is_coerced_unless_that_is_wanted() -> None:
 @pytest.mark.parametrize(
     ("schema", "fault"),
     [
-        ({"type": 5}, "no JSON Schema"),
+        ({"type": 5}, "not a JSON Schema"),
         ({"properties": {"a": {"$ref": "https://example.com/x.json"}}}, "has an undefined reference"),
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "has an undefined reference"),
     ],
@@ -190,4 +190,4 @@ def test_a_schema_that_is_none_is_told_of_at_once() -> None:
         Call("", ToolCall("x", "{}"), "tag")
     )
     assert isinstance(said, Intervention)
-    assert "no JSON Schema" in said.reason
+    assert "not a JSON Schema" in said.reason

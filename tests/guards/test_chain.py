@@ -82,7 +82,7 @@ class Replacing(Failing):
 
 
 FAILED = Intervention("failing", "failed", "", "it fails on this text and is skipped: KeyError", "'oops'")
-REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and so refuses it: KeyError", "'oops'")
+REFUSED = Intervention("failing", "refused", "bash", "it fails on this call, so the call is denied: KeyError", "'oops'")
 
 
 def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:

@@ -10,7 +10,7 @@ from vtc.events import Call, Denied, Event, Intervention, OnFailure, Text, ToolC
 from vtc.guards import GuardChain, Guards, build_chain
 from vtc.guards import chain as chain_module
 from vtc.guards.chain import list_refusable_tools
-from vtc.guards.guard import Guard, Refuses, always
+from vtc.guards.guard import Guard, Refuses, match_every_tool
 
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
 
@@ -39,7 +39,7 @@ def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: p
     with pytest.raises(TypeError, match="refuses"):
         Refusing(on_failure="refuse")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="on_failure"):
-        Refusing(refuses=always)  # type: ignore[call-arg]
+        Refusing(refuses=match_every_tool)  # type: ignore[call-arg]
     with pytest.raises(AttributeError, match="on_failure"):
         _ = make_policies([Mute()], monkeypatch).is_strict
 
@@ -66,8 +66,8 @@ def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
 @pytest.mark.parametrize(
     ("refuses", "on_failure", "strict", "refused"),
     [
-        (always, "refuse", True, ["read", "bash"]),
-        (always, "pass", False, ["read", "bash"]),
+        (match_every_tool, "refuse", True, ["read", "bash"]),
+        (match_every_tool, "pass", False, ["read", "bash"]),
         (None, "refuse", False, []),
     ],
 )
@@ -84,7 +84,7 @@ def test_what_policies_may_refuse_follows_from_their_guards(
 
 
 def test_a_guard_without_a_place_in_the_order_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make_policies([Refusing(refuses=always, on_failure="refuse")], monkeypatch)
+    made = make_policies([Refusing(refuses=match_every_tool, on_failure="refuse")], monkeypatch)
     with pytest.raises(ValueError, match="not in tuple"):
         build_chain([made], {})
     monkeypatch.setattr(chain_module, "CALL_GUARD_ORDER", (*chain_module.CALL_GUARD_ORDER, Refusing))

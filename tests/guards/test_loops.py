@@ -6,7 +6,7 @@ import pytest
 
 from vtc.events import Message, ToolCall
 from vtc.guards import Loop
-from vtc.guards.loops import fault
+from vtc.guards.loops import describe_exceeded_limit
 
 USER, TOOL = Message("user", ("go",)), Message("tool", ("x",), call_id="c")
 BAD, SAID = Message("assistant", ("bad",)), Message("assistant", ("done",))
@@ -26,7 +26,7 @@ BROKEN = make_calling_message(("read", '{"a": '))
 
 
 def find_fault(loop: Loop, *messages: Message) -> str:
-    return fault(loop, messages, lambda one: one.role == "user", lambda one: one.text == "bad")
+    return describe_exceeded_limit(loop, messages, lambda one: one.role == "user", lambda one: one.text == "bad")
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_the_same_call_with_the_same_result_in_a_row(messages: list[Message], ex
 )
 def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expected: bool) -> None:
     told = find_fault(Loop(malformed_calls=2), *messages)
-    assert told == ("2 replies in a row held a tool call that could not be read" if expected else "")
+    assert told == ("2 replies in a row contained a tool call that could not be read" if expected else "")
 
 
 @pytest.mark.parametrize(
     ("loop", "limit"), [(Loop(), 20), (Loop(repeated_calls=3), None), (Loop(max_tool_messages=5), 5)]
 )
 def test_results_are_limited_where_nothing_else_is_said(loop: Loop, limit: int | None) -> None:
-    assert loop.results == limit
+    assert loop.result_limit == limit
     assert bool(find_fault(loop, USER, *[READ, TOOL] * 19, OTHER, TOOL)) is (limit is not None)

@@ -88,7 +88,7 @@ def test_arguments_that_take_too_long_to_check_do_not_fit(what: str) -> None:
     assert isinstance(told, Intervention)
     assert (told.action, isinstance(event, Denied)) == ("refused", True)
     if told.policy == "keys":  # which are looked through first
-        assert told.reason == "it fails on this call and so refuses it: TakesTooLongError"
+        assert told.reason == "it fails on this call, so the call is denied: TakesTooLongError"
     else:
         assert told.reason == "they do not fit: checking its arguments takes too long"
         assert "checking its arguments takes too long" in event.message

@@ -159,9 +159,9 @@ POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
     [
         (
             f"  content:\n  - pattern: '{'(' * 3000}'\n",
-            f"6: guards.content[0].pattern: '{'(' * 3000}' is no regular expression: maximum recursion depth exceeded",
+            f"6: guards.content[0].pattern: '{'(' * 3000}' is not a regular expression: maximum recursion depth",
         ),
-        ("  denied_tools: ['/(/']\n", "5: guards.denied_tools[0]: '/(/' is no regular expression: missing )"),
+        ("  denied_tools: ['/(/']\n", "5: guards.denied_tools[0]: '/(/' is not a regular expression: missing )"),
         ("  denied: [a]\n", "5: guards.denied: unknown key; known here are allowed_tools,"),
         (
             "  on_denied: stear\n",
@@ -173,9 +173,9 @@ POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
         ),
         (
             "  reactors:\n  - name: a\n    when:\n      arguments: {'a[': x}\n    then: {tag: t}\n",
-            "8: guards.reactors[0].when.arguments.a[: 'a[' is no JMESPath: ",
+            "8: guards.reactors[0].when.arguments.a[: 'a[' is not a JMESPath: ",
         ),
-        ("  content:\n  - pattern: x*\n", "6: guards.content[0].pattern: 'x*' matches nothing at all"),
+        ("  content:\n  - pattern: x*\n", "6: guards.content[0].pattern: 'x*' matches empty text"),
         ("  loop: {repeated_calls: 0}\n", "5: guards.loop.repeated_calls: must be 1 or more, not 0"),
     ],
 )

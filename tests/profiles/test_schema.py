@@ -68,7 +68,7 @@ def test_profiles_cannot_be_changed_once_loaded() -> None:
 
 def test_an_error_that_holds_a_reply_has_a_pattern_that_is_one() -> None:
     fields = {"status": 500, "path": "error.message", "after": "at pos ("}
-    with pytest.raises(msgspec.ValidationError, match=r"after: 'at pos \(' is no regular expression"):
+    with pytest.raises(msgspec.ValidationError, match=r"after: 'at pos \(' is not a regular expression"):
         msgspec.convert({"kind": "server", "name": "s", "match": {}, "errors": [fields]}, ServerProfile)
 
 

@@ -41,7 +41,7 @@ def parse_raw_input(arguments: str) -> str:
 
 
 def parse_object(arguments: str) -> dict[str, Any] | None:
-    """Parse the arguments of a call; None if they are no JSON object."""
+    """Parse the arguments of a call; None if they are not a JSON object."""
     try:
         value = decode_json(arguments.encode(errors="surrogatepass"))
     except (ValueError, RecursionError):

@@ -16,19 +16,13 @@ from msgspec.structs import replace
 
 from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Tool
-from vtc.guards.guard import Guard, always
-from vtc.guards.patterns import MOST_PATTERN, Budget, TakesTooLongError
+from vtc.guards.guard import Guard, match_every_tool
+from vtc.guards.patterns import MAX_EXPRESSION_CHARS, Budget, TakesTooLongError
 
 # `jsonschema` is slow to import, and most profiles check no arguments, so functions import it when they need it.
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
-
-# JSON Schema within a budget: the keywords of `jsonschema` are counted, and those without a bound are replaced.
-#
-# No examined library bounds the work. `jsonschema-rs` is linear in expressions and lists, but collects the errors of
-# `anyOf` and `$ref` without a bound, and cannot be interrupted.
-
 
 type Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
@@ -62,7 +56,11 @@ def make_counting_validator(kind: type[Validator], budget: Budget) -> type[Valid
 
 
 class CountedKeywords:
-    """The keywords of a draft of JSON Schema, which spend a budget; slow ones are replaced by bounded ones."""
+    """The keywords of a draft of JSON Schema, which spend a budget; slow ones are replaced by bounded ones.
+
+    No examined library bounds the work. `jsonschema-rs` is linear in expressions and lists, but collects the errors of
+    `anyOf` and `$ref` without a bound, and cannot be interrupted.
+    """
 
     def __init__(self, kind: type[Validator], budget: Budget) -> None:
         from jsonschema.exceptions import ValidationError
@@ -101,7 +99,7 @@ class CountedKeywords:
         return spends
 
     def _search(self, pattern: str, text: str) -> bool:
-        if len(pattern) > MOST_PATTERN:
+        if len(pattern) > MAX_EXPRESSION_CHARS:
             raise TakesTooLongError
         self._budget.spend(len(text) >> 10)
         return self._budget.search(pattern, text)
@@ -196,7 +194,7 @@ class Checker:
         draft = validator_for(schema, default=Draft202012Validator)
         # The schema gets a separate budget, because it is checked only once and the model cannot influence it.
         for error in make_counting_validator(draft, Budget())(draft.META_SCHEMA).iter_errors(schema):
-            raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MAX_FAULT_CHARS]}")
+            raise Uncheckable(f"the tool's schema is not a JSON Schema: {error.message[:MAX_FAULT_CHARS]}")
         schema_text = json.dumps(schema)
         if '"unevaluated' in schema_text and '"patternProperties"' in schema_text:
             raise Uncheckable("the tool's schema combines unevaluated keywords with `patternProperties`")
@@ -232,7 +230,10 @@ class Checker:
 
 
 class Arguments(Guard):
-    """Checks the arguments of each call; `manner` is the replacement of a call that does not fit, None passes it."""
+    """The guard that checks the arguments of each call against the schema of its tool.
+
+    `manner` says what replaces a call that does not fit; with None the call passes and is reported.
+    """
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class Arguments(Guard):
         on_failure: OnFailure = "refuse",
         budget: Budget | None = None,
     ) -> None:
-        super().__init__(refuses=always if manner else None, on_failure=on_failure)
+        super().__init__(refuses=match_every_tool if manner else None, on_failure=on_failure)
         self._tools = tools
         self._checkers: dict[str, Checker] = {}
         self._coerce = coerce
@@ -257,7 +258,7 @@ class Arguments(Guard):
         try:
             arguments = json_text.parse(event.call.arguments)
         except ValueError as error:
-            return self._handle_misfit(event, Mismatch(f"they are no JSON: {error}"))
+            return self._handle_misfit(event, Mismatch(f"they are not JSON: {error}"))
         coerced, text = None, ""
         try:
             if name not in self._checkers:
@@ -287,7 +288,7 @@ class Arguments(Guard):
         name, reason = event.call.name, f"they do not fit: {fault.reason}"
         if self._manner is None:
             return [Intervention("arguments", "passed", name, reason, fault.detail), event]
-        message = f"The call of `{name}` was not carried out, as its arguments do not fit: "
+        message = f"The call of `{name}` was not carried out, because its arguments do not fit: "
         message += fault.detail or fault.reason
         return [
             Intervention("arguments", "refused", name, reason, fault.detail),

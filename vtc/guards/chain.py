@@ -9,10 +9,10 @@ import msgspec
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.arguments import Arguments
 from vtc.guards.content import ContentGuard, Rule
-from vtc.guards.guard import Access, Guard, NameGuard, ToolNames, UndeclaredRefusalError, is_name
+from vtc.guards.guard import Access, Guard, NameGuard, ToolNames, UndeclaredRefusalError, describe_failure, is_name
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
-from vtc.guards.patterns import Budget, Patterns, check, each
+from vtc.guards.patterns import Budget, Patterns, check_patterns, list_patterns
 from vtc.guards.reactors import MAX_ERROR_CHARS, Reactor, Reactors
 
 
@@ -52,8 +52,8 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     `refuse` denies it, `pass` forwards it as without the policy. A rule that only tags or steers is skipped."""
 
     def __post_init__(self) -> None:
-        check(self.allowed_tools, "allowed_tools")
-        check(self.denied_tools, "denied_tools")
+        check_patterns(self.allowed_tools, "allowed_tools")
+        check_patterns(self.denied_tools, "denied_tools")
 
     @property
     def restricts_tools(self) -> bool:
@@ -62,8 +62,8 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def checks_calls(self) -> bool:
-        """True if these policies check calls."""
-        return any(True for _ in self.build_call_guards({}))
+        """True if one of these policies is a guard on calls."""
+        return next(self.build_call_guards({}), None) is not None
 
     @property
     def is_strict(self) -> bool:
@@ -73,8 +73,8 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def literal_tool_names(self) -> list[str]:
         """Names of tools that the policies contain literally, not as a pattern."""
-        reactors = [name for reactor in self.reactors for name in each(reactor.when.tools)]
-        return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
+        reactors = [name for reactor in self.reactors for name in list_patterns(reactor.when.tools)]
+        return [name for name in (*list_patterns(self.denied_tools), *reactors) if is_name(name)]
 
     def build_call_guards(
         self, tools: Mapping[str, Tool], budget: Budget | None = None, names: ToolNames | None = None
@@ -147,7 +147,7 @@ class GuardChain:
             failure = _handle_failure(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
             if not isinstance(event, Call) or not refuses:
                 return [*failure, event]
-            message = f"The call of `{event.call.name}` was not carried out, as a policy fails on it."
+            message = f"The call of `{event.call.name}` was not carried out, because a policy fails on it."
             return [*failure, Denied(event.raw, event.call, "steer", message)]
 
 
@@ -158,7 +158,7 @@ def _has_denial(events: Sequence[Event]) -> bool:
 def _handle_failure(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:
     """Report the failure of a guard, and release its buffered text."""
     held, guard.held = guard.held, ""
-    reason = f"it fails on this {'call' if tool else 'text'} and {'so refuses it' if refuses else 'is skipped'}"
+    reason = describe_failure("call" if tool else "text", refuses=refuses)
     failure = Intervention(
         type(guard).__name__.lower(),
         "refused" if refuses else "failed",
@@ -166,7 +166,7 @@ def _handle_failure(guard: Guard, error: Exception, tool: str = "", *, refuses: 
         f"{reason}: {type(error).__name__}",
         str(error)[:MAX_ERROR_CHARS],
     )
-    return [failure, *([Text(held)] if held else [])]
+    return [failure, Text(held)] if held else [failure]
 
 
 def build_chain(

@@ -1,8 +1,8 @@
-"""The base class of all policies. A guard must declare the tools whose calls it may deny.
+"""The base class of all policies, and two of them: on the names of tools, and on the tools that may be called.
 
-Everything else follows from this declaration: whether anything may pass unread, which openers are broken up for a text
-client, and the handling of a call on which the policy fails. A guard that denies any other call is faulty: `GuardChain`
-reports the fault, and the call stays denied.
+A guard must declare the tools whose calls it may deny. This declaration decides if content may be forwarded unread,
+which call openers are broken up for a client that parses calls from text, and what happens to a call on which the guard
+raises. If a guard denies any other call, `GuardChain` reports a fault, and the call stays denied.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Literal
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
 from vtc.guards.patterns import Patterns, any_match
@@ -19,18 +20,21 @@ type Refuses = Callable[[str], bool] | None
 
 
 class Guard(ABC):
-    """A policy on one choice of a reply; the joined `raw` of its output equals that of its input."""
+    """A policy on one choice of a reply.
+
+    Events may be changed, but no text is lost: the joined `raw` of the output equals that of the input.
+    """
 
     held = ""
     """Buffered text."""
     reads_text = False
-    """False if text passes through unchanged and at once."""
+    """True if text must go through `feed`; False if the guard would return it unchanged."""
 
     def __init__(self, *, refuses: Refuses, on_failure: OnFailure) -> None:
         self.refuses = refuses
         self.on_failure: OnFailure = on_failure if refuses else "pass"
-        """Handling of a call on which the guard raises. With `refuse`, nothing that it has not seen may be
-        forwarded."""
+        """Handling of a call on which the guard raises: `refuse` denies it, `pass` forwards it. With `refuse`, nothing
+        that the guard has not seen may be forwarded."""
 
     def may_refuse(self, name: str) -> bool:
         """Return True if a call of this tool may be denied or changed."""
@@ -44,25 +48,28 @@ class Guard(ABC):
         return []
 
 
+def describe_failure(kind: Literal["call", "text"], *, refuses: bool) -> str:
+    """Describe for the report that a policy raised on a call or a text, and if it `refuses` that call."""
+    return f"it fails on this {kind}, so the call is denied" if refuses else f"it fails on this {kind} and is skipped"
+
+
 class UndeclaredRefusalError(Exception):
     """A guard denied a call that its `refuses` does not name."""
 
 
-def always(_: str) -> bool:
-    """Match all tools."""
+def match_every_tool(_: str) -> bool:
+    """Return True: a predicate for guards that may deny calls of every tool."""
     return True
 
 
-# Names of tools: valid names, and the names by which a policy may refer to a tool.
-
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
-MESSAGE = "A call was not carried out, as its name is none that a tool can have."
+_VALID_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}")
+INVALID_NAME_REASON = "its name is not valid for a tool"
+INVALID_NAME_MESSAGE = f"A call was not carried out, because {INVALID_NAME_REASON}."
 
 
 def is_name(text: str) -> bool:
     """Return True if servers accept the text as the name of a tool."""
-    return _NAME.fullmatch(text) is not None
+    return _VALID_NAME.fullmatch(text) is not None
 
 
 class ToolNames:
@@ -78,32 +85,43 @@ class ToolNames:
         self._tools: dict[str, set[str]] = {}
         """The tools by each of their names."""
         for tool in self._declared:
-            for name in _names(tool):
+            for name in _list_aliases(tool):
                 self._tools.setdefault(name, set()).add(tool)
 
     def match(self, patterns: Patterns, name: str) -> bool:
-        """Return True if a pattern matches any name of a tool: for rules and denials."""
-        return any(any_match(patterns, alias) for tool in self._meant(name) for alias in _names(tool))
+        """Return True if a pattern matches any of a tool's names. Rules and denials use this."""
+        return any(any_match(patterns, alias) for tool in self._find_named_tools(name) for alias in _list_aliases(tool))
 
     def match_alone(self, patterns: Patterns, name: str) -> bool:
-        """Return True if a pattern matches a name that no other tool has: for permissions and exceptions."""
-        return all(any(any_match(patterns, alias) for alias in self._alone(tool)) for tool in self._meant(name))
+        """Return True if a pattern matches one of a tool's names that no other tool has.
 
-    def _meant(self, name: str) -> Iterable[str]:
-        """Find the tools of a name, usually the tool's own one."""
+        Permissions and exceptions use this, so that they never include another tool of the same short name.
+        """
+        return all(
+            any(any_match(patterns, alias) for alias in self._list_unique_aliases(tool))
+            for tool in self._find_named_tools(name)
+        )
+
+    def _find_named_tools(self, name: str) -> Iterable[str]:
+        """Find the tools that a name can refer to; an unknown name refers to itself."""
         return {name} if name in self._declared else self._tools.get(name, {name})
 
-    def _alone(self, tool: str) -> Iterable[str]:
-        return (alias for alias in _names(tool) if alias == tool or self._tools.get(alias, set()) <= {tool})
+    def _list_unique_aliases(self, tool: str) -> Iterable[str]:
+        """List the names of a tool that no other tool has."""
+        return (alias for alias in _list_aliases(tool) if alias == tool or self._tools.get(alias, set()) <= {tool})
 
 
-def _names(tool: str) -> tuple[str, ...]:
+def _list_aliases(tool: str) -> tuple[str, ...]:
+    """List all names by which a policy may refer to a tool."""
     space, _, short = tool.rpartition(".")
     return (tool, tool.replace(".", "__"), short) if space and short else (tool,)
 
 
 class NameGuard(Guard):
-    """Denies calls of undeclared tools whose names are invalid: markup, multiple lines, look-alike letters."""
+    """The guard that denies calls of undeclared tools with invalid names.
+
+    Such a name may hold markup, several lines, or letters that look like others.
+    """
 
     def __init__(self, tools: Container[str]) -> None:
         super().__init__(refuses=lambda name: name not in tools and not is_name(name), on_failure="refuse")
@@ -111,30 +129,28 @@ class NameGuard(Guard):
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call) or not self.may_refuse(event.call.name):
             return [event]
-        refusal = Intervention("unread_calls", "refused", "", "its name is none that a tool can have", event.call.name)
-        return [refusal, Denied(event.raw, event.call, "steer", MESSAGE)]
+        refusal = Intervention("unread_calls", "refused", "", INVALID_NAME_REASON, event.call.name)
+        return [refusal, Denied(event.raw, event.call, "steer", INVALID_NAME_MESSAGE)]
 
 
-# Access: which tools may be offered in the request and called in the reply.
-
-
-INSTEAD: Mapping[Manner, str] = {
-    "steer": "a message stands in its place",
-    "text": "its text stands in its place",
-    "drop": "nothing stands in its place",
+DENIAL_REPLACEMENTS: Mapping[Manner, str] = {
+    "steer": "a message replaces it",
+    "text": "its text replaces it",
+    "drop": "it is removed",
 }
+"""The end of the reported reason: what the client receives instead of the denied call."""
 
 
-def _fault(names: ToolNames, allowed: Patterns, denied: Patterns, name: str) -> tuple[str, str] | None:
+def _find_violation(names: ToolNames, allowed: Patterns, denied: Patterns, name: str) -> tuple[str, str] | None:
     if names.match(denied, name):
-        return "denied_tools", "it is one of the denied tools"
+        return "denied_tools", "the tool is denied"
     if not names.match_alone(allowed, name):
-        return "allowed_tools", "it is none of the allowed tools"
+        return "allowed_tools", "the tool is not allowed"
     return None
 
 
 class Access(Guard):
-    """Denies calls of tools that are not allowed, or denied."""
+    """The guard that denies calls of tools that `denied_tools` names or `allowed_tools` does not."""
 
     def __init__(
         self,
@@ -147,23 +163,25 @@ class Access(Guard):
         on_failure: OnFailure = "refuse",
     ) -> None:
         names = self._names = names or ToolNames()
-        super().__init__(refuses=lambda name: _fault(names, allowed, denied, name) is not None, on_failure=on_failure)
+        super().__init__(
+            refuses=lambda name: _find_violation(names, allowed, denied, name) is not None, on_failure=on_failure
+        )
         self._allowed = allowed
         self._denied = denied
         self._manner: Manner = manner
         self._message = message
 
-    def fault(self, name: str) -> tuple[str, str] | None:
+    def find_violation(self, name: str) -> tuple[str, str] | None:
         """Return the policy that forbids a tool, and the reason; None if the tool may be used."""
-        return _fault(self._names, self._allowed, self._denied, name)
+        return _find_violation(self._names, self._allowed, self._denied, name)
 
     def feed(self, event: Event) -> list[Event]:
-        if not isinstance(event, Call) or (fault := self.fault(event.call.name)) is None:
+        if not isinstance(event, Call) or (fault := self.find_violation(event.call.name)) is None:
             return [event]
         policy, reason = fault
         name = event.call.name
         message = self._message or f"The tool `{name}` may not be used here, so the call was not carried out."
         return [
-            Intervention(policy, "refused", name, f"{reason}; {INSTEAD[self._manner]}"),
+            Intervention(policy, "refused", name, f"{reason}; {DENIAL_REPLACEMENTS[self._manner]}"),
             Denied(event.raw, event.call, self._manner, message),
         ]

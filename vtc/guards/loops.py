@@ -14,13 +14,14 @@ import msgspec
 
 from vtc.events import Message, ToolCall
 
-DEFAULT_RESULTS = 20
+DEFAULT_TOOL_MESSAGES = 20
+"""Value of `max_tool_messages` if a profile has a `loop` without any limit."""
 
 type Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The limits; null is no limit."""
+    """Limits on an agent that repeats itself; null is no limit."""
 
     max_tool_messages: Count | None = None
     """Maximum number of tool results since the user's last message; 20 if no limit is given at all."""
@@ -34,19 +35,20 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     it is only reported. If no profile sets limits, three identical calls are reported."""
 
     @property
-    def results(self) -> int | None:
+    def result_limit(self) -> int | None:
+        """Maximum number of tool results since the user's last message; None for no limit."""
         is_bare = self.repeated_calls is None and self.malformed_calls is None
-        return self.max_tool_messages or (DEFAULT_RESULTS if is_bare else None)
+        return self.max_tool_messages or (DEFAULT_TOOL_MESSAGES if is_bare else None)
 
 
-USUAL = Loop(repeated_calls=3, action="tell")
+DEFAULT_LOOP = Loop(repeated_calls=3, action="tell")
 """The limits if no profile sets any."""
 
 
-def fault(
+def describe_exceeded_limit(
     loop: Loop, messages: Sequence[Message], is_turn: Callable[[Message], bool], is_malformed: Callable[[Message], bool]
 ) -> str:
-    """Describe the exceeded limit, in words for user and model; empty if there is none.
+    """Describe the limit that a conversation exceeds, for the user or the model; return an empty string if none.
 
     `messages` contain calls and results in canonical form. `is_turn` distinguishes user turns from text that a client
     adds to results, `is_malformed` finds an assistant's message with a call that could not be parsed.
@@ -54,18 +56,18 @@ def fault(
     last = next((i for i in reversed(range(len(messages))) if is_turn(messages[i])), -1)
     recent = messages[last + 1 :]
     results = sum(message.role == "tool" for message in recent)
-    limit = loop.results
+    limit = loop.result_limit
     if limit and results >= limit:
         return f"{results} tool calls were made since the last message of the user (the limit is {limit})"
     if count := loop.repeated_calls:
-        row = [*islice(_pair_results(recent), count)]
-        if len(row) == count and all(_is_same(answered, row[0]) for answered in row[1:]):
-            how = "the same arguments and the same result"
-            return f"`{row[0].call.name}` was called {count} times in a row with {how}"
+        latest = [*islice(_pair_results(recent), count)]
+        if len(latest) == count and all(_is_same(answered, latest[0]) for answered in latest[1:]):
+            name = latest[0].call.name
+            return f"`{name}` was called {count} times in a row with the same arguments and the same result"
     if loop.malformed_calls:
         replies = [message for message in messages if message.role == "assistant"][-loop.malformed_calls :]
         if len(replies) == loop.malformed_calls and all(is_malformed(message) for message in reversed(replies)):
-            return f"{len(replies)} replies in a row held a tool call that could not be read"
+            return f"{len(replies)} replies in a row contained a tool call that could not be read"
     return ""
 
 
@@ -96,11 +98,11 @@ def _is_same(answered: AnsweredCall, last: AnsweredCall) -> bool:
     written, again = last.call.arguments, answered.call.arguments
     if (answered.call.name, answered.result) != (last.call.name, last.result):
         return False
-    return written == again or _in_order(written) == _in_order(again)
+    return written == again or _sort_keys(written) == _sort_keys(again)
 
 
-def _in_order(arguments: str) -> str:
-    """Sort the keys of arguments; unchanged if they are no JSON."""
+def _sort_keys(arguments: str) -> str:
+    """Sort the keys of arguments; return them unchanged if they are not JSON."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
     except (ValueError, RecursionError):

@@ -89,7 +89,7 @@ class OutputFilter:
         sent = self._sent_text
         whole = sent + text[: self._max_match_chars + 1]
         for rule, search in self._rules:
-            for start in range(search.start(sent, max(0, len(sent) - rule.most)), len(sent)):
+            for start in range(search.find_start(sent, max(0, len(sent) - rule.most)), len(sent)):
                 match = search.match(whole, start, final=final)
                 if match == UNDECIDED:
                     return rule, 0

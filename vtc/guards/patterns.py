@@ -14,23 +14,16 @@ from typing import Annotated, Any
 import msgspec
 import regex
 
-# A budget for the work on the arguments of a reply: a call beyond the budget cannot be checked and does not pass.
-#
-# A schema or an expression of a few bytes can take years for a value of a few bytes, and all clients share one process.
-# Steps are counted, so that results are the same on every machine; only regular expressions, whose work cannot be
-# counted, have a time limit.
-
-
-MOST_STEPS = 40_000
-"""About 0.1 s: a step is the check of one keyword of a schema, or the visit of one value."""
-MOST_SECONDS = 0.05
-"""Seconds for all expressions together."""
-MOST_PATTERN = 2_000
-"""Characters of an expression in a schema, because compiling takes time, too."""
+MAX_STEPS = 40_000
+"""Steps that the checks of one reply may take, about 0.1 s: a step is one keyword of a schema, or one visited value."""
+MAX_EXPRESSION_SECONDS = 0.05
+"""Seconds that all regular expressions of one reply may take together."""
+MAX_EXPRESSION_CHARS = 2_000
+"""Maximum characters of a regular expression in a tool's schema, because compiling takes time, too."""
 
 
 class TakesTooLongError(Exception):
-    """The work was abandoned."""
+    """The budget is used up, so the work was abandoned."""
 
     def __init__(self, what: str = "looking through its arguments") -> None:
         super().__init__(f"{what} takes too long")
@@ -41,21 +34,26 @@ _NAMED_ARGUMENTS: dict[object, object] = getattr(sys.modules[regex.compile.__mod
 
 
 class Budget:
-    """The remaining steps and time."""
+    """The steps and the time that remain for checking the calls of one reply.
 
-    def __init__(self, steps: int = MOST_STEPS, seconds: float = MOST_SECONDS) -> None:
+    A schema or an expression of a few bytes can take years for a value of a few bytes, and all clients share one
+    process. Steps are counted, so that results are the same on every machine. Only regular expressions have a time
+    limit, because their work cannot be counted. A call beyond the budget cannot be checked, so guards deny it.
+    """
+
+    def __init__(self, steps: int = MAX_STEPS, seconds: float = MAX_EXPRESSION_SECONDS) -> None:
         self._steps = steps
         self._seconds = seconds
         self._compiled: dict[str, regex.Pattern[str]] = {}  # not in the module: a client's text
 
     def spend(self, steps: int = 1) -> None:
-        """Use steps; raises TakesTooLongError if none remain."""
+        """Use up steps. Raises TakesTooLongError if none remain."""
         self._steps -= steps
         if self._steps < 0:
             raise TakesTooLongError
 
     def search(self, pattern: str, text: str) -> bool:
-        """Return True if an expression matches anywhere in a text."""
+        """Return True if an expression matches anywhere in a text. Raises TakesTooLongError."""
         if pattern not in self._compiled:
             self._compiled[pattern] = regex.compile(pattern)
             regex.purge()
@@ -63,7 +61,7 @@ class Budget:
         return self.run(self._compiled[pattern].search, text) is not None
 
     def run[Found](self, method: Callable[..., Found], *arguments: Any) -> Found:
-        """Call a method of a compiled expression with the remaining time."""
+        """Call a method of a compiled expression with the remaining time. Raises TakesTooLongError."""
         self.spend()
         if self._seconds <= 0:
             raise TakesTooLongError
@@ -85,24 +83,24 @@ case-insensitive."""
 
 
 def any_match(patterns: Patterns, name: str) -> bool:
-    """Return True if any of the patterns matches a tool's name."""
-    return any(_compile(pattern).search(name) for pattern in each(patterns))
+    """Return True if one of the patterns matches a tool's name."""
+    return any(_compile(pattern).search(name) for pattern in list_patterns(patterns))
 
 
-def check(patterns: Patterns, key: str) -> None:
-    """Raise ValueError, naming `key`, if one of the patterns is an invalid regular expression."""
-    for pattern in each(patterns):
-        with naming(key):
-            check_one(pattern)
+def check_patterns(patterns: Patterns, key: str) -> None:
+    """Raise ValueError if one of the patterns is an invalid regular expression; its message begins with `key`."""
+    for pattern in list_patterns(patterns):
+        with prefix_errors(key):
+            check_pattern(pattern)
 
 
-def check_one(pattern: str) -> None:
+def check_pattern(pattern: str) -> None:
     """Raise ValueError if a pattern between slashes is an invalid regular expression."""
     if _is_expression(pattern):
-        expression(pattern[1:-1], pattern)
+        compile_expression(pattern[1:-1], pattern)
 
 
-_EXPRESSION = re.compile(  # used with match
+_LIKE_EXPRESSION = re.compile(  # used with match
     r"(?=/.*(?:\.[*+?]|[\\^$(|])).*/"  # between slashes, as rules on arguments have them
     r"|\^.*|.*\$|\.\*.*|(?=.*(?:\\[bBdDsSwW.]|\.\+|\([^()|]*+\|[^()]*+\))).*",
     re.DOTALL,
@@ -111,8 +109,8 @@ _EXPRESSION = re.compile(  # used with match
 
 def check_glob(pattern: str) -> None:
     """Raise ValueError if a glob is written as a regular expression, which would never match."""
-    if _EXPRESSION.fullmatch(pattern):
-        raise ValueError(f"{pattern} is a regular expression, and only globs are taken here, like *qwen3*")
+    if _LIKE_EXPRESSION.fullmatch(pattern):
+        raise ValueError(f"{pattern} is a regular expression; write a glob, for example *qwen3*")
 
 
 def check_host(pattern: str) -> None:
@@ -123,17 +121,17 @@ def check_host(pattern: str) -> None:
         raise ValueError(f"{pattern} is a URL; write its host, or host and port: {host}")
 
 
-def expression(text: str, shown: str = "") -> regex.Pattern[str]:
-    """Compile a regular expression of a profile; raises ValueError, which quotes the text as `shown` to people."""
+def compile_expression(text: str, shown: str = "") -> regex.Pattern[str]:
+    """Compile a regular expression of a profile. Raises ValueError, whose message quotes `shown` in place of `text`."""
     try:
         return regex.compile(text)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{shown or text!r} is no regular expression: {error}") from None
+        raise ValueError(f"{shown or text!r} is not a regular expression: {error}") from None
 
 
 @contextmanager
-def naming(key: str) -> Iterator[None]:
-    """Prefix the message of a ValueError with a key."""
+def prefix_errors(key: str) -> Iterator[None]:
+    """Prefix the message of a ValueError that is raised inside the `with` block with a key of the profile."""
     try:
         yield
     except ValueError as error:
@@ -150,6 +148,6 @@ def _is_expression(pattern: str) -> bool:
     return len(pattern) > 2 and pattern[0] == pattern[-1] == "/"
 
 
-def each(patterns: Patterns) -> tuple[str, ...]:
-    """Return patterns as a tuple; a single one may be given alone."""
+def list_patterns(patterns: Patterns) -> tuple[str, ...]:
+    """Return the patterns of a profile's key, which may hold a single one or a list."""
     return (patterns,) if isinstance(patterns, str) else patterns

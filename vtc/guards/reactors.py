@@ -1,4 +1,4 @@
-"""Reactors: the user's rules on calls, each with conditions and actions.
+"""Reactors: rules that a user writes about single calls, each with conditions and actions.
 
     - name: no-recursive-delete
       when: {tools: [bash, run_*], arguments: {command: '\\brm\\s+-\\w*r'}}
@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall
 from vtc.guards.arguments import Checker
-from vtc.guards.guard import Guard, ToolNames
-from vtc.guards.patterns import Budget, Expression, Patterns, check, expression, naming
+from vtc.guards.guard import Guard, ToolNames, describe_failure
+from vtc.guards.patterns import Budget, Expression, Patterns, check_patterns, compile_expression, prefix_errors
 
 MAX_ERROR_CHARS = 200
 """Maximum length of a reported error message."""
@@ -35,7 +35,7 @@ type ArgumentPath = Annotated[str, msgspec.Meta(extra_json_schema={"format": "JM
 
 
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Conditions on one argument; all given ones must hold."""
+    """Conditions on one argument; all conditions that are given must hold."""
 
     matches: Expression | None = None
     """A regular expression for a part of the argument: of a text, of any text in a list, or of the JSON of another
@@ -58,7 +58,7 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Conditions on a call; all given ones must hold."""
+    """Conditions on a call; all conditions that are given must hold."""
 
     tools: Patterns = ("*",)
     """The tools whose calls match: globs, or regular expressions between slashes. A tool in a namespace matches as
@@ -69,12 +69,12 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """True if the arguments must fit the tool's JSON Schema, False if they must not."""
 
     def __post_init__(self) -> None:
-        check(self.tools, "tools")
+        check_patterns(self.tools, "tools")
         for path, test in self.arguments.items():
-            with naming("arguments"):
+            with prefix_errors("arguments"):
                 compile_path(path)
-            with naming(f"arguments.{path}"):
-                expression(test if isinstance(test, str) else test.matches or "")
+            with prefix_errors(f"arguments.{path}"):
+                compile_expression(test if isinstance(test, str) else test.matches or "")
 
     def holds(self, arguments: Any, budget: Budget, checker: Callable[[], Checker | None]) -> bool:
         """Return True if all conditions except the one on the tool hold.
@@ -101,8 +101,8 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Replacement of each match."""
 
     def __post_init__(self) -> None:
-        with naming("pattern"):
-            pattern = expression(self.pattern)
+        with prefix_errors("pattern"):
+            pattern = compile_expression(self.pattern)
         try:
             regex.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
         except (regex.error, IndexError) as error:
@@ -185,7 +185,7 @@ def _declare_renamed(tool: Tool, alias: str, reactors: Sequence[Reactor], names:
 
 
 class Reactors(Guard):
-    """Applies the rules in order, each to the call as changed by the rules before it."""
+    """The guard that applies the rules in order, each to the call as changed by the rules before it."""
 
     def __init__(
         self,
@@ -228,11 +228,13 @@ class Reactors(Guard):
         """Deny a call on which a rule fails, unless the rule does not enforce anything or `on_failure` is `pass`."""
         policy, name, then = f"reactors.{reactor.name}", event.call.name, reactor.then
         refuses = then.is_enforcing and self.on_failure == "refuse"
-        reason = f"it fails on this call and {'so refuses it' if refuses else 'is skipped'}: {type(error).__name__}"
+        reason = f"{describe_failure('call', refuses=refuses)}: {type(error).__name__}"
         failure = Intervention(policy, "refused" if refuses else "failed", name, reason, str(error)[:MAX_ERROR_CHARS])
         if not refuses:
             return [failure], event
-        message = then.refuse or f"The call of `{name}` was not carried out, as the rule {reactor.name} fails on it."
+        message = (
+            then.refuse or f"The call of `{name}` was not carried out, because the rule {reactor.name} fails on it."
+        )
         return [failure], Denied(event.raw, event.call, then.refuse_as, message)
 
     def _applies_to(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
@@ -289,7 +291,7 @@ def _parse_arguments(text: str) -> tuple[Any, str]:
         value = json_text.parse_twice(text)
     except ValueError as error:
         return None, f"its arguments cannot be read ({error})"
-    return value, "" if isinstance(value, dict) else "its arguments are no JSON object"
+    return value, "" if isinstance(value, dict) else "its arguments are not a JSON object"
 
 
 def _apply_changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:
@@ -337,7 +339,7 @@ def compile_path(text: str) -> Callable[[Any], Any]:
         return jmespath.compile(text).search
     except JMESPathError as error:
         reason = str(error).splitlines()[0].rstrip(":")
-        raise ValueError(f"{text!r} is no JMESPath: {reason}") from None
+        raise ValueError(f"{text!r} is not a JMESPath: {reason}") from None
 
 
 VALUES_PER_STEP = 4

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vtc.guards.patterns import naming
+from vtc.guards.patterns import prefix_errors
 from vtc.profiles.schema import VARIABLE, ApiName, ProfileText
 
 PLACES = ("address", "folder", "key", "model")
@@ -124,7 +124,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             if not _FILE.fullmatch(name):
                 raise ValueError(f"files: {name!r} must be the path of a file inside of the folder: settings/a.json")
         for key, template in self._templates():
-            with naming(key):
+            with prefix_errors(key):
                 check_places(template)
 
     @property

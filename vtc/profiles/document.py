@@ -319,11 +319,11 @@ def _validator(model: type[msgspec.Struct]) -> jsonschema.Draft202012Validator:
 
 
 _FORMATS: Mapping[str, Callable[[str], object]] = {
-    "regular expression": patterns.expression,
-    "glob or /regular expression/": patterns.check_one,
+    "regular expression": patterns.compile_expression,
+    "glob or /regular expression/": patterns.check_pattern,
     "glob": patterns.check_glob,
     "glob of a host": patterns.check_host,
-    "pattern of a text": content.check,
+    "pattern of a text": content.check_stream_pattern,
     "JMESPath": reactors.compile_path,
     "template": agents.check_places,
 }

@@ -559,7 +559,7 @@ def _find_withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozen
     """Return the names of the tools that a policy does not allow."""
     names = frozenset(names)
     access = [guards.build_access(ToolNames(names)) for guards in configured if guards.restricts_tools]
-    return frozenset(name for name in names if any(rule.fault(name) for rule in access))
+    return frozenset(name for name in names if any(rule.find_violation(name) for rule in access))
 
 
 def _explain_changes(plan: Plan, steps: Mapping[str, Any], learned: Mapping[str, Any], model: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from vtc.dialects.syntax.markup import parse_marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.events import Silence
 from vtc.guards.chain import Guards
-from vtc.guards.patterns import check_glob, check_host, each, expression, naming
+from vtc.guards.patterns import check_glob, check_host, compile_expression, list_patterns, prefix_errors
 from vtc.scrub import CREDENTIALS, scrub_text
 
 # Steps that prepare a request for a server that would reject it or lose a part of it. They are implemented in
@@ -178,9 +178,9 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def __post_init__(self) -> None:
         for globs in (self.user_agent, self.model, self.path, *self.header.values(), *self.body.values()):
-            for glob in each(globs):
+            for glob in list_patterns(globs):
                 check_glob(glob)
-        for glob in each(self.host):
+        for glob in list_patterns(self.host):
             check_host(glob)
 
 
@@ -324,13 +324,13 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The text may be only the end of the reply: it counts only if it contains calls and nothing else."""
 
     def __post_init__(self) -> None:
-        with naming("after"):
-            expression(self.after)
+        with prefix_errors("after"):
+            compile_expression(self.after)
 
 
 def names_hosts(match: Match) -> bool:
     """Return True if each host of a match belongs to a single owner."""
-    hosts = [*each(match.host)]
+    hosts = [*list_patterns(match.host)]
     return bool(hosts) and all(map(_HOST.fullmatch, hosts))
 
 
@@ -431,7 +431,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
         """Describe the key that clients without one use; empty if there is none."""
         if not self.key_env:
             return ""
-        hosts = ", ".join(each(self.match.host))
+        hosts = ", ".join(list_patterns(self.match.host))
         return f"clients that send no key use that of {scrub_text(self.key_env)} in the environment, at {hosts} alone"
 
 
@@ -548,7 +548,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def __post_init__(self) -> None:
         for key, texts in (("markers", self.markers), ("answer", (*self.answer.open, *self.answer.close))):
-            with naming(key):
+            with prefix_errors(key):
                 for text in texts:
                     parse_marker(text)
 

@@ -430,7 +430,7 @@ def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
     if text[-1] in " \t\r\n" + rule.later or not in_line or starts or lines:
         return
     assert merge_events(fed.feed(text)) == merge_events([Text(text)])
-    told.skip_passed(text)
+    told.record_forwarded(text)
     assert told.plain_rule == fed.plain_rule
     assert told.plain_rule == rule or (rule.later and rule.later in text)
     after = data.draw(st.sampled_from(["", "`", "\n", "\n```\n"])) + draw_text(data, SIX)

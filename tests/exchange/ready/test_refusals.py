@@ -422,7 +422,7 @@ TABLE = Path(rejections.__file__).with_suffix(".yaml")
     [
         ("{steps: {nullz: true}, words: [a]}", "lessons[0]", "nullz"),
         ("{steps: {ids: long}, words: [a]}", "lessons[0]", "long"),
-        ("{steps: {nulls: true}, words: [a, '(']}", "lessons[0].words[1]", "'(' is no regular expression"),
+        ("{steps: {nulls: true}, words: [a, '(']}", "lessons[0].words[1]", "'(' is not a regular expression"),
         ("{steps: {nulls: true}, words: a}", "lessons[0].words", 'must be a list, not "a"; write [a]'),
         ("{steps: {nulls: true}, wrds: [a]}", "lessons[0].wrds", "did you mean 'words'?"),
     ],

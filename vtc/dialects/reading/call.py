@@ -1,4 +1,4 @@
-"""A call from its opening tag to its end, except the values of parameters."""
+"""The states inside a call, from its opening tag to its end, except the values of parameters (`value.py`)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Head
 from vtc.dialects.syntax.scan import Scan, kind_of
 from vtc.dialects.syntax.tokens import TokenKind
-from vtc.events import Event
+from vtc.events import Call, Event
 
 ENDS_INSIDE_REASON = "the reply ends inside it"
 NO_CLOSER_REASON = "its closing tag is missing"
@@ -56,8 +56,9 @@ MAX_TAG_ENDS = 16
 
 _PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")  # used with match
 """Words on the line after a call without a closer."""
-_BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
-"""The end of JSON that may break off there. A string is no such end, because its quotes may not be escaped."""
+_BREAK_OFF_POINT = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
+"""The end of broken JSON at which another call may begin: a bracket and a line break. The end of a string does not
+count, because its quotes may not be escaped."""
 _PYTHON_OBJECT = re.compile(r"[\[{\s]+'")  # used with match
 """The beginning of an object in Python's notation instead of JSON."""
 _BEGINS_JSON = re.compile(r'[{"]')
@@ -91,7 +92,7 @@ def abandon_unfinished(handler: InValue | InCall | InJson) -> Unread:
 def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> BeginsJson:
     """Begin self-delimiting arguments; `opening` is the part of them that was read."""
     buffer_call_text(context, call, context.cursor.consume(at))
-    # Otherwise it is another dialect's notation, or a string that contains the arguments.
+    # Another notation than the dialect's, or a string that contains the arguments, is not sent in pieces.
     is_own = call.syntax.body != "params" and not context.cursor.text.startswith('"', context.cursor.at)
     call.json = _make_body(call.syntax, opening, lenient=context.lenient)
     call.begin_body(choose_piece_kind(context, call) if is_own else None)
@@ -99,19 +100,20 @@ def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> B
 
 
 def _make_body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallBody:
-    """Create the parser of arguments that are not between tags; their `opening` may show the language."""
+    """Create the parser of self-delimiting arguments; their `opening` may show that they are Python, not JSON."""
     if syntax.body == "kwargs":
         return PythonBody(lenient=lenient)
-    written_so = syntax.dialect.values == "repr" and syntax.body != "params"
-    if written_so or (lenient and _PYTHON_OBJECT.match(opening)):
-        return PythonBody("value" if written_so else "json", lenient=lenient)
+    if syntax.dialect.values == "repr" and syntax.body != "params":
+        return PythonBody("value", lenient=lenient)
+    if lenient and _PYTHON_OBJECT.match(opening):
+        return PythonBody("json", lenient=lenient)
     if syntax.dialect.codec == "gemma":
         return GemmaBody(syntax.dialect.string_token, lenient=lenient)
     return JsonBody(lenient=lenient)
 
 
 class InCall:
-    """A call after its opening tag, after its arguments, or after an error in it."""
+    """A call after its opening tag, after its arguments, or after a syntax error in it."""
 
     __slots__ = ("_end_count", "call", "context")
 
@@ -119,7 +121,7 @@ class InCall:
         self.context = context
         self.call = call
         self._end_count = 0
-        """Number of possible ends of an opening tag with attributes."""
+        """Number of possible ends of an opening tag with attributes that were tried."""
 
     def scan_arguments(self) -> Scan:
         return self.context.grammar.scan_arguments(self.call.syntax, self.call.name_in_markup)
@@ -149,14 +151,15 @@ class InCall:
 
     # After the opening tag
 
-    def open_parameter(self, token: TokenMatch) -> OpenedParam | Literal[Verdict.AROUND]:
+    def open_parameter(self, token: TokenMatch) -> OpenedParam | Literal[Verdict.WRAPPED]:
         """Begin the first parameter, or skip an element that wraps all parameters."""
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
-        if not (self.context.lenient and token[0].strip() == f"<{key}>" and self.call.parameters.is_wrapper(key)):
+        is_bare_tag = token[0].strip() == f"<{key}>"
+        if not (self.context.lenient and is_bare_tag and self.call.parameters.is_wrapper(key)):
             return open_value(self.context, self.call, token)
         self.call.repairs[Repair.ARGUMENTS_KEY] = None
         self.buffer_text(token.end())
-        return Verdict.AROUND
+        return Verdict.WRAPPED
 
     def end_empty_call(self, token: TokenMatch) -> Ended:
         """End a call without parameters."""
@@ -180,8 +183,9 @@ class InCall:
         """Buffer the possible value of the only parameter that the tool requires."""
         if text := self.context.cursor.consume(end):
             buffer_call_text(self.context, self.call, text, value=True)
-        unsure = self.call.syntax.names_the_tag and self.call.text.size > MAX_GUESS_CHARACTERS
-        return self.abandon_without_parameters() if unsure else None
+        if self.call.syntax.names_the_tag and self.call.text.size > MAX_GUESS_CHARACTERS:
+            return self.abandon_without_parameters()
+        return None
 
     def end_sole_value(self, token: TokenMatch) -> Ended:
         """End a call whose only parameter has no tags."""
@@ -204,15 +208,17 @@ class InCall:
         return self.buffer_sole_value(token.start()) or self.abandon_without_parameters()
 
     def handle_missing_parameters(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
-        """Handle the end of the reply or other text instead of parameters."""
+        """Handle the end of the reply or other text in place of parameters."""
+        # Step 1: Split the tool's name if the name of a parameter was written into it.
         if self.context.lenient and (key := self.call.split_name()):
             self.context.cursor.push_back(key)
             return Verdict.CONTENT
-        # In an element that wraps the parameters, text is the content of that element and not a value.
+        # Step 2: Parse text as the value of the only parameter, unless it is inside an element around the parameters.
         sole = self.call.sole_parameter if Repair.ARGUMENTS_KEY not in self.call.repairs else None
         if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
             self.call.parameters.begin(sole, 0)
             return Verdict.SOLE
+        # Step 3: At the end of the reply, complete a call that needs no parameters.
         cursor, call = self.context.cursor, self.call
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
         ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.place.in_line))
@@ -222,40 +228,35 @@ class InCall:
 
     def end_at_outer_closer(self, token: TokenMatch) -> Ended:
         """End a call without parameters and closing tag, since the closing tag of its wrapper follows."""
-        return self._without_closer(token)
+        return self._end_without_closer(token)
 
     def end_at_next_call(self, _: TokenMatch) -> Ended:
         """End a call without parameters and closing tag, since the next call follows."""
-        return self._without_closer(None)
+        return self._end_without_closer(None)
 
-    def _without_closer(self, token: TokenMatch | None) -> Ended:
-        return (
-            self._complete_repaired(Repair.MISSING_CLOSER, token)
-            if self.call.needs_nothing
-            else self.abandon_without_parameters()
-        )
+    def _end_without_closer(self, token: TokenMatch | None) -> Ended:
+        if not self.call.needs_nothing:
+            return self.abandon_without_parameters()
+        return self._complete_repaired(Repair.MISSING_CLOSER, token)
 
     def end_at_wrong_closer(self, token: TokenMatch) -> Ended:
         """End a call without parameters that has a sibling's closing tag instead of its wrapper's."""
-        return (
-            self._complete_repaired(Repair.WRONG_CLOSER, token)
-            if self.call.may_be_empty
-            else self.abandon_without_parameters()
-        )
+        if not self.call.may_be_empty:
+            return self.abandon_without_parameters()
+        return self._complete_repaired(Repair.WRONG_CLOSER, token)
 
     def end_self_closing(self) -> Ended:
         """End a call whose opening tag is self-closing."""
-        return (
-            complete_call(self.context, self.call, None)
-            if self.call.may_be_empty
-            else self.abandon_without_parameters()
-        )
+        if not self.call.may_be_empty:
+            return self.abandon_without_parameters()
+        return complete_call(self.context, self.call, None)
 
     def open_json_arguments(self, token: TokenMatch) -> BeginsJson | Unread:
+        """Begin JSON in place of parameters, unless the tag before it is a word of a sentence."""
         begins, call = _BEGINS_JSON.search(self.context.cursor.text, token.start()), self.call
         assert begins is not None
         head, gap = call.text.raw.removesuffix(call.written), token.string[token.start() : begins.start()]
-        if call.place.in_line and _is_word(self.context, call.written, head, gap):
+        if call.place.in_line and _is_word_of_sentence(self.context, call.written, head, gap):
             return self.abandon_without_parameters()
         return open_json(self.context, self.call, begins.start(), token.string[begins.start() : token.end()])
 
@@ -314,20 +315,19 @@ class InCall:
         return complete_call(self.context, self.call, token)
 
     def handle_missing_closer(self) -> Ended | Damaged:
-        """Handle other text instead of a call's closers."""
+        """Handle the end of the reply, or other text, in place of a call's closers."""
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and repair_at_end(self.context, call, Repair.MISSING_CLOSER):
             return complete_call(self.context, call, None)
         closed = bool(call.syntax.tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._complete_repaired(Repair.MISSING_CLOSER, None)
-        reason = (
-            NO_CLOSER_REASON
-            if closed
-            else MORE_ON_LINE_REASON
-            if call.syntax.whole_line
-            else "a quote follows its JSON"
-        )
+        if closed:
+            reason = NO_CLOSER_REASON
+        elif call.syntax.whole_line:
+            reason = MORE_ON_LINE_REASON
+        else:
+            reason = "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return mark_damaged(call, reason)
         return abandon_call(self.context, call, reason)
@@ -345,12 +345,12 @@ class InCall:
     def repair_damaged(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Unread:
         """Repair the text up to the next call or the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
-        end = len(cursor.text)
-        if token:
-            end = token.start(f"next_{token.lastgroup}")
+        end = token.start(f"next_{token.lastgroup}") if token else len(cursor.text)
         buffer_call_text(context, call, cursor.consume(end))
-        may = context.complete and not call.text.spilled
-        events, rest = call.repair(context.unknown_tools) if may else ([], "")
+        events: list[Call] = []
+        rest = ""
+        if context.complete and not call.text.spilled:
+            events, rest = call.repair(context.unknown_tools)
         if not events:
             cursor.push_back(call.ends.cut_swallowed())
             return abandon_call(context, call, call.fault, stump=call.fault == ENDS_INSIDE_REASON)
@@ -359,7 +359,7 @@ class InCall:
 
 
 class InJson:
-    """Self-delimiting arguments."""
+    """Self-delimiting arguments: JSON, or the notation of Python or Gemma."""
 
     __slots__ = ("_body", "call", "context")
 
@@ -394,7 +394,7 @@ class InJson:
         buffer_call_text(context, call, cursor.consume(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.text.spilled:
             body.discard()
-        if body.error:  # send no more of it, because only its end shows which text belongs to the call
+        if body.error:  # send no more pieces, because only the end of the call shows which text belongs to it
             return self._handle_broken(f"not JSON: {body.error}")
         if call.pieces:
             emit_piece(context, call)
@@ -405,18 +405,16 @@ class InJson:
         return Verdict.WAIT
 
     def _handle_broken(self, reason: str) -> Damaged | Spills | Unread:
+        """Handle arguments that the strict parse failed on: try to repair the call later, or abandon it now."""
         context, call = self.context, self.call
         if context.lenient and not call.text.spilled:
-            call.breaks_off = not call.syntax.whole_reply and _BREAK.search(call.text.body) is not None
+            call.breaks_off = not call.syntax.whole_reply and _BREAK_OFF_POINT.search(call.text.body) is not None
             return mark_damaged(call, reason)
         verdict = abandon_call(context, call, reason)
         if not call.text.spilled and call.syntax.whole_reply:
             return verdict
         # The text up to the closer is still part of that call, and no call begins in it.
         return Verdict.SPILLED, call
-
-
-# Openers of calls, in any state.
 
 
 type BeginsNext = tuple[None, OpenCall] | BeginsJson
@@ -427,12 +425,14 @@ type CallBeginning = BeginsNext | BeginsWithAttributes | BeginsClosed
 
 
 class HasContext(Protocol):
+    """A handler of any state in which a call can begin."""
+
     @property
     def context(self) -> Context: ...
 
 
 def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False) -> CallBeginning:
-    """Begin a call, `indented` if it is in indented code. Without a verdict its parameters follow."""
+    """Begin a call, `indented` if it is in indented code. The verdict is None if its parameters follow."""
     context = handler.context
     assert token.lastgroup is not None
     context.output.add_text(context.cursor.consume(token.start()))
@@ -443,25 +443,25 @@ def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False
     if head.closed:
         return _open_closed(context, token, syntax)
     if not head.attributes:
-        is_spoken_of = syntax.body == "args" and _is_spoken_of(context, token)
-        return Verdict.CONTENT if is_spoken_of else _open(context, token, syntax)
+        is_spoken_of = syntax.body == "args" and _is_mentioned(context, token)
+        return Verdict.CONTENT if is_spoken_of else _open_next(context, token, syntax)
     return _open_with_attributes(context, token, head)
 
 
-def _is_spoken_of(context: Context, token: TokenMatch) -> bool:
-    """True if words mention a possible head with JSON after it; the search then continues after it."""
+def _is_mentioned(context: Context, token: TokenMatch) -> bool:
+    """Return True if words only mention the head of a call with JSON after it, and continue the search after it."""
     at, name, groups = token.start(), f"name_{token.lastgroup}", token.groupdict()
     if not (groups.get(name) and context.output.in_line):
         return False
     gap = token.string[token.end(name) : token.start(f"json_{token.lastgroup}")]
-    if not _is_word(context, token[name], token.string[at : token.start(name)], gap):
+    if not _is_word_of_sentence(context, token[name], token.string[at : token.start(name)], gap):
         return False
     context.cursor.seek = at + 1
     return True
 
 
-def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
-    """True if the name after a tag within a line is a word of the sentence: `I write a <tool_call> now.`.
+def _is_word_of_sentence(context: Context, written: str, head: str, gap: str) -> bool:
+    """True if the `written` name after a tag is a word of the sentence: `I write a <tool_call> now.`.
 
     The `gap` before the JSON contains a line break, no tool of that name is offered, and either no tool can have that
     name or a blank separates it from the tag.
@@ -472,8 +472,8 @@ def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
 
 
 def open_next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
-    """Begin the next call of a section. Without a verdict its parameters follow."""
-    return _open(after.context, token, after.syntax, after.complete)
+    """Begin the next call of a section. The verdict is None if its parameters follow."""
+    return _open_next(after.context, token, after.syntax, after.complete)
 
 
 def open_listed_call(handler: InCall, token: TokenMatch) -> BeginsJson:
@@ -484,7 +484,7 @@ def open_listed_call(handler: InCall, token: TokenMatch) -> BeginsJson:
     context, call = handler.context, handler.call
     call.repairs[Repair.SEVERAL_OBJECTS] = None
     calls, fault = collect_list_call(context, call)
-    begun, opened = _open(context, token, call.syntax, CompleteCalls(call.syntax, calls, call.text.size))
+    begun, opened = _open_next(context, token, call.syntax, CompleteCalls(call.syntax, calls, call.text.size))
     assert begun is not None
     opened.repairs[Repair.SEVERAL_OBJECTS] = None
     opened.earlier.in_list, opened.earlier.fault = True, fault if context.lenient else MORE_ON_LINE_REASON
@@ -494,7 +494,11 @@ def open_listed_call(handler: InCall, token: TokenMatch) -> BeginsJson:
 def open_call_in_line(
     after: Undecided, token: TokenMatch
 ) -> BeginsNext | tuple[Literal[Verdict.CONTENT], CompleteCalls]:
-    """Begin another call after one that may be quoted. Both are decided together, unless the opener is a weak one."""
+    """Begin another call on the line of one that may be quoted; both are decided together.
+
+    If parameters are attributes, or if the tag is self-closing, the text may be no call. Then the call before it is
+    delivered, as at the end of the line.
+    """
     assert token.lastgroup is not None
     head = after.context.grammar.heads[token.lastgroup]
     if head.attributes or head.closed:
@@ -502,10 +506,12 @@ def open_call_in_line(
     after.add_text_between(token.start())
     shared = after.syntax
     syntax = replace(head.syntax, is_indented=shared.is_indented, in_paragraph=shared.in_paragraph)
-    return _open(after.context, token, syntax, after.complete)
+    return _open_next(after.context, token, syntax, after.complete)
 
 
-def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> BeginsNext:
+def _open_next(
+    context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None
+) -> BeginsNext:
     call, groups = _open_call(context, token, syntax, after), token.groupdict()
     if syntax.body == "params":
         buffer_call_text(context, call, context.cursor.consume(token.end()))
@@ -524,7 +530,7 @@ def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> Be
         not context.lenient
         or call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"]) not in call.named.declared
     ):
-        context.output.add_text(call.text.raw)  # return the white space that it took
+        context.output.add_text(call.text.raw)  # the white space that `_open_call` moved into the call
         context.cursor.seek = token.start() + 1
         return Verdict.CONTENT
     buffer_call_text(context, call, context.cursor.consume(token.start(f"attribute_{token.lastgroup}")))
@@ -551,6 +557,7 @@ def _open_closed(
 
 
 def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> OpenCall:
+    """Create a call from the groups of its opener; the white space before it becomes part of its text."""
     groups, name = token.groupdict(), token.lastgroup
     written, id_ = groups.get(f"name_{name}") or "", groups.get(f"id_{name}")
     index = groups.get(f"index_{name}") or ""
@@ -560,7 +567,7 @@ def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: C
     speech = context.output
     at = token.start()
     call.place = locate_call(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)
-    if after and after.calls:  # they are decided together
+    if after and after.calls:  # they are decided together, by the text before the first of them
         call.place, call.earlier.sure = call.place._replace(lead=after.place.lead), after.sure
     call.text.add(context.output.take_whitespace())
     call.text.leading = len(call.text.raw)

@@ -6,9 +6,9 @@
     </para                                                        buffered: a closing tag may begin here
     meter></function>                       "}                    the call is complete
 
-A text value is sent as it arrives, except for a suffix that may belong to its end: white space, tags and partial
-tags, because a repair may treat them as the end. Everything else is buffered until more text arrives or the call ends.
-So is everything after a tag that may be either content of the value or its end.
+A value that is text is sent as it arrives. Three things are buffered until more text arrives or the call ends: values
+of other types, a suffix that may belong to the value's end (white space, tags and partial tags, which a repair may
+treat as the end), and everything after a tag that may be content of the value or its end.
 """
 
 from __future__ import annotations
@@ -27,33 +27,37 @@ from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import CallPiece, Tool
 
 MAX_HELD_CHARACTERS = 1024
-"""Characters of a value that are buffered because they may belong to its end."""
+"""Maximum characters of a value that are buffered because they may belong to its end."""
 MAX_TRAILING_TAGS = 16
-"""Tags at the end of a text that may belong to the end of the value."""
+"""Maximum tags at the end of a text that are considered as the end of the value."""
 _TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
-_WINDOW = 70
+_MAX_TAG_CHARACTERS = 70
 """Maximum characters of such a tag."""
 _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
 
 
 def can_be_sent_in_pieces(syntax: CallSyntax, written: str) -> bool:
-    """True if a call can be sent in pieces: tags mark its end, and no later text decides whether it is a call."""
+    """Return True if a call can be sent in pieces: tags mark its end, and no later text decides if it is a call."""
     dialect = syntax.dialect
-    own_language = syntax.body != "params" and not dialect.writes_json
-    if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or own_language:
+    if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply:
+        return False
+    if syntax.body != "params" and not dialect.writes_json:
+        return False
+    if syntax.body == "params" and not syntax.parameters.shares_closer:
         return False
     closers = _list_closers(syntax, written)
     return bool(closers) and all(closer.startswith("<") for closer in closers)
 
 
 def _list_closers(syntax: CallSyntax, written: str) -> list[str]:
+    """List the closing tags of a call, and the one that all of its parameters share."""
     closers = syntax.closing_tags(written)
     if syntax.body == "params":
-        closers += [syntax.parameters.closer("")] if syntax.parameters.shares_closer else ["no"]
+        closers.append(syntax.parameters.closer(""))
     return closers
 
 
-def _dump(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -62,7 +66,10 @@ type PieceKind = Literal["arguments", "text"]
 
 
 class CallPieces:
-    """The arguments of one call: the pieces that were sent, and those that are ready."""
+    """The pieces of one call: the arguments that were sent, and those that can be sent now.
+
+    The caller feeds the call's text while it is parsed. The subclasses differ in the notation of the arguments.
+    """
 
     as_text = False
     """True if the original text of the call is sent."""
@@ -77,11 +84,12 @@ class CallPieces:
         self.halted = False
         """True if all further text is buffered until the end of the call."""
         self.stopped = False
-        """True if the text so far is buffered as well, since it may hold the end of the call and another call."""
+        """True if even arguments that are ready are buffered, because they may hold the call's end and another call."""
         self.sent: list[str] = []
+        """The arguments that were sent, in pieces."""
         self._ready: list[str] = []
         self._content: ValueText | None = None
-        """The value that is read, if it may leave."""
+        """The current value if it is text that is sent while it arrives; otherwise None."""
 
     def stop(self) -> None:
         """Send nothing more before the end of the call."""
@@ -103,25 +111,25 @@ class CallPieces:
 
     def remaining_arguments(self, name: str, arguments: str) -> str | None:
         """Return the unsent arguments; None if the pieces that were sent do not begin the final arguments."""
-        left = "".join(self.sent)
+        sent = "".join(self.sent)
         if self.tool is None or name != self.tool.name:
             return None
-        if arguments.startswith(left):
-            return arguments[len(left) :]
-        body = JsonBody(lenient=False)  # a repair changed the white space
+        if arguments.startswith(sent):
+            return arguments[len(sent) :]
+        body = JsonBody(lenient=False)  # renders the arguments without white space, as the pieces were
         body.feed(arguments, 0, final=True)
-        return body.text()[len(left) :] if body.text().startswith(left) else None
+        return body.text()[len(sent) :] if body.text().startswith(sent) else None
 
 
 class ValueText:
     """The text of a value, without a suffix that may belong to its end."""
 
-    __slots__ = ("_frames", "_in_json", "_names", "held")
+    __slots__ = ("_end_characters", "_in_json", "_names", "held")
 
     def __init__(self, closers: Sequence[str], *, in_json: bool) -> None:
         self._names = {name for closer in closers if (name := closer.strip("</> \n"))}
         self._in_json = in_json
-        self._frames = WHITESPACE + "]}" * in_json
+        self._end_characters = f"{WHITESPACE}]}}" if in_json else WHITESPACE
         self.held = ""
 
     def feed(self, text: str) -> str:
@@ -132,20 +140,21 @@ class ValueText:
         return text[:end]
 
     def _find_end(self, text: str) -> int:
+        """Return the end of the part that can be sent, before white space, tags and partial tags."""
         end = len(text)
         for _ in range(MAX_TRAILING_TAGS):
             at = end
-            end = len(text[:end].rstrip(self._frames))
-            if self._in_json and (escape := _ESCAPED.search(text, max(0, end - _WINDOW), end)):
+            end = len(text[:end].rstrip(self._end_characters))
+            if self._in_json and (escape := _ESCAPED.search(text, max(0, end - _MAX_TAG_CHARACTERS), end)):
                 end = escape.end(1)
-            elif (tag := _TAG.search(text, max(0, end - _WINDOW), end)) and self._may_be_closer(tag[0]):
+            elif (tag := _TAG.search(text, max(0, end - _MAX_TAG_CHARACTERS), end)) and self._may_be_closer(tag[0]):
                 end = tag.start()
             if end == at:
                 break
         return end
 
     def _may_be_closer(self, text: str) -> bool:
-        """True if a text may be a closing tag, or a fragment of one."""
+        """Return True if a text may be a closing tag, or a fragment of one."""
         if text[0] == "<":
             return True
         word = text.lstrip("/").rstrip(">")
@@ -153,7 +162,7 @@ class ValueText:
 
 
 class TaggedPieces(CallPieces):
-    """The arguments of a call whose parameters stand between tags."""
+    """The pieces of a call whose parameters are between tags, rendered as JSON."""
 
     __slots__ = ("_closers", "_keys", "_raw", "_schema", "_strip_frame", "_syntax", "_value_sent")
 
@@ -173,7 +182,7 @@ class TaggedPieces(CallPieces):
             self.halted = True
         if self.halted:
             return
-        self._ready.append(("," if self._keys else "{") + _dump(key) + ":")
+        self._ready.append(("," if self._keys else "{") + _dump_json(key) + ":")
         self._keys.add(key)
         self.begun = True
         self._value_sent = []
@@ -187,6 +196,7 @@ class TaggedPieces(CallPieces):
         """Add text of the parameter's value."""
         if self.halted or self._content is None:
             return
+        # Step 1: Collect the beginning of the value until its frame is complete: a line break, or a CDATA section.
         if self._raw is not None:
             text = self._raw + text
             if text[:1] in ("", "\r") and len(text) < 2:
@@ -199,16 +209,17 @@ class TaggedPieces(CallPieces):
                 return
             text, self._raw = self._strip_frame(text), None
             self._add_ready('"')
+        # Step 2: Send the text, except a suffix that may belong to the value's end.
         if text := self._content.feed(text):
-            self._add_ready(_dump(text)[1:-1])
+            self._add_ready(_dump_json(text)[1:-1])
 
     def end(self, value: Any) -> None:
         """End the parameter, whose complete value is `value`."""
         if self.halted:
             return
-        whole, left = _dump(value), "".join(self._value_sent)
-        if whole.startswith(left):
-            self._ready.append(whole[len(left) :])
+        whole, sent = _dump_json(value), "".join(self._value_sent)
+        if whole.startswith(sent):
+            self._ready.append(whole[len(sent) :])
         else:
             self.halted = True
 
@@ -218,7 +229,7 @@ class TaggedPieces(CallPieces):
 
 
 class JsonPieces(CallPieces):
-    """The arguments of a call that are JSON, alone or in an object with the call's name (`keys`)."""
+    """The pieces of a call in JSON: the arguments alone, or an object with the call's name (`keys`)."""
 
     __slots__ = (
         "_awaits_key",
@@ -259,7 +270,7 @@ class JsonPieces(CallPieces):
             if self.halted:
                 return
             if self._string is None:
-                self._read_mark(token)
+                self._read_token(token)
             elif token != '"':
                 self._string.append(token)
             else:
@@ -277,7 +288,8 @@ class JsonPieces(CallPieces):
         if text := content.feed(text):
             self._ready.append(text)
 
-    def _read_mark(self, mark: str) -> None:
+    def _read_token(self, mark: str) -> None:
+        """Handle a token outside of strings: a bracket, a comma, a colon, a quotation mark, or a number or literal."""
         if mark == '"':
             self._begin_string()
             return
@@ -294,6 +306,7 @@ class JsonPieces(CallPieces):
         self._held.append(mark)
 
     def _begin_bracket(self, mark: str) -> None:
+        """Enter an object or an array, which may be the arguments."""
         keys = self._keys
         self._open.append(mark)
         self._awaits_key = mark == "{"
@@ -306,6 +319,7 @@ class JsonPieces(CallPieces):
         self._held.clear()
 
     def _begin_string(self) -> None:
+        """Begin a string, which is sent while it arrives if it is a text value in the arguments."""
         self._string, self._content = [], None
         if self._awaits_key or self._depth is None:
             self._held.append('"')
@@ -321,6 +335,7 @@ class JsonPieces(CallPieces):
             self._held.clear()
 
     def _end_string(self, written: str) -> None:
+        """End a string whose text, or the rest of it, is `written`: a value in the arguments, a key, or a field."""
         self._string = None
         if self._content is not None:
             self._continue_value(self._content, written)
@@ -337,7 +352,7 @@ class JsonPieces(CallPieces):
             self._read_field(str(load_json(f'"{written}"')))
 
     def _check_key(self) -> None:
-        """Continue if the tool declares the parameter, otherwise buffer the rest of the call."""
+        """Record that the call has begun if the tool declares the parameter; otherwise buffer the rest of the call."""
         assert self.tool is not None
         declared = self.tool.schema.properties
         if declared and self._key not in declared:
@@ -357,23 +372,21 @@ class JsonPieces(CallPieces):
             self.halted = True
 
 
-# A client that parses calls of its own dialect from the text can be sent the text of a call before its end:
-#
-#     <write_to_file><path>a.py</path>     sent
-#     <content>if a                        sent unchanged
-#      < b:                                buffered: possible markup is decided at the end of the value
-#     </content></write_to_file>           the call is complete
-#
-# The client receives the same characters whether or not the text proves to be a call. Only a repair changes them, so
-# text that a repair could change is buffered. Frames are not split: a frame is buffered whole if a part of it is.
-
-
 TAG_START = "<"
 """The first character of every tag."""
 
 
 class TextPieces(CallPieces):
-    """The text of a call whose parameters stand between tags."""
+    """The pieces of a call as original text, for a client that parses calls of its own dialect from the text.
+
+        <write_to_file><path>a.py</path>     sent
+        <content>if a                        sent unchanged
+         < b:                                buffered: possible markup is decided at the end of the value
+        </content></write_to_file>           the call is complete
+
+    The client receives the same characters whether or not the text proves to be a call. Only a repair changes them, so
+    text that a repair could change is buffered. Frames are not split: a frame is buffered whole if a part of it is.
+    """
 
     __slots__ = ("_is_text", "_keys", "_may_hold_markup", "_syntax", "_value")
 
@@ -391,8 +404,9 @@ class TextPieces(CallPieces):
     def create(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
         """Create the pieces of a call; None if the client might not parse it, or if tags do not mark its end."""
         closers = [*syntax.closing_tags(written), syntax.parameters.closer("key")]
-        by_tags = syntax.body == "params" and all(closer.startswith(TAG_START) for closer in closers)
-        return cls(syntax, tool) if by_tags and tool and tool.name == written else None
+        if syntax.body != "params" or not all(closer.startswith(TAG_START) for closer in closers):
+            return None
+        return cls(syntax, tool) if tool and tool.name == written else None
 
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
         """Begin a parameter."""

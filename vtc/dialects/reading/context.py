@@ -16,15 +16,11 @@ from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import INDENT
 from vtc.events import Call, CallPiece, Event, Markup, Text, Tool, ToolCall, UnreadCall
 
-# The cursor moves forward only, and retains no more text than a token may need. Everything before `at` is consumed.
-# The rest is buffered: text that may still become a token of the current state.
-
-
 LOOKBEHIND_CHARACTERS = 48
 """Consumed characters that are retained: some tokens must start a line, and the text before a call can quote it."""
 WHITESPACE = " \t\r\n"
 
-_QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
+_QUOTATION_PREFIX = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
 _YAML_KEY = re.compile(
     r"(?:\A|\n)(?P<margin>[ ]*+(?:-[ ]++)*+)(?:[\w.$/-][^\n:#{}]{0,40}|\"[^\n\"]{1,40}\"|'[^\n']{1,40}'):[ ]++"
     r"[|>][-+1-9]{0,2}[ \t]*+(?:#[^\n]*+)?\s*\Z"
@@ -36,17 +32,22 @@ type TokenMatch = re.Match[str]
 
 
 class Cursor:
-    """The text and the position up to which it was consumed."""
+    """The text that is still needed, and the position up to which it was consumed.
+
+    The text after `at` is buffered, because it may still become a token. Of the text before it, only
+    `LOOKBEHIND_CHARACTERS` are retained. Except for `push_back`, the position only moves forward.
+    """
 
     __slots__ = ("at", "final", "seek", "text", "was_pushed_back")
 
     def __init__(self) -> None:
         self.text = ""
         self.was_pushed_back = False
-        """True if text was pushed back: then the consumed text before it is lost."""
+        """True if text was pushed back, so that the consumed text before it is lost."""
         self.at = 0
+        """Position up to which the text was consumed."""
         self.seek = 0
-        """Position from which the next token is searched."""
+        """Position from which the next token is searched; the text from `at` to `seek` is buffered."""
         self.final = False
         """True if no more text follows."""
 
@@ -67,9 +68,9 @@ class Cursor:
     @property
     def is_quoted(self) -> bool:
         """True if the line so far contains only the `>` of a quotation."""
-        return _QUOTED.search(self.text[max(0, self.at - LOOKBEHIND_CHARACTERS) : self.at]) is not None
+        return _QUOTATION_PREFIX.search(self.text[max(0, self.at - LOOKBEHIND_CHARACTERS) : self.at]) is not None
 
-    def begins_block(self, line: TokenMatch) -> bool:
+    def is_in_yaml_block(self, line: TokenMatch) -> bool:
         """True if the line is in a YAML block scalar: it is indented deeper than the key on the line before it."""
         key = _YAML_KEY.search(self.text[max(0, line.start() - LOOKBEHIND_CHARACTERS) : line.start()])
         return key is not None and len(line[0]) - 1 > len(key["margin"])
@@ -80,18 +81,19 @@ class Cursor:
         return self.at == len(self.text)
 
     def is_lone_item(self, at: int) -> bool:
-        """True if a list item begins before `at`, and no other line so far begins like an item or a line of a file.
+        """True if only the `- ` of a list item precedes `at` on its line, and the item is the only one of its list.
 
-        If the beginning of the reply is no longer retained, the line before the item must introduce it.
+        No other retained line may begin like an item or a line of a file. If the beginning of the reply is no longer
+        retained, the line before the item must end in a colon.
         """
         before = self.text[max(0, at - LOOKBEHIND_CHARACTERS) : at]
         if self.was_pushed_back or not _ITEM.search(before):
             return False
         if at >= LOOKBEHIND_CHARACTERS:
-            if not _LED_TO.search(before):
+            if not _INTRODUCED_ITEM.search(before):
                 return False
             before = before.partition("\n")[2]  # the beginning of the first line may be missing
-        return len(_OF_LIST.findall(before)) == 1
+        return len(_LIST_LINE.findall(before)) == 1
 
     def is_blank_to(self, end: int) -> bool:
         """True if the text up to `end` is white space."""
@@ -102,7 +104,7 @@ class Cursor:
         return _BLANK.match(self.text, start) is not None
 
 
-# The text around a call on its line shows whether the call is quoted.
+# The text around a call on its line shows if the call is quoted:
 #
 # I run <tool_call>…</tool_call> now.      words of one sentence on both sides: an example
 # I look. <tool_call>…</tool_call> Then …  a sentence on either side: a call
@@ -128,36 +130,37 @@ QUOTATION_MARKS = {
 _DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
 _STAMP = rf"[\[(]?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME}|\d{{8}}T\d{{4,6}}Z?)[\])]?"
 # The end of a date in any format, and the time: `Nov 22 10:00:01`, `[22/Nov/2026:10:00:01 +0000]`.
-_DATED = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+"
+_DATE_END = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+"
 _LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
 """A word of a log line between the time and the message: `INFO`, `[WARN]`, `UTC`, `AM`."""
-_BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
-_OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
+_LINE_PREFIX = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
+_LOG_LINE = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATE_END})(?:{_LINE_PREFIX}|{_LEVEL})*\Z"
 _ITEM = re.compile(r"(?:\A|\n)[ \t]*+-[ \t]++\Z")
-_LED_TO = re.compile(r"[:\uff1a][ \t\r]*\n\s*-[ \t]++\Z")
-_OF_LIST = re.compile(rf"^[ \t]*+{_BEGINNING}", re.MULTILINE)
-_OF_FILE = re.compile(  # for at most 48 characters
-    rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}"
+_INTRODUCED_ITEM = re.compile(r"[:\uff1a][ \t\r]*\n\s*-[ \t]++\Z")
+_LIST_LINE = re.compile(rf"^[ \t]*+{_LINE_PREFIX}", re.MULTILINE)
+_FILE_LINE = re.compile(  # for at most 48 characters
+    rf"(?:^|\n)[ \t]*+(?:{_LINE_PREFIX})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_LOG_LINE}"
 )
 
 
-# These search `LOOKBEHIND_CHARACTERS` at most.
+# These search `LOOKBEHIND_CHARACTERS` at most, the text before a call.
 _NO_WORD = re.compile(r"</?[\w:.-]{1,64}\s*>|<[|｜][^<>|｜\s]{1,64}[|｜]>|\[[A-Z_]{4,64}\]")
 _WORD = re.compile(r"[^\W_]")
 _ITEM_NUMBER = re.compile(r"[ \t]*+(?:\d{1,9}|[A-Za-z])[.)][ \t]*+")  # used with match
-_LEADS = re.compile(r"""(?:(?P<sentence>[.!?…。！？．])|[:\uff1a])[\s"'”’»」』)\]*_]*+\Z""")
+_CLAUSE_END = re.compile(r"""(?:(?P<sentence>[.!?…。！？．])|[:\uff1a])[\s"'”’»」』)\]*_]*+\Z""")
 
 
 class Lead(Enum):
-    """The end of the words before a call on its line."""
+    """The way in which the words before a call end, on its line."""
 
     NONE = auto()
     """There are no words: only punctuation, tags, the number of an item, or an accepted call."""
     CLAUSE_OPEN = auto()
     """Inside a sentence or a clause."""
     COLON = auto()
-    """A colon."""
+    """With a colon."""
     SENTENCE = auto()
+    """With the end of a sentence."""
 
 
 def classify_lead(before: str) -> Lead:
@@ -165,30 +168,31 @@ def classify_lead(before: str) -> Lead:
     line = _NO_WORD.sub("", before.rpartition("\n")[2])
     if not _WORD.search(line) or _ITEM_NUMBER.fullmatch(line):
         return Lead.NONE
-    ends = _LEADS.search(line)
+    ends = _CLAUSE_END.search(line)
     if ends is None:
         return Lead.CLAUSE_OPEN
     return Lead.SENTENCE if ends["sentence"] else Lead.COLON
 
 
-type LineFate = Literal["", "made", "quoted"]
-"""The decision for all calls on a line: they are calls, they are quoted, or there is none yet."""
+type LineFate = Literal["", "accepted", "quoted"]
+"""The decision that applies to all calls on a line; empty as long as none was made."""
 
 
 class CallPlace(NamedTuple):
-    """The context in which a call begins."""
+    """The text before a call, as far as it shows if the call is quoted."""
 
     in_line: bool = False
     """Text precedes it on the same line."""
     lead: Lead = Lead.NONE
     shared_fate: LineFate = ""
-    """The decision for the calls before it on its line, which applies to it too."""
+    """The decision about earlier calls on its line, which applies to it, too."""
     closing_mark: str = ""
     """The character that would close a quotation opened directly before it; empty if there is none."""
     is_file_line: bool = False
-    """The line before it holds only a prefix of lines in files, logs or diffs."""
+    """Only a prefix of lines in files, logs or diffs precedes it on its line."""
     is_item: bool = False
-    """That prefix is `- `, and no other line so far has one: it is an item of a list if nothing follows."""
+    """Only `- ` precedes it on its line, and no other line is an item: if nothing follows the call, it is the item of a
+    list, not a line of a diff."""
 
 
 def locate_call(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> CallPlace:
@@ -198,16 +202,13 @@ def locate_call(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> 
         return CallPlace()
     bare = before.rstrip(" \t")
     mark = QUOTATION_MARKS.get(CELL_BAR if bare.endswith(CELL_BAR) else before[-1:], "")
-    of_file = _OF_FILE.search(before) is not None
+    of_file = _FILE_LINE.search(before) is not None
     lead = Lead.NONE if shares else classify_lead(before)
     return CallPlace(True, lead, shares, mark, of_file, of_file and cursor.is_lone_item(at))
 
 
-# The output of the reader: events in order, and white space that is buffered because a call may follow it.
-
-
 _MAY_BE_TAG = re.compile(r"<\S")
-_INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
+_INDENTED_LINE = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
 class Last(Enum):
@@ -221,7 +222,11 @@ class Last(Enum):
 
 
 class EventBuffer:
-    """Collects events until they are taken."""
+    """The output of the reader: events until they are taken, and white space until the next event decides about it.
+
+    White space before a call becomes part of the call. After a call it is emitted as markup if it ends the reply or
+    precedes the first text, otherwise as text.
+    """
 
     __slots__ = ("_events", "_has_called", "_pieces", "has_example", "last", "line_fate", "may_have_tags", "whitespace")
 
@@ -230,7 +235,7 @@ class EventBuffer:
         self._has_called = False
         self._pieces: list[str] = []  # joined once, because a reply in one chunk is split at each token
         self.whitespace: list[str] = []
-        """White space after the last text."""
+        """White space after the last text or call, in pieces."""
         self.last = Last.NOTHING
         self.may_have_tags = False
         """True if the text contains a possible tag."""
@@ -262,7 +267,7 @@ class EventBuffer:
     @property
     def is_indented_code(self) -> bool:
         """True if the current line is indented like code, after text and a blank line."""
-        return self.last is Last.TEXT and _INDENTED.search("".join(self.whitespace)) is not None
+        return self.last is Last.TEXT and _INDENTED_LINE.search("".join(self.whitespace)) is not None
 
     def take(self) -> list[Event]:
         """Return and clear the collected events."""
@@ -326,15 +331,15 @@ class EventBuffer:
         self.emit(event)
 
     def add_call(self, event: Event) -> None:
-        """Append a call, or an event that replaces one. White space between it and the first text is dropped."""
+        """Append a call, or markup or a denial in place of one."""
         self.emit(event)
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
         if isinstance(event, Call | CallPiece):
-            self._has_called, self.line_fate = True, "made"
+            self._has_called, self.line_fate = True, "accepted"
 
     def add_unread_call(self, call: UnreadCall) -> None:
-        """Append the reason why a candidate is not a call; its text follows."""
+        """Append the report of an unread call. Its text is a separate event after it."""
         self.emit(call)
 
     def retract(self) -> tuple[str, list[Call]]:
@@ -347,11 +352,12 @@ class EventBuffer:
         return raw, last
 
     def keep_whitespace(self) -> None:
-        """Preserve white space from here on."""
+        """Treat the last event as visible: white space after it is emitted as text."""
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.TEXT if texted else Last.NOTHING
 
     def take_whitespace(self) -> str:
+        """Return and clear the buffered white space."""
         space = self.whitespace.pop() if len(self.whitespace) == 1 else "".join(self.whitespace)
         self.whitespace.clear()
         return space
@@ -365,7 +371,7 @@ class EventBuffer:
 
 
 def update_last_calls(last: list[Call], events: Iterable[Event]) -> None:
-    """Update `last` with the calls that no text follows so far; calls before a text are examples."""
+    """Add the calls of `events` to `last`, and drop those that text follows: only final calls are no examples."""
     for event in events:
         if isinstance(event, Call):
             last.append(event)
@@ -379,16 +385,22 @@ def extract_from_reasoning(calls: Iterable[Call]) -> list[Call]:
 
 
 type ReasoningTarget = Literal["reasoning_content", "keep", "drop"]
+"""The destination of reasoning: the reasoning field of the client's API, the text (with its tags), or nothing."""
 type Begins = Literal["text", "reasoning", "unknown", "either"]
-"""The beginning of a reply: `reasoning` if the prompt opened it. With `unknown` the whole reply is buffered until a
-closing tag decides. With `either` it is parsed as text until a closing tag follows outside of calls and code."""
+"""The state in which a reply begins.
+
+`text`: outside the reasoning. `reasoning`: inside it, because the prompt opened it. `unknown`: the reply is buffered
+until a closing tag, or its end, decides. `either`: the reply is parsed as text, and buffered until a closing tag
+outside of calls and code decides that the text so far was reasoning.
+"""
 type UnknownTools = Literal["text", "allow", "drop"]
+"""The treatment of calls of tools that are not offered: text, calls, or nothing."""
 
 
 class Verdict(Enum):
-    """The result of an action, which the table maps to the next state. None means the usual next state."""
+    """The result of an action, which the table maps to the next state; None in its place means the usual next state."""
 
-    __hash__ = object.__hash__  # that of `Enum` is a call in Python
+    __hash__ = object.__hash__  # `Enum.__hash__` is a Python call, and each step looks up a verdict
 
     CONTENT = auto()
     """The token is content and is skipped."""
@@ -402,8 +414,8 @@ class Verdict(Enum):
     """The code span or the doubtful markup exceeds its limit."""
     ATTRIBUTES = auto()
     """The call's parameters are attributes of its opening tag."""
-    AROUND = auto()
-    """An element wraps the parameters."""
+    WRAPPED = auto()
+    """An element opens that wraps the parameters."""
     JSON = auto()
     """The call's arguments are JSON, or have another self-delimiting grammar."""
     GUESS = auto()
@@ -417,7 +429,7 @@ class Verdict(Enum):
     UNREAD = auto()
     """The text is not a call, and is returned as text."""
     SPILLED = auto()
-    """The text is not a call, and continues."""
+    """The text is not a call, and no call begins in the rest of it, up to its closer."""
     DAMAGED = auto()
     """The strict parse failed; the end of the call is still to be found."""
     WHOLE = auto()
@@ -483,7 +495,7 @@ class StateHandler(Protocol):
 class ReplyBeginning:
     """Knowledge about the beginning of the reply: text or reasoning."""
 
-    __slots__ = ("began_inside", "begins", "calls_in_reasoning", "is_certain", "prompted", "undecided")
+    __slots__ = ("began_inside", "begins", "begins_with_call", "calls_in_reasoning", "is_certain", "undecided")
 
     def __init__(self, begins: Begins) -> None:
         self.begins = begins
@@ -494,7 +506,7 @@ class ReplyBeginning:
         """False if the only evidence is a tag within a line, which may be a mention."""
         self.undecided = begins == "either"
         """The text so far may prove to be reasoning, so all of it is buffered."""
-        self.prompted = False
+        self.begins_with_call = False
         """The reason is that it begins with a call although the prompt may have opened the reasoning."""
         self.calls_in_reasoning: list[Call] = []
         """The final calls of text that proved to be reasoning."""
@@ -536,7 +548,7 @@ class Context:
         *,
         lenient: bool,
         unknown_tools: UnknownTools,
-        most_held: int,
+        max_held: int,
         think: ReasoningTarget,
         begins: Begins,
         incremental: bool = False,
@@ -552,7 +564,7 @@ class Context:
         self.tools = tools
         self.lenient = lenient
         self.unknown_tools = unknown_tools
-        self.max_held = most_held
+        self.max_held = max_held
         """Maximum size of the buffer: bytes of a call, characters of a code span."""
         self.think = think
         self.beginning = ReplyBeginning(begins)
@@ -568,7 +580,7 @@ class Context:
             self._names = tool_names.fold_names(self.tools)
         return tool_names.strip_prefix(written).casefold() in self._names
 
-    def is_own(self, syntax: CallSyntax) -> bool:
+    def has_own_tokens(self, syntax: CallSyntax) -> bool:
         """True if a call is marked by the model's own special tokens."""
         return syntax.has_tokens and syntax.dialect.name in self.facts.tokens
 

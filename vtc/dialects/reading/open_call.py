@@ -34,11 +34,9 @@ from vtc.dialects.syntax.forms import CallSyntax, list_written_closers
 from vtc.dialects.syntax.grammar import is_call_start
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
-# Checks of a parsed call. Each raises `envelope.NotACall`.
-
 
 def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
-    """Reject repaired JSON that may have lost an argument; `fault` describes the error in its `body`."""
+    """Raise `NotACall` if repaired JSON may have lost an argument; `fault` describes the error in its `body`."""
     tool = tools.get(event.call.name)
     arguments = json.loads(event.call.arguments)
     if not isinstance(arguments, dict):
@@ -50,22 +48,27 @@ def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str
         raise NotACall(f"{fault}, and {min(lost)!r} is missing")
 
 
-def find_placeholder(events: Iterable[Call], blank: str) -> str:
-    """Find an argument that still has the `blank` placeholder of the prompt's example; empty if there is none."""
-    given = (
-        json.loads(event.call.arguments) for event in events if blank and json.dumps(blank) in event.call.arguments
-    )
-    return next((key for arguments in given for key, value in arguments.items() if value == blank), "")
+def find_placeholder(events: Iterable[Call], placeholder: str) -> str:
+    """Find an argument whose value is the placeholder of the prompt's example; return its key, empty if none."""
+    if not placeholder:
+        return ""
+    for event in events:
+        if json.dumps(placeholder) not in event.call.arguments:
+            continue
+        for key, value in json.loads(event.call.arguments).items():
+            if value == placeholder:
+                return str(key)
+    return ""
 
 
 def check_required(arguments: Collection[str], tool: Tool) -> None:
-    """Reject an object that lacks a required argument, because it may be an answer in JSON."""
+    """Raise `NotACall` if an object lacks a required argument, because it may be an answer in JSON."""
     if lost := tool.schema.list_missing(arguments):
         raise NotACall(f"{min(lost)!r} is missing")
 
 
 def _find_tool_by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
-    """Resolve a call that has a bare id as its name, if its arguments fit exactly one offered tool."""
+    """Find the tool of a call that has an id in place of its name, if the arguments fit exactly one offered tool."""
     read = envelope.read_arguments(named.written, body, None)
     fits = [tool for tool in named.tools.values() if parameter.is_complete(tool, read.arguments)]
     if not read.arguments or len({tool.name for tool in fits}) != 1:
@@ -74,10 +77,7 @@ def _find_tool_by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeCon
 
 
 class HeldText:
-    """The buffered text of a call: a head and a body, stored in pieces.
-
-    If the call does not complete, this text is returned as text.
-    """
+    """The text of a call, a head and a body, which is returned as text if the call is abandoned. Stored in pieces."""
 
     __slots__ = ("_body", "_pieces", "_sent", "leading", "sent", "size", "spilled")
 
@@ -86,13 +86,13 @@ class HeldText:
         self._body = 0  # index of the first piece of the body
         self._sent = 0  # number of pieces that were sent
         self.leading = 0
-        """Characters before the call: white space, and markup that is treated like the call."""
+        """Number of characters before the call itself: white space, and doubtful markup that precedes a call."""
         self.size = 0
         """Size in bytes."""
         self.spilled = False
-        """True if the text exceeds the buffer: the call is parsed to its end, but its text is returned as text."""
+        """True if the text exceeded the buffer and was returned as text; the call is still parsed, to find its end."""
         self.sent = 0
-        """Characters that were sent, if the call is sent in pieces."""
+        """Number of characters that were sent, if the call is sent in pieces."""
 
     @property
     def raw(self) -> str:
@@ -132,11 +132,11 @@ class HeldText:
     def replace_body(self, body: str) -> None:
         self._pieces[self._body :] = [body]
 
-    def take_unsent(self, but: str = "") -> str:
-        """Mark the unsent text as sent and return it, without the suffix `but`."""
+    def take_unsent(self, held_suffix: str = "") -> str:
+        """Mark the unsent text as sent and return it, except a suffix that must still be buffered."""
         until = len(self._pieces)
-        if but and (last := self._pieces[-1]).endswith(but):
-            self._pieces[-1:] = [last.removesuffix(but), but]
+        if held_suffix and (last := self._pieces[-1]).endswith(held_suffix):
+            self._pieces[-1:] = [last.removesuffix(held_suffix), held_suffix]
         text = "".join(self._pieces[self._sent : until])
         self._sent = until
         self.sent += len(text)
@@ -149,9 +149,9 @@ class HeldText:
 
 
 class PossibleEnds:
-    """Offsets in the body at which a call with a doubtful end may end; 0 means none."""
+    """Offsets in the body of a call at which it may have ended, if its end is doubtful; 0 means there is none."""
 
-    __slots__ = ("_text", "among_words", "has_no_value", "next_call", "swallowed", "wrong_closer")
+    __slots__ = ("_text", "before_words", "has_no_value", "next_call", "swallowed", "wrong_closer")
 
     def __init__(self, text: HeldText) -> None:
         self._text = text
@@ -163,8 +163,9 @@ class PossibleEnds:
         """After the swallowed call."""
         self.has_no_value = False
         """True if the parameter before the swallowed call has no value."""
-        self.among_words: int | None = None
-        """The end if the openers in the last value are words of a text; None while no offset is known."""
+        self.before_words: int | None = None
+        """The end of the call if openers in its last value were words of a text. None if no offset was recorded; 0 if
+        the value lays out a call and quotes it."""
 
     def offset_after(self, more: int = 0) -> int:
         """Return the offset `more` characters after the buffered text."""
@@ -188,15 +189,15 @@ class EarlierCalls:
         self.calls = [] if calls is None else calls
         """The calls and the text between them."""
         self.in_list = False
-        """True if commas separate the calls: all of them are calls, or none."""
+        """True if commas separate the calls: all of them are accepted, or none."""
         self.fault = ""
-        """The reason why one call of the list is not read; empty if none is."""
+        """The reason why an earlier call of the list is not a call; empty if all are calls."""
         self.sure = False
         """True if their layout or their markers distinguish them from a quotation."""
 
 
 class OpenCall:
-    """One call from its head to its end, with its full text, so that an incomplete call can be returned as text."""
+    """One call while it is parsed, from its head to its end: its text, its arguments and its repairs."""
 
     __slots__ = (
         "_earlier_objects",
@@ -244,11 +245,12 @@ class OpenCall:
         """The pieces that are sent while the call is parsed; None if it is delivered whole."""
         self._lenient = lenient
         template = syntax.dialect.id
-        # In some dialects the head forms the id.
+        # In some dialects the id consists of the name and the index in the head.
         self._id = template.replace("{name}", written).replace("{index}", index) if template and index else id_
         self._set_name(written, tools)
 
     def _set_name(self, written: str, tools: Mapping[str, Tool]) -> None:
+        """Set the name of the tool, and begin with no parameters."""
         self.named = NamedTool(written, tools)
         self.parameters = Parameters(self.syntax, self.named, self.repairs, lenient=self._lenient)
 
@@ -292,7 +294,7 @@ class OpenCall:
             self._begin_pieces()
 
     def _begin_pieces(self) -> None:
-        """Send the arguments in pieces, if possible."""
+        """Prepare the call for being sent in pieces, if the dialect and the tool allow it."""
         syntax, tool = self.syntax, self.named.tool
         if not can_be_sent_in_pieces(syntax, self.written):
             return
@@ -320,7 +322,7 @@ class OpenCall:
             pieces.feed(self.json.take())
         if (piece := pieces.take_piece(first=not self.text.sent)) is None:
             return None
-        raw = self.text.take_unsent(but=pieces.held)
+        raw = self.text.take_unsent(held_suffix=pieces.held)
         return replace(piece, raw=raw) if raw or not pieces.as_text else None
 
     def stop_pieces(self) -> None:
@@ -336,22 +338,25 @@ class OpenCall:
 
     @property
     def may_be_empty(self) -> bool:
-        """Return whether a call without parameters is valid."""
+        """True if a call without parameters is valid."""
         return self.syntax.dialect.names == "any" or self.needs_nothing
 
     @property
     def needs_nothing(self) -> bool:
-        """Return whether its tool is offered and requires no parameter."""
+        """True if its tool is offered and requires no parameter."""
         return self.named.tool is not None and not self.named.schema.required
 
     @property
     def takes_nothing(self) -> bool:
-        """Return whether its tool is offered and declares no parameter."""
+        """True if its tool is offered and declares no parameter."""
         return self.named.tool is not None and not self.named.declared
 
     @property
     def sole_parameter(self) -> str | None:
-        """Return the parameter that may lack tags: required text, if the call cannot be a word of a sentence."""
+        """Return the parameter whose value may be written without tags: the only required one, if it is text.
+
+        None if there is no such parameter, or if the call could be a word of a sentence.
+        """
         is_word = self.place.in_line or self.syntax.ends_reply
         if self.named.tool is None or self.syntax.dialect.names == "any" or is_word:
             return None
@@ -359,7 +364,10 @@ class OpenCall:
 
     @property
     def only_parameter(self) -> str | None:
-        """Return the tool's only parameter, to which a single value belongs even under another name; otherwise None."""
+        """Return the tool's only parameter, to which a value belongs even under another name.
+
+        None if the tool has several, if one was given already, or if the text may be no call.
+        """
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
         return self.named.schema.only_parameter if sure and not self.parameters.given else None
 
@@ -370,19 +378,17 @@ class OpenCall:
         else:
             self.parameters.end(doubled=doubled)
 
-    # What it says
-
     @property
-    def bare(self) -> str:
-        """Its text without its surroundings: a fence, the markers of its section, and the end of another call."""
+    def text_without_surroundings(self) -> str:
+        """Return the text without its surroundings: a fence, markers of a section, or the end of another call."""
         raw = self.text.raw[self.text.leading :]
         if self.syntax.opening and (opening := self.syntax.opening.search(raw)):
             return raw[opening.start() :]
-        return _FENCE.sub("", raw)
+        return _FENCE_LINE.sub("", raw)
 
     @property
     def is_whole(self) -> bool:
-        """True if the model wrote its end."""
+        """True if the model wrote the call's end, so that nothing of it is missing."""
         return not self.fault and Repair.MISSING_CLOSER not in self.repairs
 
     def note_possible_end(self, more: int) -> None:
@@ -390,15 +396,20 @@ class OpenCall:
 
         The first such offset counts. None does if the value lays out a call, because the value quotes that call.
         """
-        if self.ends.among_words is None:
+        if self.ends.before_words is None:
             quotes = self.syntax.has_quoted_call(self.written, self.parameters.value)
-            self.ends.among_words = 0 if quotes else self.ends.offset_after(more)
+            self.ends.before_words = 0 if quotes else self.ends.offset_after(more)
 
     def complete(self, unknown_tools: str) -> list[Call]:
-        """Return the parsed calls. Raises `envelope.NotACall`."""
+        """Return the calls of a complete text: one, or several if it holds several objects.
+
+        Raises `envelope.NotACall`.
+        """
+        # Step 1: Parameters between tags are one call.
         if self.json is None:
             self.parameters.complete(self.text.body)
             return self._make_calls(self._read_tagged(), unknown_tools)
+        # Step 2: Collect the objects; a list in place of an object holds several.
         bodies: list[str] = []
         for body in (*self._earlier_objects, self.json):
             self.repairs |= body.repairs
@@ -408,6 +419,7 @@ class OpenCall:
             if text.startswith("["):
                 self.repairs[Repair.ARRAY_OF_CALLS] = None
             bodies += split_items(text) if text.startswith("[") else [text]
+        # Step 3: Make a call from each object. Several objects are a repair, which must not lose an argument.
         if not self._earlier_objects:
             return self._make_calls(self._read_objects(bodies), unknown_tools)
         self.repairs[Repair.SEVERAL_OBJECTS] = None
@@ -416,15 +428,19 @@ class OpenCall:
         )
 
     def repair(self, unknown_tools: str) -> tuple[list[Call], str]:
-        """Repair a call that the strict parse failed on; return its calls (none if ambiguous) and the text after it."""
+        """Repair a call that the strict parse failed on, and return its calls and the text after it.
+
+        The list is empty if the call is ambiguous; then `fault` may give a better reason than before.
+        """
         body, closers = self.text.body, list_written_closers(self.syntax, self.written)
         try:
             if self.json is None:
                 events, rest = self._repair_tags(body, closers, unknown_tools)
             elif end := self.ends.wrong_closer:
+                # If the right closer follows later, after other text, the wrong one may be content.
                 after, opening = body[end:].lstrip(), self.syntax.opening
-                at_once = after.startswith(tuple(closers)) or (opening and opening.match(after))
-                if not at_once and any(closer in after for closer in closers):
+                ends_here = after.startswith(tuple(closers)) or (opening and opening.match(after))
+                if not ends_here and any(closer in after for closer in closers):
                     return [], ""
                 self.text.replace_body(body[:end])
                 self.repairs[Repair.WRONG_CLOSER] = None
@@ -438,21 +454,24 @@ class OpenCall:
         return events, rest
 
     def _repair_tags(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
+        """Repair a call with parameters between tags. Raises `envelope.NotACall`."""
+        # Step 1: Find its end: before a call that the value may have swallowed, or before words after it.
         ends, end = self.ends, len(body)
         if ends.next_call:
             end, rest = ends.next_call, body[ends.next_call :]
-            ended = ends.swallowed or rest.rstrip().endswith(tuple(closers))
-            if not (ended and self.syntax.parameters.is_balanced(rest)):
-                return [], ""  # the call ends there, and the value quotes another
+            is_closed = ends.swallowed or rest.rstrip().endswith(tuple(closers))
+            if not (is_closed and self.syntax.parameters.is_balanced(rest)):
+                return [], ""  # the value may contain the other call
             if ends.has_no_value:
                 ends.swallowed, self.fault = end, "a parameter has no value"
                 return [], ""
-        elif ends.among_words and self._is_end(body[ends.among_words :], closers):
-            end = ends.among_words
+        elif ends.before_words and self._is_end(body[ends.before_words :], closers):
+            end = ends.before_words
         elif self.parameters.quotes_calls:
             return [], ""  # a value that contains a call is ambiguous
+        # Step 2: Parse the parameters up to there.
         body, rest = body[:end], body[end:]
-        repair = Repair.UNPAIRED_OPENER if end == ends.among_words else Repair.MISSING_CLOSER
+        repair = Repair.UNPAIRED_OPENER if end == ends.before_words else Repair.MISSING_CLOSER
         split = self.parameters.split(body, repair)
         if not split or (ends.next_call and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
             return [], ""  # a value without a closer may contain the other call
@@ -460,10 +479,11 @@ class OpenCall:
         return self._make_calls(self._read_tagged(), unknown_tools), rest
 
     def _repair_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
+        """Repair a call with self-delimiting arguments. Raises `envelope.NotACall`."""
         repaired: repairs.RepairedBody | None
         if self.syntax.body == "kwargs":
             repaired = repairs.repair_kwargs(body, closers)
-        elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
+        elif isinstance(self.json, GemmaBody) and not _JSON_OBJECT.match(body):
             repaired = repairs.repair_gemma(body, closers, self.json.quote)
         else:
             keys = self.syntax.dialect.json if self.syntax.body == "json" else None
@@ -488,12 +508,13 @@ class OpenCall:
         return not rest.strip() or is_call_start(self.syntax, rest, self.named.find_tool)
 
     def _check_events(self, events: list[Call], fault: str) -> list[Call]:
+        """Return repaired calls. Raises `envelope.NotACall` if one may have lost an argument."""
         for event in events:
             check_repaired(event, self.named.tools, self.text.body, fault)
         return events
 
     def _make_calls(self, contents: Iterable[envelope.EnvelopeContent], unknown_tools: str) -> list[Call]:
-        """Create a call from each content; the first one carries the whole text."""
+        """Create a call from each content; the first one carries the whole text. Raises `envelope.NotACall`."""
         dialect = self.syntax.dialect
         events: list[Call] = []
         for read in contents:
@@ -508,9 +529,8 @@ class OpenCall:
                 notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
                 check_required(read.arguments, self.named.tools[name])
-            events.append(
-                Call(self.text.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes)
-            )
+            raw = "" if events else self.text.raw
+            events.append(Call(raw, ToolCall(name, text, read.id or self._id), dialect.name, notes))
         if not events:
             raise envelope.NotACall("it is empty")
         return events
@@ -531,7 +551,7 @@ class OpenCall:
         return [content]
 
     def _read_objects(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
-        """Parse JSON: whole calls, or the arguments of the tool named in the head. Raises `envelope.NotACall`."""
+        """Parse objects: whole calls, or the arguments of the tool named in the head. Raises `envelope.NotACall`."""
         syntax, named = self.syntax, self.named
         if syntax.body == "json":
             keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
@@ -539,7 +559,8 @@ class OpenCall:
         if len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
         if named.tool is None and tool_names.is_bare_id(named.written):
-            with contextlib.suppress(envelope.NotACall):  # Kimi: the head has an id, and the arguments contain the name
+            # Kimi writes an id in the head, and sometimes a whole call with its name in place of the arguments.
+            with contextlib.suppress(envelope.NotACall):
                 return [
                     envelope.read(body, Envelope(), needs_arguments=True, offered=named.find_tool) for body in bodies
                 ]
@@ -548,5 +569,5 @@ class OpenCall:
         return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
 
 
-_JSON = re.compile(r'\s*\{\s*"')  # used with match
-_FENCE = re.compile(r"\A\s*(?:```|~~~)[^\n]*\n")
+_JSON_OBJECT = re.compile(r'\s*\{\s*"')  # used with match
+_FENCE_LINE = re.compile(r"\A\s*(?:```|~~~)[^\n]*\n")

@@ -44,7 +44,7 @@ class NamedTool:
         return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
 
     def split_key(self) -> tuple[str, str] | None:
-        """Split a tool's name from the name of one of its parameters; None unless they are written together.
+        """Split the written name into a tool's name and one of its parameters' names; None unless it consists of both.
 
         GLM omits the key's opening tag: `<tool_call>bashcommand</arg_key><arg_value>ls`.
         """
@@ -56,10 +56,10 @@ class NamedTool:
         return names[0] if len(names) == 1 and self.tool is None else None
 
 
-_BETWEEN = re.compile(r"(?<=>)(?=<)")
+_TAG_BOUNDARY = re.compile(r"(?<=>)(?=<)")
 """Matches between adjacent tags without white space."""
 _ESCAPED_QUOTE = re.compile(r"\\[\"']")
-"""Finds a quotation mark after a backslash, which may be escaped. Any other proves that none is escaped."""
+"""Finds a quotation mark after a backslash, which may be escaped. A mark without a backslash proves that none is."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class _ValueFaults:
 
 
 class Parameters:
-    """The parameters of a call that were parsed so far."""
+    """The parameters of a call that are written between tags, as far as they were parsed."""
 
     __slots__ = (
         "_conflicting",
@@ -129,6 +129,7 @@ class Parameters:
         self.escaped = False
         """True if all of the call is escaped as in JSON."""
         self._conflicting = ""
+        """The key of a parameter that is given twice with different values."""
         self._faults = _ValueFaults()
         self.pieces: TaggedPieces | TextPieces | None = None
         """Receives the parameters while they are parsed, if the call is sent in pieces."""
@@ -165,18 +166,18 @@ class Parameters:
 
     def end(self, *, doubled: bool = False) -> None:
         """Store the complete value of the current parameter; `doubled` if it has several closers."""
-        begun, given = self._current, self.given
-        key = begun.key
-        again, before = key in given, given.get(key)
-        self._read_value(key, "".join(begun.value), begun.pattern, begun.is_string)
-        if again:
+        current, given = self._current, self.given
+        key = current.key
+        is_repeated, previous = key in given, given.get(key)
+        self._read_value(key, "".join(current.value), current.pattern, current.is_string)
+        if is_repeated:
             self._repairs[Repair.REPEATED.of(key)] = None
-            if not self._conflicting and dump_json(before) != dump_json(given[key]):
+            if not self._conflicting and dump_json(previous) != dump_json(given[key]):
                 self._conflicting = key
         if doubled:
             self._repairs[Repair.DOUBLED_CLOSER] = None
         self._note_undeclared(key)
-        begun.value.clear()
+        current.value.clear()
         if self.pieces:
             self.pieces.end(given[key])
 
@@ -185,7 +186,7 @@ class Parameters:
         self._current.value[:] = [self.value[:size]]
 
     def pass_over(self) -> None:
-        """Store the parameter of an overlong call without its value, since its name decides the meaning of tags."""
+        """Store only the name of a parameter of an overlong call, because the meaning of later tags depends on it."""
         self.given[self._current.key] = None
 
     def spill(self) -> None:
@@ -202,12 +203,15 @@ class Parameters:
         return True
 
     def is_wrapper(self, key: str) -> bool:
-        """True if an element of this name can only wrap the parameters or JSON."""
+        """Return True if an element of this name is not a parameter, but wraps the parameters or JSON."""
         declared = self._named.declared
         return bool(declared) and key in ARGUMENT_KEYS and key not in declared and not self.given
 
     def is_guess(self, key: str) -> bool:
-        """True if an opener may be any tag: only declared names are markup, and no declared one was read yet."""
+        """Return True if the opener of parameter `key` may be any tag in a text.
+
+        This is so if only declared names are markup, this one is not declared, and no declared one was parsed yet.
+        """
         declared = self._named.declared
         if self._syntax.dialect.names == "any" or key in declared:
             return False
@@ -219,7 +223,10 @@ class Parameters:
         return bare and self._named.find_tool(key) is not None
 
     def complete(self, body: str) -> None:
-        """Complete the parameters, as far as `body` allows. Raises `envelope.NotACall`."""
+        """Check the parameters at the end of the call's `body`, and repair values that swallowed another parameter.
+
+        Raises `envelope.NotACall` if the call is ambiguous.
+        """
         if self._conflicting:
             raise envelope.NotACall(f"{self._conflicting!r} is given twice")
         self._split_absorbed(body)
@@ -239,7 +246,7 @@ class Parameters:
             raise envelope.NotACall("only a part of a value is escaped")
 
     def _split_absorbed(self, body: str) -> None:
-        """Split a value that contains the opener of a missing parameter, because the value's closer is missing.
+        """Split a value that swallowed a missing parameter, because the value's closer is missing.
 
         This applies if the parameter is required, or if all closers are identical and there are more openers. The
         split must yield every required parameter exactly once; otherwise the call is ambiguous.
@@ -275,7 +282,7 @@ class Parameters:
         keys = {escaped(key): key for key in (*declared, *self.given, *following)}
         closers = {key: syntax.parameters.closer(key) for key in keys}
         opener = syntax.parameters.opener(tuple(keys.values()))
-        tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
+        tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_TAG_BOUNDARY.split(tag))]
         needed = map(escaped, self._named.schema.required)
         if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.shares_closer:
             closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
@@ -307,7 +314,8 @@ class Parameters:
         self._repairs |= dict.fromkeys(parameter.list_undeclared((key,), self._named.schema))
 
     def _read_value(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
-        """Parse a value from the text between its tags."""
+        """Parse the value of a parameter from the text between its tags, and store it."""
+        # Step 1: Remove the frame, and unescape the text if all of the call is escaped.
         syntax, dialect = self._syntax, self._syntax.dialect
         text = parameter.strip_frame(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
@@ -316,21 +324,27 @@ class Parameters:
             plain = repairs.unescape_body(text)
             self._faults.half_escaped |= plain is None
             text = text if plain is None else plain
-        # Markup that does not declare the type belongs to another dialect: to XML, if it contains a section.
-        strange = self._lenient and is_string is None and not dialect.cdata
-        in_section = syntax.may_hold_sections and (dialect.cdata or strange)
-        if in_section and (inner := parameter.unwrap_cdata(text)) is not None:
-            text = inner
-            self._repairs.update({Repair.CDATA: None} if strange else {})
-        takes, mark = self._named.schema, syntax.child_mark
-        no_text = is_string is False or not takes.accepts_text(key)
-        if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
+        # Step 2: Unwrap a CDATA section. In a dialect without such sections this is a repair, and only if the markup
+        # does not declare the type: then it is XML, not the dialect's own.
+        is_foreign = self._lenient and is_string is None and not dialect.cdata
+        if syntax.may_hold_sections and (dialect.cdata or is_foreign):
+            inner = parameter.unwrap_cdata(text)
+            if inner is not None:
+                text = inner
+                if is_foreign:
+                    self._repairs[Repair.CDATA] = None
+        # Step 3: Parse lists and objects that are written as typed tags.
+        schema, mark = self._named.schema, syntax.child_mark
+        is_not_text = is_string is False or not schema.accepts_text(key)
+        if dialect.values == "typed" and not is_string and is_not_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescape_key)
                 return
             self._faults.broken = key
+        # Step 4: Parse all other values by the schema.
+        declared = schema.properties.get(key)
         self.given[key], repair = parameter.read(
-            text, key, takes.properties.get(key), takes.root, is_string=is_string, mark=mark, lenient=self._lenient
+            text, key, declared, schema.root, is_string=is_string, mark=mark, lenient=self._lenient
         )
         if repair:
             self._repairs[repair] = None

@@ -55,7 +55,7 @@ _TEXT = Last.TEXT
 
 
 class HeldCall(msgspec.Struct, frozen=True, gc=False):
-    """Describes the text that a caller may collect while a call is buffered, and feed to the reader later."""
+    """Limits of the text that a caller may collect while a call is buffered, and feed to the reader later."""
 
     find_structure: Callable[[str], object] | None
     """Finds characters that are more than plain text of the call; None if the reader must see all text."""
@@ -64,16 +64,18 @@ class HeldCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class Livelock(RuntimeError):
-    """The reader takes steps without progress: a bug in its rules."""
+    """Raised if the reader takes steps without progress, which is a bug in its rules."""
 
 
 class Reader:
-    """Parses one message. `feed` and `finish` return events whose `raw` texts join to the text that was fed.
+    """A parser for one message. `feed` and `finish` return events whose `raw` texts join to the text that was fed.
 
-    `tools` maps names to the offered tools. `think` decides the destination of text between reasoning tags, if the
-    grammar has them, and `begins` whether the reply begins with reasoning. `own` holds facts about the model and its
-    request. With `incremental`, calls are sent in pieces if possible: as `CallPiece`s, then a `Call` with a `rest`.
-    If the client parses calls from the text, only calls in its `client_dialect` are sent so, as their original text.
+    - `tools` maps names to the offered tools.
+    - `think` is the destination of text between reasoning tags, if the grammar has such tags.
+    - `begins` tells if the reply begins with reasoning.
+    - `own` holds facts about the model and its request.
+    - `incremental` sends calls in pieces if possible: `CallPiece`s, then a `Call` with the `rest`. If the client parses
+      calls from the text, only calls in its `client_dialect` are sent in pieces, as their original text.
     """
 
     __slots__ = (
@@ -81,12 +83,12 @@ class Reader:
         "_cursor",
         "_find_token_start",
         "_handler",
-        "_last_at",
-        "_last_seek",
+        "_output",
+        "_previous_at",
+        "_previous_seek",
         "_recounted",
         "_row",
         "_scan",
-        "_speech",
         "_state",
         "_steps_left",
     )
@@ -113,7 +115,7 @@ class Reader:
             tools,
             lenient=lenient,
             unknown_tools=unknown_tools,
-            most_held=max_call_bytes,
+            max_held=max_call_bytes,
             think=think,
             begins=begins,
             incremental=incremental,
@@ -121,76 +123,82 @@ class Reader:
             client_dialect=client_dialect,
         )
         self._cursor = context.cursor
-        self._speech = context.output
+        self._output = context.output
         self._find_token_start: Callable[[str], object] | None = None
         """Finds the first possible start of a token in the next text; None if that text must be parsed in full."""
         self._steps_left = SPARE_STEPS
         """Steps that the buffered text may still take."""
         self._recounted = 0
         """Characters of the buffered text that were counted again when they were pushed back."""
-        self._last_at = self._last_seek = -1
-        """Position after the last step."""
-        self._begin()
+        self._previous_at = self._previous_seek = -1
+        """Values of `at` and `seek` after the previous step, to detect a step without progress."""
+        self._enter_start()
 
     def feed(self, text: str) -> list[Event]:
         """Parse more text; return all events that are certain by now. Raises `Livelock`."""
         if len(text) > MAX_CHUNK_CHARACTERS:
             return self._feed_in_chunks(text)
-        cursor, first = self._cursor, self._find_token_start
+        cursor, find_token_start = self._cursor, self._find_token_start
         if (forgotten := cursor.at - LOOKBEHIND_CHARACTERS) > 0:  # no token needs this text any more
             cursor.text = cursor.text[forgotten:]
             cursor.at -= forgotten
             cursor.seek -= forgotten
         cursor.text += text
-        if first is not None and first(text) is None:
+        if find_token_start is not None and find_token_start(text) is None:
             # Fast path: no token begins in the text and nothing is buffered, so the text is the event.
             cursor.at = cursor.seek = len(cursor.text)
-            speech = self._speech
-            if speech.last is _TEXT and self._row.is_visible:
-                if speech.whitespace or text[-1:] in WHITESPACE:
-                    return speech.pass_through(text)
+            output = self._output
+            if output.last is _TEXT and self._row.is_visible:
+                if output.whitespace or text[-1:] in WHITESPACE:
+                    return output.pass_through(text)
                 return [Text(text)]
             return self._handler.feed_plain(text)
         self._steps_left += STEPS_PER_CHARACTER * len(text)
         self._advance()
-        return [] if self._context.beginning.undecided else self._speech.take()
+        return [] if self._context.beginning.undecided else self._output.take()
 
     def _feed_in_chunks(self, text: str) -> list[Event]:
         """Parse a long text in chunks, because a search of all of it would block the event loop."""
         pieces = (text[at : at + MAX_CHUNK_CHARACTERS] for at in range(0, len(text), MAX_CHUNK_CHARACTERS))
         events: list[Event] = []
-        for event in (event for piece in pieces for event in self.feed(piece)):
-            if isinstance(event, Text | Reasoning) and events and type(events[-1]) is type(event):
-                event = type(event)(events.pop().raw + event.raw)
-            events.append(event)
+        for piece in pieces:
+            for event in self.feed(piece):
+                if isinstance(event, Text | Reasoning) and events and type(events[-1]) is type(event):
+                    event = type(event)(events.pop().raw + event.raw)
+                events.append(event)
         return events
 
     def finish(self, *, complete: bool = True) -> list[Event]:
         """End the message; `complete` is False if it was cut off (`finish_reason: length`). Raises `Livelock`."""
+        # Step 1: Parse the buffered text, knowing that no more follows.
         self._cursor.final, self._context.complete = True, complete
         self._steps_left += SPARE_STEPS
         self._advance()
+        # Step 2: End states that are still open. Such a step may push text back and clear `final`, so that this text is
+        # first parsed like a stream.
         while (end := self._row.end) is not None:
             self._transition(end, end.action(self._handler))
             self._advance()
             if not self._cursor.final:
                 self._cursor.final = True
                 self._advance()
+        # Step 3: Decide if the text was reasoning. If the whole reply was, its last calls are accepted.
         beginning = self._context.beginning
-        if beginning.prompted:
-            self._decide_prompted(complete=complete)
-        beginning.undecided = beginning.prompted = False
-        if complete and self._speech.is_silent:  # for example if reasoning arrived in another field
+        if beginning.begins_with_call:
+            self._settle_prompted(complete=complete)
+        beginning.undecided = beginning.begins_with_call = False
+        if complete and self._output.is_silent:
             for call in extract_from_reasoning(beginning.calls_in_reasoning):
-                self._speech.add_call(call)
+                self._output.add_call(call)
         beginning.calls_in_reasoning = []
-        self._speech.flush_whitespace()
-        return self._speech.take()
+        self._output.flush_whitespace()
+        return self._output.take()
 
-    def _decide_prompted(self, *, complete: bool) -> None:
-        """End a reply that begins with a call although the prompt may have opened the reasoning.
+    def _settle_prompted(self, *, complete: bool) -> None:
+        """End a reply that begins with a call, and whose reasoning the prompt may have opened, without a closing tag.
 
-        Keep the current interpretation, unless the reply was cut off: then the model may still have been reasoning.
+        A complete reply stays text and calls. If it was cut off, the model may still have been reasoning, so all of it
+        becomes reasoning.
         """
         context = self._context
         if not context.beginning.undecided:
@@ -198,48 +206,46 @@ class Reader:
         if complete:
             context.beginning.began_inside = False
             return
-        if thoughts := self._speech.retract()[0]:
-            self._speech.emit(REASONING_EVENTS[context.think](thoughts))
-        self._enter(State.REASONING)
+        if thoughts := self._output.retract()[0]:
+            self._output.emit(REASONING_EVENTS[context.think](thoughts))
+        self._enter_state(State.REASONING)
 
-    def skip_passed(self, text: str) -> None:
-        """Record the end of text that the fast path forwarded, without emitting it again."""
+    def record_forwarded(self, text: str) -> None:
+        """Record text that the relay's fast path forwarded without feeding it: later tokens may depend on it."""
         cursor, rule = self._cursor, self._scan.plain if self._scan else None
         if rule and rule.later and rule.later in text:
             self.feed(text)
-            self._speech.whitespace.clear()
+            self._output.whitespace.clear()
             text = ""
         cursor.text = (cursor.text + text)[-LOOKBEHIND_CHARACTERS:]
         cursor.at = cursor.seek = len(cursor.text)
 
     def release_whitespace(self) -> str:
         """Return the buffered white space, which the caller sends as text."""
-        return self._speech.take_whitespace() if self._speech.whitespace else ""
+        return self._output.take_whitespace() if self._output.whitespace else ""
 
     def read_whole(self, text: str) -> list[Event]:
         """Parse a complete text."""
         return [*self.feed(text), *self.finish()]
 
     def pause(self) -> list[Event]:
-        """End one of a message's text blocks: buffered text is decided as at the end of the message.
-
-        The next block starts in the initial state, and not inside the reasoning.
-        """
+        """End one of a message's text blocks: decide all buffered text, as `finish` does, and start again."""
         events = self.finish()
         self._restart()
         return events
 
     def restart(self) -> list[Event]:
-        """Return buffered text, and parse further text as a new block that starts outside the reasoning."""
+        """End a text block without deciding: return all buffered text as text, and start again."""
         events = self.release()
         self._restart()
         return events
 
     def _restart(self) -> None:
+        """Start a block in the initial state, outside the reasoning."""
         self._cursor.final = False
         self._cursor.text = ""
         self._cursor.at = self._cursor.seek = 0
-        self._begin()
+        self._enter_start()
 
     def release(self) -> list[Event]:
         """Return buffered text as text and stop parsing, because the server sends native tool calls."""
@@ -248,11 +254,11 @@ class Reader:
         if isinstance(handler, InReasoning):
             handler.emit_reasoning(len(self._cursor.text))
         else:
-            self._speech.add_text(self._cursor.consume_all())
+            self._output.add_text(self._cursor.consume_all())
         self._context.beginning.undecided = False
-        self._speech.flush_whitespace(as_text=True)
+        self._output.flush_whitespace(as_text=True)
         self._find_token_start = None
-        return self._speech.take()
+        return self._output.take()
 
     def record_reasoning(self) -> None:
         """Record that reasoning arrived in another field: the text does not begin inside the reasoning."""
@@ -267,35 +273,35 @@ class Reader:
 
     @property
     def begins(self) -> Begins:
-        """Return how the next text begins if nothing was parsed yet; otherwise `text`."""
+        """Return the state in which the reply begins, as long as nothing was parsed; afterwards `text`."""
         return self._context.beginning.begins
 
     @property
     def began_inside(self) -> bool | None:
-        """Return whether the reply began inside the reasoning; None if that is unknown."""
+        """True if the reply began inside the reasoning; None if that is unknown."""
         return self._context.beginning.began_inside
 
     @property
     def shows_beginning(self) -> bool:
-        """True if `began_inside` also applies to other replies; a closing tag within a line may only be mentioned."""
+        """True if `began_inside` is certain enough to apply it to other replies of the model."""
         beginning = self._context.beginning
         return beginning.is_certain and beginning.began_inside is not None
 
     @property
     def held_characters(self) -> int:
-        """Characters of text that are retained outside calls."""
+        """Number of characters of text that are retained, outside calls."""
         return len(self._cursor.text)
 
     @property
     def has_pending_whitespace(self) -> bool:
         """True if white space is buffered."""
-        return bool(self._speech.whitespace)
+        return bool(self._output.whitespace)
 
     @property
     def plain_rule(self) -> PlainRule | None:
-        """Return the rule for text that can be forwarded unparsed after buffered white space; None if none can."""
-        speech, cursor = self._speech, self._cursor
-        if not self._row.is_visible or self._find_token_start is None or speech.last is not _TEXT:
+        """Return the rule by which a caller can forward the next text unparsed; None if all text must be parsed."""
+        cursor = self._cursor
+        if not self._row.is_visible or self._find_token_start is None or self._output.last is not _TEXT:
             return None
         line = cursor.text.rpartition("\n")[2]
         if not line.strip(INDENT_CHARACTERS) or ": |" in line or ": >" in line:
@@ -304,23 +310,24 @@ class Reader:
 
     @property
     def held_call(self) -> HeldCall | None:
-        """Describe text that only extends the buffered call; None if no call is buffered whole."""
+        """Return the limits of text that only extends the buffered call; None if no call is buffered whole."""
         handler = self._handler
         if not isinstance(handler, InCall | InJson | InValue) or handler.call.pieces or handler.call.text.spilled:
             return None
         more = FIND_STRING_END if self._find_token_start and isinstance(handler, InJson) else self._find_token_start
         return HeldCall(more, self._context.max_held - handler.call.text.size)
 
-    def _begin(self) -> None:
+    def _enter_start(self) -> None:
         self._handler = InText(self._context)
-        self._enter(State.START)
+        self._enter_state(State.START)
 
     def _advance(self) -> None:
         """Run the state machine until it needs more text."""
         context, cursor = self._context, self._cursor
-        self._last_at = -1
+        self._previous_at = -1
         while True:
             row, scan = self._row, self._scan
+            # Without a scan, the action itself finds the end of self-delimiting arguments.
             if scan is None:
                 assert row.otherwise is not None
                 outcome = row.otherwise.action(self._handler)
@@ -328,6 +335,8 @@ class Reader:
                     break
                 self._transition(row.otherwise, outcome)
                 continue
+            # If text may precede a token, search for one; otherwise one must follow at once. A match of the group
+            # `hold` is no token yet, but more text may complete it.
             find = scan.search if row.text else scan.match
             token_match = find(cursor.text, cursor.seek, final=cursor.final, offers=context.offers)
             token = token_match.lastgroup or "" if token_match else ""
@@ -348,7 +357,7 @@ class Reader:
         if cursor.at == len(cursor.text):
             if row.is_visible:
                 self._steps_left, self._recounted = SPARE_STEPS, 0
-            if not (context.beginning.undecided or self._speech.line_fate):
+            if not (context.beginning.undecided or self._output.line_fate):
                 if scan is None:
                     self._find_token_start = self._handler.find_structure if isinstance(self._handler, InJson) else None
                 elif row.skips_plain and scan.plain:
@@ -363,18 +372,18 @@ class Reader:
         at, seek = self._cursor.at, self._cursor.seek
         self._steps_left -= 1
         if (self._steps_left < 0 and not self._grant_steps()) or (
-            at == self._last_at and seek == self._last_seek and state is self._state
+            at == self._previous_at and seek == self._previous_seek and state is self._state
         ):
             raise Livelock(f"no progress in state {self._state.value!r}, at {step.action.__qualname__}")
-        self._last_at, self._last_seek = at, seek
+        self._previous_at, self._previous_seek = at, seek
         if data is not None:
             self._handler = TABLE[state].handler(self._context, data)
         elif state is self._state:
             return
-        self._enter(state)
+        self._enter_state(state)
 
     def _grant_steps(self) -> bool:
-        """Allow steps for text that was pushed back, since most of it took none and was not counted at first."""
+        """Allow more steps for text that was pushed back and is parsed again; return False if there is none."""
         more = len(self._cursor.text) - self._recounted
         if more <= 0:
             return False
@@ -382,7 +391,8 @@ class Reader:
         self._recounted += more
         return True
 
-    def _enter(self, state: State) -> None:
+    def _enter_state(self, state: State) -> None:
+        """Enter a state, with a new handler unless the current one has the class of the state."""
         self._state = state
         self._row = row = TABLE[state]
         if not isinstance(self._handler, row.handler):

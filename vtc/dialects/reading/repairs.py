@@ -28,7 +28,7 @@ MIN_CLOSER_LETTERS = 3
 
 
 class RepairedBody(NamedTuple):
-    """The objects of a repaired body, the repairs, and the offset in the text at which the call ends."""
+    """The objects of a repaired body as strict JSON, the repairs, and the offset at which the call ends."""
 
     values: list[str]
     repairs: list[str]
@@ -44,8 +44,8 @@ def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
     # Step 1: Try the whole text as the body.
     body = _strip_closers(text.lstrip(), closers)
     closed = len(body) < len(text.strip())
-    in_string = not any(closer in body for closer in closers) and _has_only_frame(text.lstrip()[len(body) :])
-    whole = _repair_values(body, closers, expected, closed=closed, in_string=in_string)
+    string_may_be_open = not any(closer in body for closer in closers) and _has_only_frame(text.lstrip()[len(body) :])
+    whole = _repair_values(body, closers, expected, closed=closed, in_string=string_may_be_open)
     if whole:
         return RepairedBody(*whole, len(text))
     # Step 2: Try each closer in the text as the end of the call.
@@ -55,22 +55,22 @@ def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
         if end == last and len(places) == 1:
             break  # step 1 tried this end
         body = _strip_closers(text[:end].lstrip(), closers)
-        # If there are several closers, the first may be content, so a body up to it may be incomplete.
-        mended = (
-            _repair_values(body, closers, expected, closed=True, in_string=False)
-            if len(places) == 1
-            else _read_tolerantly(body)
-            or (_search_reading(body, expected, closed=False) if place < MAX_JSON_SEARCHES else None)
-        )
-        if mended:
-            return RepairedBody(*mended, end)
+        if len(places) == 1:
+            repaired = _repair_values(body, closers, expected, closed=True, in_string=False)
+        else:
+            # The first of several closers may be content, so a body up to it may be incomplete.
+            repaired = _parse_tolerantly(body)
+            if repaired is None and place < MAX_JSON_SEARCHES:
+                repaired = _search_interpretation(body, expected, closed=False)
+        if repaired:
+            return RepairedBody(*repaired, end)
     return None
 
 
 def repair_gemma(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
-    """Repair a body in Gemma's notation without its end, if at least a part of the call's closer is present.
+    """Repair a body in Gemma's notation whose end is incomplete, if at least a part of the call's closer follows it.
 
-    Either the token after the last string is missing, or brackets after a self-delimiting value.
+    The token after the last string may be missing, or the brackets after a value that shows its own end.
     """
     whole = text.strip()
     body, corrupt = strip_corrupt_closers(_strip_closers(whole, closers), closers)
@@ -142,24 +142,28 @@ def _repair_values(
         body, notes = _undouble_braces(body), [*notes, Repair.DOUBLED_BRACES]
     if (straight := _straighten_quotes(body)) is not None:
         body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
-    mended = _read_tolerantly(body, closers, cut="anywhere" if in_string else "behind")
-    mended = mended or _search_reading(body, expected, closed=closed or corrupt, listed=True)
+    mended = _parse_tolerantly(body, closers, cut="anywhere" if in_string else "behind")
+    mended = mended or _search_interpretation(body, expected, closed=closed or corrupt, listed=True)
     if mended and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*mended[1]}:
         return None  # ambiguous: only a part is escaped
     return (mended[0], [*notes, *mended[1]]) if mended else None
 
 
 def _has_only_frame(text: str) -> bool:
-    """True if at most a closing tag's own line break precedes it; other white space may belong to the string."""
+    """Return True if at most one line break precedes a closing tag; other white space may belong to a string."""
     return text[: len(text) - len(text.lstrip())] in ("", "\n", "\r\n")
 
 
 def _undouble_braces(body: str) -> str:
-    """Undo braces that a prompt template doubled: the outer ones, or all."""
+    """Undo braces that are doubled as in a prompt template: only the outer ones if that is enough, otherwise all."""
     inner = body.rstrip()[1:-1]
     reader = JsonBody(lenient=False)
     reader.feed(inner, 0, final=True)
-    return inner if reader.done else _DOUBLED.sub(lambda match: match[0][0] if match[0] in "{{}}" else match[0], body)
+    return (
+        inner
+        if reader.done
+        else _DOUBLED_BRACES.sub(lambda match: match[0][0] if match[0] in "{{}}" else match[0], body)
+    )
 
 
 def _straighten_quotes(body: str) -> str | None:
@@ -167,18 +171,20 @@ def _straighten_quotes(body: str) -> str | None:
 
     Also None if one of these strings contains such a mark, because it could end at each of them.
     """
-    tokens = [*_TYPED.finditer(body)]
+    tokens = [*_QUOTED_TEXT.finditer(body)]
     if not any(token["typed"] is not None for token in tokens) or sum(len(token[0]) for token in tokens) < len(body):
         return None
     return "".join(token[0] if token["typed"] is None else f'"{token["typed"]}"' for token in tokens)
 
 
-_TYPED = re.compile(r""""(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++""", re.DOTALL)
-_DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|\{\{|\}\}', re.DOTALL)
+_QUOTED_TEXT = re.compile(
+    r""""(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++""", re.DOTALL
+)
+_DOUBLED_BRACES = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|\{\{|\}\}', re.DOTALL)
 """Finds doubled braces outside strings; an unterminated string extends to the end."""
 
 
-def _read_tolerantly(
+def _parse_tolerantly(
     body: str, closers: Sequence[str] = (), *, cut: Literal["", "behind", "anywhere"] = ""
 ) -> tuple[list[str], list[str]] | None:
     """Parse valid JSON values, and allow several of them and extra braces.
@@ -221,10 +227,10 @@ def _read_tolerantly(
 _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
-def _search_reading(
+def _search_interpretation(
     body: str, expected: ExpectedObject, *, closed: bool, listed: bool = False
 ) -> tuple[list[str], list[str]] | None:
-    """Search for the only interpretation of JSON without some commas, colons or quotes; None if there is none."""
+    """Find the only interpretation of JSON in which commas, colons or quotes are missing; None if it is ambiguous."""
     is_json = listed or body.startswith(("{", "["))
     read = broken_json.read(body, expected, closed=closed, listed=listed) if is_json else None
     return (_flatten_arrays([read.text]), read.repairs) if read else None
@@ -398,12 +404,12 @@ def _split_value(piece: str, closer: str, tail: Sequence[str], openings: Sequenc
         if f"{mark}<{tag.strip('/>')}>" in before:
             return None, ""  # the tag closes an element of the value
         return before, Repair.WRONG_PARAMETER_CLOSER
-    if _BEGUN.search(piece.rstrip()):
+    if _PARTIAL_TAG.search(piece.rstrip()):
         return None, ""  # a partial tag may be content
     return piece, Repair.MISSING_PARAMETER_CLOSER
 
 
-_BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
+_PARTIAL_TAG = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.｜-]{1,64}>")
 
 
@@ -420,9 +426,9 @@ def _restore_whitespace(value: str, piece: str) -> str:
 # {"name": "typed", "arguments": {      before the arguments
 
 
-_CUT = re.compile(r"[-+.\w]\Z|[{\[,:]\s*\Z")
+_CUT_OFF = re.compile(r"[-+.\w]\Z|[{\[,:]\s*\Z")
 """The end of incomplete JSON: a word without white space or bracket after it, or a mark without a value after it."""
-_OF_JSON = "[]{}(), "
+_JSON_FRAME = "[]{}(), "
 
 
 def list_json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
@@ -435,10 +441,10 @@ def list_json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None
     if reader.done:
         return closers
     if not reader.error:
-        closers = [closer for closer in closers if closer.strip(_OF_JSON)]
+        closers = [closer for closer in closers if closer.strip(_JSON_FRAME)]
     if reader.in_string or any(closer in body for closer in closers) or strip_corrupt_closers(body, closers)[1]:
         return closers  # it ends at the closer, or in a string, which other checks handle
     stump, behind = body[at:].strip(), body[:at].rstrip()
     if behind.endswith(('"', "}", "]")) and len(stump) >= MIN_CLOSER_LETTERS and is_partial_closer(stump, closers):
         return closers  # the stump is a closer, because no name begins after a value
-    return None if _CUT.search(body) else closers
+    return None if _CUT_OFF.search(body) else closers

@@ -31,7 +31,7 @@ REASONING_EVENTS: dict[str, type[Reasoning | Text | Markup]] = {
 
 
 class InText(TextHandler):
-    """Plain text, and the beginning of a reply."""
+    """Visible text outside of code, and the beginning of a reply, before any text."""
 
     __slots__ = ()
 
@@ -50,23 +50,23 @@ class InText(TextHandler):
         self.context.output.emit_in_place(Markup(self.context.cursor.consume(token.end())))
 
     def open_answer(self, token: TokenMatch) -> None:
-        """Begin an answer, all of which is text."""
+        """Begin an answer between markers: everything up to its closing marker is text."""
         self.context.beginning.mark_as_text()
         self.drop_marker(token)
 
     def open_reasoning(self, token: TokenMatch) -> tuple[None, bool]:
-        """Begin reasoning."""
+        """Begin reasoning whose opening tag is in the reply."""
         context = self.context
         context.beginning.mark_as_text()
         context.beginning.record_began_inside(began_inside=False)
-        write_tag(context, token)
+        consume_tag(context, token)
         return None, True
 
     def close_empty_reasoning(self, token: TokenMatch) -> None:
         """End empty reasoning, whose opening tag is in the prompt."""
         self.context.beginning.record_began_inside(began_inside=True)
         self.context.beginning.mark_as_text()
-        write_tag(self.context, token)
+        consume_tag(self.context, token)
 
     def handle_stray_closer(self, token: TokenMatch) -> Literal[Verdict.REASONING] | None:
         """Handle a closing tag without an opener: the reply began inside the reasoning, unknown to the reader.
@@ -75,16 +75,19 @@ class InText(TextHandler):
         nothing else follows. A tag after words on its line may be a mention, so it proves nothing for other replies.
         """
         context, beginning = self.context, self.context.beginning
+        # Step 1: Record that the reply began inside the reasoning.
         self.emit_text(token.start())
         if beginning.began_inside is None:
             beginning.began_inside, beginning.is_certain = True, not context.output.in_line
+        # Step 2: Keep text that was already sent.
         if not beginning.undecided:
             self.emit_text(token.end())
             return None
+        # Step 3: Take back the buffered text, and emit it as reasoning.
         beginning.undecided = False
         thoughts, beginning.calls_in_reasoning = context.output.retract()
-        before, opener, inside = _split_text(thoughts, token[0], context.grammar.reasoning.closing_tags)
-        if opener:  # within the text, in which the reader expects no opener: the text before it is not reasoning
+        before, opener, inside = _split_at_opener(thoughts, token[0], context.grammar.reasoning.closing_tags)
+        if opener:  # the reply opened the reasoning itself, in the middle of text: the text before it stays text
             beginning.began_inside = False
             context.output.add_text(before)
             if context.output.whitespace:
@@ -92,7 +95,7 @@ class InText(TextHandler):
             emit_tag(context, opener)
         if inside:
             context.output.emit(REASONING_EVENTS[context.think](inside))
-        write_tag(context, token)
+        consume_tag(context, token)
         return Verdict.REASONING
 
     def begin_text(self) -> Literal[Verdict.PROMPTED] | None:
@@ -113,7 +116,7 @@ class InText(TextHandler):
         The reply is buffered until it ends, or until a closing tag follows outside of calls.
         """
         context, beginning = self.context, self.context.beginning
-        beginning.begins, beginning.undecided, beginning.prompted = "text", True, True
+        beginning.begins, beginning.undecided, beginning.begins_with_call = "text", True, True
         context.cursor.seek = context.cursor.at
 
     def begin_prompted(self) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
@@ -126,7 +129,7 @@ class InText(TextHandler):
 
 
 class InReasoning:
-    """Text between reasoning tags; `opened` if the opening tag was in the reply."""
+    """Text between reasoning tags; `opened` is True if the opening tag is in the reply, False if in the prompt."""
 
     __slots__ = ("_kind", "_opened", "_quoted_end", "context")
 
@@ -134,6 +137,7 @@ class InReasoning:
         self.context = context
         self._opened = opened
         self._quoted_end = ""
+        """The closing tag of an opening tag inside the reasoning; the next closer does not end the reasoning then."""
         self._kind = REASONING_EVENTS[context.think]
 
     def scan(self) -> Scan:
@@ -180,14 +184,15 @@ class InReasoning:
             return Verdict.CONTENT
         self.context.beginning.record_began_inside(began_inside=True)
         self.emit_reasoning(token.start())
-        write_tag(self.context, token)
+        consume_tag(self.context, token)
         return None
 
 
-def _split_text(text: str, closing_tag: str, closing_tags: Mapping[str, str]) -> tuple[str, str, str]:
-    """Split a text at the opener that pairs with a closing tag. The second half of the opener may be missing.
+def _split_at_opener(text: str, closing_tag: str, closing_tags: Mapping[str, str]) -> tuple[str, str, str]:
+    """Split a text at the opening tag that pairs with a closing tag: the text before it, the tag, the text after it.
 
-    Gemma's opener is a token and a name: `<|channel>thought`.
+    Without such a tag, all of the text is after it. An opener may be a token and a name (Gemma: `<|channel>thought`),
+    and is also found without the name.
     """
     openers = [opener for opener, closer in closing_tags.items() if closer == closing_tag]
     tokens = [opener[: opener.find(">") + 1] for opener in openers]
@@ -195,25 +200,18 @@ def _split_text(text: str, closing_tag: str, closing_tags: Mapping[str, str]) ->
     return text.partition(opener) if opener else ("", "", text)
 
 
-def write_tag(context: Context, token: TokenMatch) -> None:
-    """Emit or drop a reasoning tag; after a dropped tag, white space is dropped as after a call."""
+def consume_tag(context: Context, token: TokenMatch) -> None:
+    """Consume a reasoning tag with the text before it, and emit it as `emit_tag` does."""
     emit_tag(context, context.cursor.consume(token.end()))
 
 
 def emit_tag(context: Context, text: str) -> None:
-    """Emit or drop the text of a reasoning tag."""
+    """Emit a reasoning tag: as text if reasoning is kept in the text, otherwise as markup, like a call."""
     if context.think == "keep":
         context.output.emit(Text(text))
         context.output.keep_whitespace()
     else:
         context.output.add_call(Markup(text))
-
-
-# Code blocks, code spans, quoted lines, and elements and comments that quote: a call in one is an example.
-#
-# The rules of CommonMark apply, as far as they matter here: a fence is on a separate line, a fence that is indented
-# deeper or quoted does not end the block, and a code span ends with as many backticks as it began with, at the latest
-# at the end of its paragraph.
 
 
 MAX_FENCE_INDENT = 3
@@ -222,9 +220,11 @@ _ELEMENT = re.compile(r"<\w+")
 
 
 class BlockOpener(NamedTuple):
-    """The markup that opened a code block, a code span or a quoting element; empty for a line of code."""
+    """The markup that opened quoted text; empty for the rest of a line after a quoted call."""
 
     run: str = ""
+    """The backticks or tildes of a code block or span; `<name` of a quoting element; four spaces for indented code; `>`
+    for a quotation; for a YAML block scalar, the line break and the blanks with which each of its lines begins."""
     margin: str = ""
     """The text before `run` on its line."""
 
@@ -232,12 +232,16 @@ class BlockOpener(NamedTuple):
 INDENTED_CODE = BlockOpener("    ")
 """The opener of indented code."""
 QUOTATION = BlockOpener(">")
-# For a YAML block scalar, `run` is the line break and the blanks with which each of its lines begins.
 type QuotedLine = tuple[Literal[Verdict.INDENTED], BlockOpener]
 
 
 class InCode(TextHandler):
-    """A code block, a code span or an element; or a line of code or of a quotation."""
+    """Text that quotes: a code block, a code span, an element or a comment, or a line of code or of a quotation.
+
+    A call in such text is an example. The rules of CommonMark apply as far as they matter here: a fence is alone on its
+    line, a fence that is indented deeper or quoted does not end the block, and a code span ends with as many backticks
+    as it began with, at the latest at the end of its paragraph.
+    """
 
     __slots__ = ("_margin", "_run")
 
@@ -275,7 +279,10 @@ class InCode(TextHandler):
         self.emit_text(token.end())
 
     def handle_info_backticks(self, token: TokenMatch) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
-        """Handle a backtick on the line of a fence: the fence was the beginning of a code span."""
+        """Handle a backtick on the line of an opening fence.
+
+        If the fence consists of backticks, it was the beginning of a code span. After tildes, a backtick is allowed.
+        """
         if self._run[0] == "~":
             self.context.cursor.seek = token.start() + 1
             return Verdict.CONTENT
@@ -283,7 +290,7 @@ class InCode(TextHandler):
 
     def end_block(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
         """End the block with its closer, unless the closer belongs to a nested block."""
-        inner = self._run[0] != "<" and _is_inside(_margin(token), self._margin)
+        inner = self._run[0] != "<" and _is_inside(_get_margin(token), self._margin)
         self.emit_text(token.end())
         return Verdict.CONTENT if inner else None
 
@@ -292,6 +299,7 @@ class InCode(TextHandler):
         self.emit_text(token.start())
 
     def handle_backticks(self, token: TokenMatch) -> Literal[Verdict.ENDS] | None:
+        """End the code span at as many backticks as it began with."""
         self.emit_text(token.end())
         return Verdict.ENDS if token[0] == self._run else None
 
@@ -302,7 +310,10 @@ class InCode(TextHandler):
         return begin_call(self, token, indented=self._run.isspace() and in_code != "call")
 
     def reread_unclosed(self) -> None:
-        """Parse an unclosed block again for complete calls in the model's special tokens; the rest is quoted."""
+        """Parse a block without a closing fence again, at the end of the reply.
+
+        Only complete calls in the model's special tokens are accepted; everything else is quoted.
+        """
         cursor = self.context.cursor
         if not self.context.complete:
             self.emit_text(len(cursor.text))
@@ -320,7 +331,7 @@ class InCode(TextHandler):
         self.emit_text(token.end())
 
     def buffer_quoted_call(self, token: TokenMatch) -> CallBeginning | Literal[Verdict.QUOTED]:
-        """Buffer a possible call until its code span or block ends; only that shows whether it is quoted."""
+        """Buffer a possible call until its code span or block ends, which shows if the call is quoted."""
         assert token.lastgroup is not None
         if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
             return begin_call(self, token)
@@ -334,6 +345,7 @@ class InCode(TextHandler):
         return self._give_up_span(end)
 
     def handle_quoted_backticks(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
+        """End the code span, which quotes the buffered call, at as many backticks as it began with."""
         if verdict := self._give_up_span(token.start()):
             return verdict
         if token[0] != self._run:
@@ -343,7 +355,7 @@ class InCode(TextHandler):
         return None
 
     def reread_as_text(self, token: TokenMatch | None = None) -> Literal[Verdict.UNBOUNDED] | None:
-        """Parse the buffer again as text, which may contain a call, because a lone backtick quotes nothing."""
+        """Parse the buffer again as text, which may contain a call, because the code span was never closed."""
         cursor = self.context.cursor
         if verdict := self._give_up_span(token.start() if token else len(cursor.text)):
             return verdict
@@ -351,7 +363,7 @@ class InCode(TextHandler):
         return None
 
     def _give_up_span(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
-        """Give up on a span without an end within the limit: its buffered text is text."""
+        """Give up on a code span that exceeds the buffer before `end`: emit the buffered text."""
         limit = self.context.cursor.at + self.context.max_held
         if end <= limit:
             return None
@@ -364,19 +376,19 @@ def begin_in_text(handler: InText, token: TokenMatch) -> CallBeginning | QuotedL
     assert token.lastgroup is not None
     context = handler.context
     syntax = context.grammar.heads[token.lastgroup].syntax
-    quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
-    if quotable and (verdict := open_line(handler, token.start(), own=own)):
+    quotable, own = syntax.dialect.may_be_quoted, context.has_own_tokens(syntax)
+    if quotable and (verdict := detect_quoted_line(handler, token.start(), own=own)):
         return verdict
     return begin_call(handler, token, indented=quotable and own and context.output.is_indented_code)
 
 
 def begin_line(handler: InText, token: TokenMatch) -> QuotedLine | None:
-    """Begin a possible line of code or of a quotation."""
+    """Begin a line that looks like a quotation, indented code or a YAML block; otherwise continue as text."""
     marks = token[0].rfind(">") + 1
-    if not marks and handler.context.cursor.begins_block(token):
+    if not marks and handler.context.cursor.is_in_yaml_block(token):
         handler.emit_text(token.end())
         return Verdict.INDENTED, BlockOpener(token[0])
-    return open_line(handler, token.start() + (marks or len(token[0])))
+    return detect_quoted_line(handler, token.start() + (marks or len(token[0])))
 
 
 def begin_first_line(handler: InText, token: TokenMatch) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
@@ -384,11 +396,11 @@ def begin_first_line(handler: InText, token: TokenMatch) -> Literal[Verdict.PROM
     return handler.begin_text() or begin_line(handler, token)
 
 
-def open_line(handler: InText, end: int, *, own: bool = False) -> QuotedLine | None:
-    """Emit the text up to `end`, and begin a line of indented code or of a quotation if `end` is on one.
+def detect_quoted_line(handler: InText, end: int, *, own: bool = False) -> QuotedLine | None:
+    """Emit the text up to `end`; return the verdict INDENTED if `end` is on a line of indented code or of a quotation.
 
-    Calls on such a line are examples. But indentation quotes a call in the model's `own` special tokens only if words
-    follow it.
+    Calls on such a line are examples. With `own`, a call in the model's special tokens follows: indentation alone does
+    not quote it.
     """
     context = handler.context
     handler.emit_text(end)
@@ -398,38 +410,31 @@ def open_line(handler: InText, end: int, *, own: bool = False) -> QuotedLine | N
 
 
 def open_code(handler: InText | InCode, token: TokenMatch) -> tuple[None, BlockOpener]:
-    """Begin a code block, a quoting line or element, or a possible code span."""
+    """Begin a code block, a quoting element or comment, or a possible code span."""
     element = _ELEMENT.match(token[0])
-    margin = _margin(token)
+    margin = _get_margin(token)
     handler.emit_text(token.end())
     return None, BlockOpener(element[0] if element else token[0], margin)
 
 
-def _margin(token: TokenMatch) -> str:
+def _get_margin(token: TokenMatch) -> str:
     """Return the text before a fence on its line: blanks, and the `>` of a quotation."""
     return token.string[token.string.rfind("\n", 0, token.start()) + 1 : token.start()]
 
 
 def _is_inside(margin: str, opened: str) -> bool:
     """Return whether a fence with `margin` is nested in the block whose fence has the margin `opened`."""
-    return margin.count(">") > opened.count(">") or _columns(margin) > _columns(opened) + MAX_FENCE_INDENT
+    return margin.count(">") > opened.count(">") or _count_columns(margin) > _count_columns(opened) + MAX_FENCE_INDENT
 
 
-def _columns(margin: str) -> int:
+def _count_columns(margin: str) -> int:
     return len(margin.rpartition(">")[2].expandtabs(4))
-
-
-# Markup that does not belong to the message if a call follows it, or the end of the reply:
-#
-# <tool_calls>        a wrapper that the call's dialect does not have
-# </parameter>        a closing tag on a separate line that closes nothing
-# <|im_end|>          the end of the turn, if a server shows special tokens
 
 
 def begin_doubt(handler: InText, token: TokenMatch) -> tuple[None, TokenMatch] | QuotedLine:
     """Buffer doubtful markup until the text after it decides."""
     context = handler.context
-    if verdict := open_line(handler, token.start()):
+    if verdict := detect_quoted_line(handler, token.start()):
         return verdict
     context.cursor.seek = token.end()
     return None, token
@@ -440,28 +445,34 @@ MAX_DOUBTFUL_CHARACTERS = 4096
 
 
 class InDoubt(TextHandler):
-    """Markup that does not belong to the message if a call follows it; buffered until that is known."""
+    """Markup that is buffered, because it is no part of the message if a call or the end of the reply follows it.
 
-    __slots__ = ("_bare", "_closed", "_closes", "_opens")
+    <tool_calls>        a wrapper that the call's dialect does not have
+    </parameter>        a closing tag on a separate line that closes nothing
+    <|im_end|>          the end of the turn, if a server shows special tokens
+    """
+
+    __slots__ = ("_ends_with_closer", "_has_closer", "_has_special_opener", "_has_wrapper_opener")
 
     def __init__(self, context: Context, token: TokenMatch) -> None:
         super().__init__(context)
-        self._opens = self._closes = self._bare = self._closed = False
-        self._note(token)
+        self._has_wrapper_opener = self._has_closer = self._has_special_opener = self._ends_with_closer = False
+        self._record_kind(token)
 
     def scan(self) -> Scan:
         return self.context.grammar.doubtful
 
-    def _note(self, token: TokenMatch) -> None:
+    def _record_kind(self, token: TokenMatch) -> None:
+        """Record the kind of one more token of the buffered markup."""
         kind = kind_of(token.lastgroup)
-        self._opens |= kind == TokenKind.WRAPPER_OPENER
-        self._bare |= kind == TokenKind.SPECIAL_OPENER
-        self._closed = kind == TokenKind.ORPHAN_CLOSER
-        self._closes |= self._closed
+        self._has_wrapper_opener |= kind == TokenKind.WRAPPER_OPENER
+        self._has_special_opener |= kind == TokenKind.SPECIAL_OPENER
+        self._ends_with_closer = kind == TokenKind.ORPHAN_CLOSER
+        self._has_closer |= self._ends_with_closer
 
     def add_markup(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED] | None:
         """Buffer more markup, up to the limit."""
-        self._note(token)
+        self._record_kind(token)
         self.context.cursor.seek = token.end()
         if token.end() - self.context.cursor.at <= MAX_DOUBTFUL_CHARACTERS:
             return None
@@ -474,7 +485,7 @@ class InDoubt(TextHandler):
         return begin_call(self, token)
 
     def _is_alone(self) -> bool:
-        """True for markup that the text does not mention or quote.
+        """True if the text neither mentions nor quotes the markup.
 
         Special tokens in quotation marks are quoted. After a blank on their line they are mentioned, unless they end
         the reply after a complete sentence.
@@ -488,42 +499,48 @@ class InDoubt(TextHandler):
         ends = cursor.is_blank(cursor.seek) and before.rstrip(WHITESPACE).endswith(SENTENCE_ENDS)
         return not context.output.in_line or not (quoted or (context.output.whitespace and not ends))
 
-    def _is_spoken_of(self) -> bool:
-        """True for a closing tag that the text may mention: a word and a blank precede it."""
+    def _is_mentioned(self) -> bool:
+        """True if the text may mention the closing tag: words and a blank precede it on its line."""
         cursor, speech = self.context.cursor, self.context.output
         if SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
             return not self._is_alone()
         return speech.in_line and bool(speech.whitespace)
 
     def _is_empty(self) -> bool:
-        """True for the opener of a call or a section without content.
+        """True if the markup opens a call or a section without any content, and should be dropped.
 
-        Special tokens count if no words mention them; a tag counts if it follows a call and ends the reply.
+        A wrapper's tag is dropped if it follows a call and ends the reply. A special token is dropped at the end of the
+        reply or before its closer, unless the text mentions it.
         """
         context, cursor = self.context, self.context.cursor
-        if self._opens and not context.output.is_after_call:
+        if self._has_wrapper_opener and not context.output.is_after_call:
             return False
         ends = context.may_repair_end and cursor.is_blank(cursor.seek)
-        return ends if self._opens else (ends or self._closed) and self._is_alone()
+        return ends if self._has_wrapper_opener else (ends or self._ends_with_closer) and self._is_alone()
 
     def settle(self) -> None:
-        """Drop the markup at the end of the reply. If text follows, or if it opens something, it is text."""
+        """Decide about the markup when no call follows it: drop it at the end of the reply, emit it before text."""
         context, cursor = self.context, self.context.cursor
-        if (self._bare or self._opens) and self._is_empty():
+        # Step 1: Drop an opener without content.
+        if (self._has_special_opener or self._has_wrapper_opener) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:MAX_EXCERPT_CHARACTERS]
             context.output.add_unread_call(
                 UnreadCall("no call follows it", "", "", excerpt, malformed=False, left_out=True)
             )
             context.output.emit_in_place(Markup(cursor.consume(cursor.seek)))
             return
-        # Closing tags may belong to text that was not parsed as a call, and alone they are the whole reply.
-        closes = self._closes and (
-            context.output.may_have_tags or context.output.last is Last.NOTHING or self._is_spoken_of()
+        # Step 2: Emit the markup unless it ends the reply. Openers, and closing tags that may belong to the text, are
+        # emitted in any case.
+        opens = self._has_wrapper_opener or self._has_special_opener
+        may_close_text = self._has_closer and (
+            context.output.may_have_tags or context.output.last is Last.NOTHING or self._is_mentioned()
         )
-        if self._opens or self._bare or closes or not context.may_repair_end or not cursor.is_blank(cursor.seek):
+        ends_reply = context.may_repair_end and cursor.is_blank(cursor.seek)
+        if opens or may_close_text or not ends_reply:
             self.emit_text(cursor.seek)
             return
-        if self._closes:
+        # Step 3: Drop the markup at the end of the reply.
+        if self._has_closer:
             excerpt = cursor.text[cursor.at :][:MAX_EXCERPT_CHARACTERS]
             context.output.add_unread_call(
                 UnreadCall("it closes nothing", "", "", excerpt, malformed=False, left_out=True)

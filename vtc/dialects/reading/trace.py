@@ -19,7 +19,7 @@ from vtc.events import Event, Tool
 
 
 class TracedStep(NamedTuple):
-    """One step, or text without a step."""
+    """One step of the reader, or text that was consumed without one."""
 
     state: State
     step: Step
@@ -32,13 +32,13 @@ class TracedStep(NamedTuple):
 
 
 class PassedOver(NamedTuple):
-    """The beginning of a call that is an example because it is in code."""
+    """A call that was skipped as an example, because it is in code."""
 
     dialect: str
     text: str
 
 
-_NO_CALL = (Verdict.CONTENT, Verdict.QUOTED)
+_NOT_OPENED = (Verdict.CONTENT, Verdict.QUOTED)
 
 
 class TracedReader(Reader):
@@ -77,7 +77,7 @@ class TracedReader(Reader):
         super()._transition(step, outcome)
         verdict = outcome[0] if isinstance(outcome, tuple) else outcome
         text = self._record_step(state, step, verdict)
-        begins = step.token is TokenKind.CALL_OPENER and verdict not in _NO_CALL
+        begins = step.token is TokenKind.CALL_OPENER and verdict not in _NOT_OPENED
         if isinstance(handler, InCode) and not begins:
             self._code.append(text)
         if not isinstance(self._handler, InCode):
@@ -92,7 +92,7 @@ class TracedReader(Reader):
                 self._code.append(text)
 
     def _record_step(self, state: State, step: Step, verdict: Verdict | None) -> str:
-        """Record a step to the current state; return the text that it consumed."""
+        """Record a step from `state` to the current state; return the text that it consumed."""
         unread = self._get_remaining_text()
         consumed = len(self._unread) - len(unread)
         text = self._unread[: max(0, consumed)]
@@ -104,6 +104,7 @@ class TracedReader(Reader):
         return self._cursor.text[self._cursor.at :]
 
     def _look_through_code(self) -> None:
+        """Record the calls in the code that ends here."""
         self.trace += self._find_calls("".join(self._code))
         self._code.clear()
 

@@ -50,7 +50,7 @@ class State(Enum):
     ANSWER = "answer"
     """Between markers that declare everything to be text."""
     DOUBT = "doubt"
-    """After markup that does not belong to the message if a call or the end of the reply follows."""
+    """After markup, for example a stray closing tag, that is dropped if a call or the end of the reply follows."""
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
@@ -66,7 +66,7 @@ class State(Enum):
     REASONING = "reasoning"
     """Between reasoning tags."""
     UNKNOWN = "unknown"
-    """In the first text of a whole reply, which may be reasoning that the prompt opened."""
+    """In the first text of a reply that may begin inside reasoning that the prompt opened."""
     ARGUMENTS = "arguments"
     """After a call's opening tag: parameters follow."""
     SOLE = "sole"
@@ -80,7 +80,7 @@ class State(Enum):
     GUESS = "guess"
     """In the value of a possible parameter, whose name is not declared."""
     CLOSING = "closing"
-    """After a closer in a value: content, unless structure follows."""
+    """After a closer of the parameter: it is content of the value, unless structure follows."""
     JSON = "json"
     """In self-delimiting arguments."""
     TAIL = "tail"
@@ -92,22 +92,22 @@ class State(Enum):
     UNDECIDED = "undecided"
     """After a call that is quoted if text follows."""
     WHOLE = "whole"
-    """After a section that must be the whole reply."""
+    """After a section of calls that counts only if it is the whole reply."""
     DAMAGED = "damaged"
-    """In a broken call, up to the next call or the end of the reply."""
+    """In a broken call that is repaired once its end is found: at the next call or the end of the reply."""
     SPILL = "spill"
-    """In the text of a broken call, up to its closer."""
+    """In a broken call that is already given up: its text is emitted, and no call begins before its closer."""
 
 
 class Step(NamedTuple):
-    """The step for a token in a state: an action and the next state."""
+    """One entry of the table: the action for a token in a state, and the states that can follow it."""
 
     token: TokenKind
     action: Callable[..., StepOutcome]
     next: State
     """The next state if the action returns no verdict."""
     by_verdict: Mapping[Verdict, State] = {}
-    """The next states by verdict."""
+    """The next state for each verdict that the action may return."""
 
 
 class Steps(dict[str, Step]):
@@ -122,27 +122,28 @@ class Steps(dict[str, Step]):
 
 
 class StateRow[Of: StateHandler](NamedTuple):
-    """The properties of one state."""
+    """The row of one state: its handler, the tokens that it looks for, and its steps."""
 
     handler: type[Of]
-    """The class of its handler. A handler of this class from the previous state is reused."""
+    """The class of the state's handler. If the previous state's handler has this class, it is reused."""
     scan: Callable[[Of], Scan | None]
-    """Returns the scan for its tokens; None if the arguments find their own end."""
+    """Returns the scan for the state's tokens, given its handler; None if the arguments show their own end."""
     skips_plain: bool = False
-    """True if text in which no token begins need not be parsed."""
+    """True if text in which no token begins can take the fast path of `Reader.feed`."""
     is_visible: bool = False
-    """True if text becomes visible at once."""
+    """True if text is emitted as soon as no token can begin in it."""
     steps: Steps = Steps()
     otherwise: Step | None = None
-    """The step if none of its tokens follows: taken at once if one must follow, otherwise at the end of the text."""
+    """The step if no token of the state follows: taken at once without a `text` step, otherwise at the end of the
+    text."""
     text: Step | None = None
-    """The step for text before a token; None if a token must follow at once, except for white space."""
+    """The step for text before a token; None if a token must follow at once, after white space at most."""
     end: Step | None = None
-    """The step at the end of the reply, after all others."""
+    """The step at the end of the reply, when no other step is left."""
 
 
 def _scan_nothing(_: StateHandler) -> None:
-    """Scan for no token, because self-delimiting arguments find their own end."""
+    """Return no scan, because self-delimiting arguments show their own end."""
 
 
 def _scan_never(_: StateHandler) -> Scan:
@@ -181,8 +182,8 @@ STATES: Mapping[State, StateRow[Any]] = {
 }
 """The states without their steps."""
 
-_USUAL = {
-    Verdict.AROUND: State.ARGUMENTS,
+_NEXT_STATES = {
+    Verdict.WRAPPED: State.ARGUMENTS,
     Verdict.ATTRIBUTES: State.ATTRIBUTES,
     Verdict.CLOSED: State.CLOSED,
     Verdict.CLOSERS: State.TAIL,
@@ -201,13 +202,15 @@ _USUAL = {
     Verdict.WAIT: State.JSON,
     Verdict.WHOLE: State.WHOLE,
 }
-"""The next state of each verdict, unless a row names another. Other verdicts keep the state."""
+"""The next state of each verdict, unless a row of the table names another. All other verdicts keep the state."""
+
+# The verdicts with which an action leaves its usual path, for the rows below.
 _BEGINS = (Verdict.JSON, Verdict.ATTRIBUTES, Verdict.CLOSED)
 _BEGINS_OR_NOT = (*_BEGINS, Verdict.CONTENT)
 _BROKEN = (Verdict.UNREAD, Verdict.SPILLED, Verdict.DAMAGED)
-_COMPLETE = (Verdict.UNREAD, Verdict.UNDECIDED, Verdict.INDENTED)
-_NO_CALL = (*_COMPLETE, Verdict.SPILLED)
-_PARAMETER = (Verdict.UNREAD, Verdict.GUESS)
+_ENDED = (Verdict.UNREAD, Verdict.UNDECIDED, Verdict.INDENTED)
+_ENDED_OR_SPILLED = (*_ENDED, Verdict.SPILLED)
+_NO_PARAMETER = (Verdict.UNREAD, Verdict.GUESS)
 _DECIDED = (Verdict.ENDS, Verdict.INDENTED)
 _TO_AFTER = (Verdict.CONTENT, State.AFTER)
 _TO_FENCE = (Verdict.CONTENT, State.FENCE)
@@ -216,7 +219,8 @@ _TO_TEXT = (Verdict.CONTENT, State.TEXT)
 _TO_VALUE = (Verdict.CONTENT, State.VALUE)
 
 type Row = tuple[State, TokenKind, Callable[..., StepOutcome], State, *tuple[Verdict | tuple[Verdict, State], ...]]
-"""A state, a token, its action, the next state, and the verdicts that lead to other states."""
+"""A state, a token, its action, the next state, and the other verdicts of the action: with the state that follows, or
+alone if `_NEXT_STATES` has it."""
 
 ROWS: tuple[Row, ...] = (
     (State.START, TokenKind.CALL_OPENER, begin_in_text, State.ARGUMENTS, *_BEGINS_OR_NOT, Verdict.INDENTED),
@@ -300,11 +304,11 @@ ROWS: tuple[Row, ...] = (
     (State.UNKNOWN, TokenKind.REASONING_CLOSER, InReasoning.close, State.START, Verdict.CONTENT),
     (State.UNKNOWN, TokenKind.TEXT, InReasoning.pass_over, State.UNKNOWN),
     (State.UNKNOWN, TokenKind.REPLY_END, InReasoning.end_undecided, State.START),
-    (State.ARGUMENTS, TokenKind.PARAMETER_OPENER, InCall.open_parameter, State.VALUE, *_PARAMETER, Verdict.AROUND),
-    (State.ARGUMENTS, TokenKind.CALL_CLOSER, InCall.end_empty_call, State.AFTER, *_NO_CALL),
-    (State.ARGUMENTS, TokenKind.OUTER_CLOSER, InCall.end_at_outer_closer, State.AFTER, *_NO_CALL),
-    (State.ARGUMENTS, TokenKind.WRONG_CLOSER, InCall.end_at_wrong_closer, State.AFTER, *_NO_CALL),
-    (State.ARGUMENTS, TokenKind.NEXT_CALL, InCall.end_at_next_call, State.AFTER, *_NO_CALL),
+    (State.ARGUMENTS, TokenKind.PARAMETER_OPENER, InCall.open_parameter, State.VALUE, *_NO_PARAMETER, Verdict.WRAPPED),
+    (State.ARGUMENTS, TokenKind.CALL_CLOSER, InCall.end_empty_call, State.AFTER, *_ENDED_OR_SPILLED),
+    (State.ARGUMENTS, TokenKind.OUTER_CLOSER, InCall.end_at_outer_closer, State.AFTER, *_ENDED_OR_SPILLED),
+    (State.ARGUMENTS, TokenKind.WRONG_CLOSER, InCall.end_at_wrong_closer, State.AFTER, *_ENDED_OR_SPILLED),
+    (State.ARGUMENTS, TokenKind.NEXT_CALL, InCall.end_at_next_call, State.AFTER, *_ENDED_OR_SPILLED),
     (State.ARGUMENTS, TokenKind.PARAMETER_CLOSER, InCall.skip_orphan_closer, State.ARGUMENTS, Verdict.UNREAD),
     (State.ARGUMENTS, TokenKind.JSON_OPENER, InCall.open_json_arguments, State.JSON, Verdict.JSON, Verdict.UNREAD),
     (
@@ -312,21 +316,21 @@ ROWS: tuple[Row, ...] = (
         TokenKind.OTHERWISE,
         InCall.handle_missing_parameters,
         State.AFTER,
-        *_NO_CALL,
+        *_ENDED_OR_SPILLED,
         Verdict.SOLE,
         Verdict.CONTENT,
     ),
-    (State.SOLE, TokenKind.CALL_CLOSER, InCall.end_sole_value, State.AFTER, *_NO_CALL),
+    (State.SOLE, TokenKind.CALL_CLOSER, InCall.end_sole_value, State.AFTER, *_ENDED_OR_SPILLED),
     (State.SOLE, TokenKind.TAG, InCall.handle_tag_in_sole_value, State.TEXT, Verdict.UNREAD, Verdict.CONTENT),
     (State.SOLE, TokenKind.TEXT, InCall.buffer_sole_value, State.SOLE, Verdict.UNREAD),
     (State.SOLE, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
-    (State.CLOSED, TokenKind.OTHERWISE, InCall.end_self_closing, State.AFTER, *_NO_CALL),
+    (State.CLOSED, TokenKind.OTHERWISE, InCall.end_self_closing, State.AFTER, *_ENDED_OR_SPILLED),
     (
         State.ATTRIBUTES,
         TokenKind.TAG_END,
         InCall.end_attributes,
         State.AFTER,
-        *_NO_CALL,
+        *_ENDED_OR_SPILLED,
         Verdict.CONTENT,
         Verdict.CLOSERS,
     ),
@@ -346,29 +350,36 @@ ROWS: tuple[Row, ...] = (
     ),
     (State.VALUE, TokenKind.PARAMETER_CLOSER, InValue.begin_closing, State.CLOSING, Verdict.UNREAD),
     (State.VALUE, TokenKind.TEXT, InValue.buffer_text, State.VALUE),
-    (State.VALUE, TokenKind.REPLY_END, end_reply_in_value, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
+    (State.VALUE, TokenKind.REPLY_END, end_reply_in_value, State.AFTER, *_ENDED_OR_SPILLED, Verdict.DAMAGED),
     (State.GUESS, TokenKind.PARAMETER_CLOSER, InValue.begin_closing, State.CLOSING, Verdict.UNREAD),
     (State.GUESS, TokenKind.TAG, InValue.abandon_guess, State.TEXT, Verdict.UNREAD),
     (State.GUESS, TokenKind.TEXT, InValue.buffer_guess, State.GUESS, Verdict.UNREAD),
     (State.GUESS, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
-    (State.CLOSING, TokenKind.PARAMETER_OPENER, InValue.open_next_parameter, State.VALUE, *_PARAMETER, _TO_VALUE),
-    (State.CLOSING, TokenKind.CALL_CLOSER, InValue.end_call, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.PARAMETER_OPENER, InValue.open_next_parameter, State.VALUE, *_NO_PARAMETER, _TO_VALUE),
+    (State.CLOSING, TokenKind.CALL_CLOSER, InValue.end_call, State.AFTER, *_ENDED_OR_SPILLED, _TO_VALUE),
     (State.CLOSING, TokenKind.PARAMETER_CLOSER, InValue.count_closer, State.CLOSING, Verdict.UNREAD, _TO_VALUE),
-    (State.CLOSING, TokenKind.OUTER_CLOSER, InValue.end_call_at_last_tag, State.AFTER, *_NO_CALL, _TO_VALUE),
-    (State.CLOSING, TokenKind.WRONG_CLOSER, InValue.end_call_at_wrong_closer, State.AFTER, *_NO_CALL, _TO_VALUE),
-    (State.CLOSING, TokenKind.NEXT_CALL, InValue.handle_next_call, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.OUTER_CLOSER, InValue.end_call_at_last_tag, State.AFTER, *_ENDED_OR_SPILLED, _TO_VALUE),
+    (
+        State.CLOSING,
+        TokenKind.WRONG_CLOSER,
+        InValue.end_call_at_wrong_closer,
+        State.AFTER,
+        *_ENDED_OR_SPILLED,
+        _TO_VALUE,
+    ),
+    (State.CLOSING, TokenKind.NEXT_CALL, InValue.handle_next_call, State.AFTER, *_ENDED_OR_SPILLED, _TO_VALUE),
     (State.CLOSING, TokenKind.GARBLED_OPENER, InValue.handle_garbled_opener, State.VALUE, Verdict.UNREAD, _TO_VALUE),
-    (State.CLOSING, TokenKind.OTHERWISE, InValue.handle_text_or_end, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.OTHERWISE, InValue.handle_text_or_end, State.AFTER, *_ENDED_OR_SPILLED, _TO_VALUE),
     (State.JSON, TokenKind.OTHERWISE, InJson.read_body, State.TAIL, *_BROKEN, Verdict.WAIT),
     (State.JSON, TokenKind.REPLY_END, abandon_unfinished, State.TEXT, Verdict.UNREAD),
-    (State.TAIL, TokenKind.CALL_CLOSER, InCall.end_call, State.AFTER, *_NO_CALL),
-    (State.TAIL, TokenKind.EXTRA_BRACE, InCall.end_after_extra, State.AFTER, *_NO_CALL),
-    (State.TAIL, TokenKind.EXTRA_FENCE, InCall.end_after_extra, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.CALL_CLOSER, InCall.end_call, State.AFTER, *_ENDED_OR_SPILLED),
+    (State.TAIL, TokenKind.EXTRA_BRACE, InCall.end_after_extra, State.AFTER, *_ENDED_OR_SPILLED),
+    (State.TAIL, TokenKind.EXTRA_FENCE, InCall.end_after_extra, State.AFTER, *_ENDED_OR_SPILLED),
     (State.TAIL, TokenKind.WRONG_CLOSER, InCall.note_wrong_closer, State.DAMAGED, Verdict.UNREAD),
-    (State.TAIL, TokenKind.NEXT_CALL, InCall.end_before_next_call, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.NEXT_CALL, InCall.end_before_next_call, State.AFTER, *_ENDED_OR_SPILLED),
     (State.TAIL, TokenKind.NEXT_OBJECT, InCall.open_next_object, State.JSON, Verdict.UNREAD, Verdict.JSON),
     (State.TAIL, TokenKind.NEXT_IN_LIST, open_listed_call, State.JSON, Verdict.JSON),
-    (State.TAIL, TokenKind.OTHERWISE, InCall.handle_missing_closer, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
+    (State.TAIL, TokenKind.OTHERWISE, InCall.handle_missing_closer, State.AFTER, *_ENDED_OR_SPILLED, Verdict.DAMAGED),
     (State.AFTER, TokenKind.LATE_CLOSER, AfterCall.take_closer, State.AFTER, Verdict.WHOLE),
     (State.AFTER, TokenKind.RESULT_OPENER, AfterCall.skip_invented_result, State.INVENTED),
     (State.AFTER, TokenKind.NEXT_CALL, open_next_call, State.ARGUMENTS, Verdict.JSON),
@@ -385,9 +396,9 @@ ROWS: tuple[Row, ...] = (
     (State.WHOLE, TokenKind.NOTHING_MORE, AfterCall.end_reply, State.TEXT),
     (State.WHOLE, TokenKind.TURN_END, AfterCall.take_turn_end, State.WHOLE),
     (State.WHOLE, TokenKind.OTHERWISE, AfterCall.abandon_pending, State.TEXT),
-    (State.DAMAGED, TokenKind.CLOSER_AND_CALL, InCall.repair_damaged, State.AFTER, *_COMPLETE),
+    (State.DAMAGED, TokenKind.CLOSER_AND_CALL, InCall.repair_damaged, State.AFTER, *_ENDED),
     (State.DAMAGED, TokenKind.CALL_OPENER, InCall.handle_next_opener, State.TEXT, Verdict.UNREAD, Verdict.CONTENT),
-    (State.DAMAGED, TokenKind.OTHERWISE, InCall.repair_damaged, State.AFTER, *_COMPLETE),
+    (State.DAMAGED, TokenKind.OTHERWISE, InCall.repair_damaged, State.AFTER, *_ENDED),
     (State.DAMAGED, TokenKind.TEXT, InCall.buffer_text, State.DAMAGED),
     (State.SPILL, TokenKind.CALL_CLOSER, Spilled.resume_text, State.TEXT),
     (State.SPILL, TokenKind.TEXT, Spilled.emit_text, State.SPILL),
@@ -397,12 +408,17 @@ ROWS: tuple[Row, ...] = (
 def _with_steps(state: State, row: StateRow[Any]) -> StateRow[Any]:
     """Add the steps of a state to its row."""
     steps = Steps()
-    for of, token, action, after, *verdicts in ROWS:
-        if of is state:
-            pairs = (
-                verdict if isinstance(verdict, tuple) else (verdict, _USUAL.get(verdict, state)) for verdict in verdicts
-            )
-            steps[token] = Step(token, action, after, dict(pairs))
+    for row_state, token, action, next_state, *verdicts in ROWS:
+        if row_state is not state:
+            continue
+        by_verdict: dict[Verdict, State] = {}
+        for entry in verdicts:
+            if isinstance(entry, tuple):
+                verdict, other_state = entry
+                by_verdict[verdict] = other_state
+            else:
+                by_verdict[entry] = _NEXT_STATES.get(entry, state)
+        steps[token] = Step(token, action, next_state, by_verdict)
     otherwise, text, end = map(steps.get, NO_TOKENS)
     return row._replace(steps=steps, otherwise=otherwise, text=text, end=end)
 

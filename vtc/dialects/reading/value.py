@@ -1,8 +1,8 @@
 """The value of a parameter, and the closers that may end it.
 
-<parameter=command>ls</parameter>     VALUE: a closer of the parameter
-</parameter>                          CLOSING: another closer, which belongs to the first
-<parameter=timeout>5…                 CLOSING: another parameter begins, so the value has ended
+<parameter=command>ls</parameter>     state VALUE: a closer, which may also be content of the value
+</parameter>                          state CLOSING: one more closer, which counts as the same one
+<parameter=timeout>5…                 state CLOSING: another parameter begins, so the value has ended
 """
 
 from __future__ import annotations
@@ -28,16 +28,6 @@ from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import number_of
 from vtc.events import Event
 
-# The nesting of parameters and calls that a value quotes:
-#
-#     <parameter=content>
-#     Write <function=bash><parameter=command>ls</parameter></function>     opened and closed: content
-#     </parameter>                                                          nothing in the value opened it: a closer
-#
-# A closer pairs with the last open opener of its kind. An opener in between was a word of the text, as in
-# "write <parameter=x> in it", and is discarded.
-
-
 OPEN_PARAMETER = 0
 OPEN_CALL = 1
 OPEN_NEXT_CALL = 2
@@ -45,19 +35,27 @@ OPEN_NEXT_CALL = 2
 
 
 class ValueNesting:
-    """The parameters and calls that are open inside one value."""
+    """The parameters and calls that are quoted and still open inside one value.
 
-    __slots__ = ("_follows", "_open", "_parameters", "adjacent", "balance", "calls")
+        <parameter=content>
+        Write <function=bash><parameter=command>ls</parameter></function>     opened and closed in it: content
+        </parameter>                                                          nothing in it opened this: a closer
+
+    A closer pairs with the last open opener of its kind. Openers in between were words of the text, as in "write
+    <parameter=x> in it", and are discarded.
+    """
+
+    __slots__ = ("_next_call_follows", "_open", "_parameters", "balance", "calls", "parameter_followed")
 
     def __init__(self) -> None:
         self._open: list[int] = []
         self._parameters = 0
-        self._follows = False
+        self._next_call_follows = False
         self.calls = 0
         """Number of open calls."""
         self.balance = 0
         """Parameter openers minus parameter closers, whether or not they pair."""
-        self.adjacent = False
+        self.parameter_followed = False
         """True if a parameter directly followed a quoted parameter closer, outside of a quoted call."""
 
     def open_parameter(self) -> None:
@@ -66,16 +64,16 @@ class ValueNesting:
         self.balance += 1
 
     def open_call(self) -> None:
-        self._open.append(OPEN_NEXT_CALL if self._follows else OPEN_CALL)
-        self._follows = False
+        self._open.append(OPEN_NEXT_CALL if self._next_call_follows else OPEN_CALL)
+        self._next_call_follows = False
         self.calls += 1
 
     def note_next_call(self) -> None:
         """Record that the next call opener directly follows a closer that nothing opened."""
-        self._follows = True
+        self._next_call_follows = True
 
     def close_parameter(self) -> bool:
-        """Pair a parameter's closer with an opener; False if none is open."""
+        """Pair a parameter's closer with an opener in the value; return False if none is open."""
         self.balance -= 1
         if not self._parameters:
             return False
@@ -85,7 +83,7 @@ class ValueNesting:
         return True
 
     def close_call(self) -> int | None:
-        """Pair a call's closer with an opener, and return the kind of that; None if no call is open."""
+        """Pair a call's closer with an opener in the value; return the kind of the opener, None if no call is open."""
         if not self.calls:
             return None
         while (kind := self._open.pop()) == OPEN_PARAMETER:
@@ -95,12 +93,12 @@ class ValueNesting:
 
 
 MAX_CLOSER_RUN = 16
-"""Closers of a parameter in a row that are taken for one."""
+"""Maximum consecutive closers of a parameter that count as one."""
 MAX_UNDECLARED_PARAMETERS = 32
-"""Undeclared parameters of one call where each has a closing tag, and so an expression, of its own."""
+"""Maximum undeclared parameters of one call if each has a separate closing tag, because each needs an expression."""
 MAX_GUESS_CHARACTERS = 1000
-"""Characters of a value that may be none."""
-SWALLOWED = "a parameter may have swallowed another call, as its closing tag is missing"
+"""Maximum characters of a value that may not be the value of a parameter."""
+SWALLOWED_REASON = "a parameter may have swallowed another call, as its closing tag is missing"
 
 
 type OpenedParam = tuple[None, OpenParam] | tuple[Literal[Verdict.GUESS], OpenParam] | Unread
@@ -108,35 +106,34 @@ type Content = Literal[Verdict.CONTENT] | Unread
 
 
 class OpenParam(NamedTuple):
-    """The parameter whose value is read."""
+    """The parameter whose value is being parsed."""
 
     call: OpenCall
     pattern: int
     """The number of its pattern among the dialect's patterns for parameters."""
     key: str
-    """The parameter's name if its closing tag contains it; else empty."""
+    """The parameter's name if its closing tag contains the name; otherwise empty."""
     guess: bool
     """True if it may not be a parameter, because the dialect uses bare tags and no declared one was read yet."""
     only: str | None
-    """The tool's only parameter, which this one is if no other follows; None if it may be another."""
+    """The tool's only parameter, to which the value belongs if no other parameter follows; None if it has several."""
 
 
 def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedParam:
-    """Begin a parameter, with the verdict GUESS if the tag may be content."""
+    """Begin a parameter. The verdict is GUESS if its tag may be text, UNREAD if it cannot be a parameter."""
+    # Step 1: Decide if the tag is a parameter of the call.
     name, groups = token.lastgroup or "", token.groupdict()
-    key, param = (
-        call.syntax.dialect.unescape_key(groups[f"key_{name}"]),
-        number_of(name),
-    )
+    key, param = call.syntax.dialect.unescape_key(groups[f"key_{name}"]), number_of(name)
     guess = call.parameters.is_guess(key)
     element = call.syntax.parameters.is_element(param)
     unknown = element and key not in call.named.declared
     if (guess and not call.named.declared) or (unknown and not call.only_parameter):
         return abandon_without_parameters(context, call)
-    # If every tag may be a parameter, an indented tag belongs to a document of another kind.
-    set_in = token[0].lstrip("\r\n")[:1].isspace()
-    only = None if guess and set_in else call.only_parameter
+    # If every tag may be a parameter, an indented tag is probably part of a document.
+    is_indented = token[0].lstrip("\r\n")[:1].isspace()
+    only = None if guess and is_indented else call.only_parameter
     guess = guess or unknown
+    # Step 2: Begin its value.
     buffer_call_text(context, call, context.cursor.consume(token.end()))
     kind = groups.get(f"string_{name}") or groups.get(f"type_{name}")
     call.parameters.begin(key, param, kind in ("true", "string", "raw") if kind else None)
@@ -144,24 +141,27 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
         return abandon_call(
             context, call, f"it has more than {MAX_UNDECLARED_PARAMETERS} parameters that its tool does not declare"
         )
-    alike = call.syntax.parameters.shares_closer and not element
-    opened = OpenParam(call, param, "" if alike else key, guess, only)
+    closer_names_key = element or not call.syntax.parameters.shares_closer
+    opened = OpenParam(call, param, key if closer_names_key else "", guess, only)
     return (Verdict.GUESS, opened) if guess else (None, opened)
 
 
 def abandon_without_parameters(context: Context, call: OpenCall) -> Unread:
+    """Abandon a call because its opening tag is not followed by a parameter."""
     return abandon_call(context, call, "no parameter follows the opening tag")
 
 
 class OpenEnd(NamedTuple):
-    """A possible end of a call without a closer."""
+    """A position at which a call may end without a closer, because text follows a parameter's closer."""
 
     value: int
     """Characters of the value before it."""
     body: int
     """Characters of the call's body before it."""
     balance: int
+    """Parameter openers minus closers in the value before it."""
     doubled: bool
+    """True if the value has several closers there."""
 
 
 class InValue:
@@ -171,10 +171,10 @@ class InValue:
         "_closers",
         "_guess",
         "_key",
-        "_may_have_ended",
         "_nesting",
         "_only",
         "_open_ends",
+        "_opener_followed",
         "_paired",
         "_param",
         "_size",
@@ -187,13 +187,14 @@ class InValue:
         self.call, self._param, self._key, self._guess, self._only = param
         self._nesting = ValueNesting()
         self._size = 0
-        """Characters of a possible value, while its parameter is a guess."""
+        """Number of characters of the value, while its parameter is a guess."""
         self._closers = 0
         """Number of consecutive closers up to the current position."""
         self._paired = False
-        """True if the closer pairs with an opener in the value."""
+        """True if the closer pairs with an opener in the value, so that it may be content."""
         self._open_ends: list[OpenEnd] = []
-        self._may_have_ended = False
+        """Positions at which a call of a dialect without required closers may have ended."""
+        self._opener_followed = False
         """True if a parameter's opener followed a paired closer: if they do not pair, the value ended there."""
 
     def scan(self) -> Scan:
@@ -223,8 +224,7 @@ class InValue:
 
     def buffer_guess(self, end: int) -> Unread | None:
         """Buffer text of a possible value; abandon the call if it is too long."""
-        most = MAX_GUESS_CHARACTERS - self._size
-        end = min(end, self.context.cursor.at + most)
+        end = min(end, self.context.cursor.at + MAX_GUESS_CHARACTERS - self._size)
         self._size += end - self.context.cursor.at
         self.buffer_text(end)
         return abandon_without_parameters(self.context, self.call) if self._size == MAX_GUESS_CHARACTERS else None
@@ -274,21 +274,22 @@ class InValue:
         return self._close_call(kind, end)
 
     def _close_call(self, kind: int | None, end: int) -> Damaged | Unread | None:
-        """Continue after a call closer in the value, unless it shows that the value swallowed a call.
+        """Continue after a call's closer in the value, unless it closes a call that directly followed another closer.
 
-        Then the rest of the reply decides whether the value contains both, or its closer is missing.
+        Then the value may have swallowed the next call. The rest of the reply decides if the value contains both, or if
+        the parameter's closer is missing.
         """
         self.call.stop_pieces()
-        if self._may_have_ended:
+        if self._opener_followed:
             self.call.note_possible_end(end - self.context.cursor.at)
         if kind != OPEN_NEXT_CALL:
             self.context.cursor.seek = end
             return None
         buffer_call_text(self.context, self.call, self.context.cursor.consume(end))
         if not self.context.lenient or self.call.text.spilled:
-            return abandon_call(self.context, self.call, SWALLOWED)
+            return abandon_call(self.context, self.call, SWALLOWED_REASON)
         self.call.ends.swallowed = self.call.ends.offset_after()
-        return mark_damaged(self.call, SWALLOWED)
+        return mark_damaged(self.call, SWALLOWED_REASON)
 
     def begin_closing(self, token: TokenMatch) -> Unread | None:
         """Handle a closer of the parameter; the next token decides whether it ends the value."""
@@ -309,7 +310,7 @@ class InValue:
         return None
 
     def resume_value(self) -> Content:
-        """Treat the closers as content of the value."""
+        """Treat the closers as content, and continue in the value; abandon the call if the parameter is a guess."""
         if self._guess:
             return abandon_without_parameters(self.context, self.call)
         self.call.stop_pieces()
@@ -321,12 +322,13 @@ class InValue:
         return self.buffer_guess(token.start()) or abandon_without_parameters(self.context, self.call)
 
     def handle_next_call(self, token: TokenMatch) -> Ended | Content:
-        """Handle a call's opener after the closer: content, unless the rest of the reply makes it the next call.
+        """Handle a call's opener after the closer.
 
-        If calls need no closer, it is the next call.
+        If calls need no closer, it is the next call. Otherwise it is content, unless the closers of both calls are
+        doubled or the repair at the end of the reply finds that it was the next call.
         """
         if self.call.syntax.may_lack_closer and not (self._paired or self._guess):
-            self._close(last=True)
+            self._end_value(last=True)
             return complete_call(self.context, self.call, None)
         after = token.groupdict().get(f"next_{token.lastgroup}")
         if after and self._closers > 1:
@@ -353,8 +355,8 @@ class InValue:
     def open_next_parameter(self, token: TokenMatch) -> OpenedParam | Content:
         """Handle a parameter's opener after the closer."""
         if self._paired:
-            self._may_have_ended = True
-            self._nesting.adjacent |= not self._nesting.calls
+            self._opener_followed = True
+            self._nesting.parameter_followed |= not self._nesting.calls
             return self.resume_value()
         param = number_of(token.lastgroup)
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
@@ -363,7 +365,7 @@ class InValue:
             return abandon_without_parameters(self.context, self.call)
         if undeclared or self.call.parameters.is_content(key):
             return self.resume_value()
-        self._close()
+        self._end_value()
         return open_value(self.context, self.call, token)
 
     def end_call(self, token: TokenMatch) -> Ended | Content:
@@ -373,8 +375,8 @@ class InValue:
         if self._paired and self._nesting.calls:
             self.call.note_possible_end(token.end() - self.context.cursor.at)
             return self.resume_value()
-        self.call.parameters.unsure |= self._paired and self._nesting.adjacent
-        self._close(last=True)
+        self.call.parameters.unsure |= self._paired and self._nesting.parameter_followed
+        self._end_value(last=True)
         return complete_call(self.context, self.call, token)
 
     def end_call_at_last_tag(self, token: TokenMatch) -> Ended | Content:
@@ -382,7 +384,7 @@ class InValue:
         if self._closers == 1 or self._guess or not self.context.lenient:
             return self.resume_value()
         self.call.repairs[Repair.WRONG_CLOSER] = None
-        self._close(last=True)
+        self._end_value(last=True)
         return complete_call(self.context, self.call, token)
 
     def end_call_at_wrong_closer(self, token: TokenMatch) -> Ended | Content:
@@ -401,7 +403,7 @@ class InValue:
         if not ended or not (is_open or repair_at_end(self.context, self.call, Repair.MISSING_CLOSER)):
             self._note_open_end(in_doubt=in_doubt)
             return self.resume_value()
-        self._close(last=True)
+        self._end_value(last=True)
         buffer_call_text(self.context, self.call, cursor.consume_all())
         return complete_call(self.context, self.call, None)
 
@@ -414,7 +416,7 @@ class InValue:
 
     @property
     def open_end(self) -> OpenEnd | None:
-        """Return the end of a call without a closer; None if it is ambiguous."""
+        """Return the only position at which the call may end without a closer; None if there is none or several."""
         return self._open_ends[0] if len(self._open_ends) == 1 else None
 
     def end_open_at(self, end: OpenEnd) -> Ended:
@@ -427,7 +429,8 @@ class InValue:
         self.context.cursor.push_back(body[end.body :])
         return complete_call(self.context, call, None)
 
-    def _close(self, *, last: bool = False) -> None:
+    def _end_value(self, *, last: bool = False) -> None:
+        """End the value at the closers; `last` if no other parameter follows, so that the call ends, too."""
         if last and self._only:
             self.call.parameters.rename(self._only)
         # The closer that ends the value is not inside it.

@@ -319,10 +319,11 @@ class Grammar:
 
     @_cache_scans
     def scan_line(self, run: str, own: frozenset[str]) -> Scan:
-        """Return the scan for the rest of a line: of code, which `run` opened, or of a quotation.
+        """Scan the rest of a quoted line, which `run` opened (`BlockOpener`).
 
-        Indented code may continue on the next line, and does not quote calls in special tokens of these dialects. In a
-        line of speech (no `run`) all calls count, since one may end on another line.
+        Indented code and YAML blocks may continue on the next line. Indented code does not quote calls in the special
+        tokens of the dialects `own`. Without `run`, a call on the line was quoted: further calls are parsed, because
+        they may end on another line, and are then quoted as well.
         """
         in_line = [head.token for head in self._anywhere if not (run and head.syntax.dialect.may_be_quoted)]
         if run[:1] == "\n":  # a YAML block continues with lines of the same depth, and with empty ones
@@ -333,17 +334,17 @@ class Grammar:
         tokens = [*in_line, *ELEMENT_TOKENS, *FENCES]
         if run.isspace():
             tokens += [*self._special_heads(own), *make_tokens(TokenKind.CODE_LINE, CODE_INDENTS)]
-        elif not run:  # inside a line of speech, which may end in other ways
+        elif not run:  # a line of the model's answer, which may also end at a marker
             closers = make_tokens(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
             tokens += [*self._markers, *closers]
         return make_search_scan([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
 
     @_cache_scans
     def scan_quotation_end(self, run: str, own: frozenset[str] | None) -> Scan:
-        """Return the scan for the end of the element, comment or code block that `run` opened.
+        """Scan for the end of the element, comment or code block that `run` opened.
 
         A code block ends with at least as many fence characters, alone on a line. An unclosed block does not quote
-        calls in special tokens of these dialects.
+        calls in the special tokens of the dialects `own`.
         """
         in_code = [head.token for head in self._anywhere if head.syntax.dialect.in_code == "call"]
         if run[0] == "<":

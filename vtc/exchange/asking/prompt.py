@@ -168,7 +168,7 @@ def _structure_conversation(
     return out
 
 
-RECENT_MESSAGES = 4 * (loops.USUAL.repeated_calls or 0)
+RECENT_MESSAGES = 4 * (loops.DEFAULT_LOOP.repeated_calls or 0)
 """Messages that are searched for loops if no profile configures that."""
 _PAST_ACTIONS = {"stop": "stopped", "steer": "steered", "tell": "told"}
 
@@ -190,7 +190,7 @@ def answer_to_loops(
     if not configured:
         if not plan.protocol.tools:
             return stop, steer
-        configured, messages = [loops.USUAL], messages[-RECENT_MESSAGES:]
+        configured, messages = [loops.DEFAULT_LOOP], messages[-RECENT_MESSAGES:]
     own = {id(message) for message in messages}
     if client:
         messages = conversation.structure_messages(messages, client.dialect, plan.protocol.by_name)
@@ -206,7 +206,7 @@ def answer_to_loops(
         return UnreadCall in kinds and Call not in kinds
 
     for loop in configured:
-        fault = loops.fault(loop, messages, is_turn, is_malformed)
+        fault = loops.describe_exceeded_limit(loop, messages, is_turn, is_malformed)
         if not fault:
             continue
         if loop.action == "stop":

@@ -18,7 +18,7 @@ from vtc.events import MAX_TOKENS
 from vtc.exchange.asking.corrections import Correction
 from vtc.exchange.asking.window import is_full, is_limited, read_token_counts
 from vtc.exchange.asking.words import Expressions, RejectionWords, compile_any, find_number
-from vtc.guards.patterns import Expression, naming
+from vtc.guards.patterns import Expression, prefix_errors
 from vtc.profiles.document import load_table
 from vtc.profiles.planner import API, REPLANNING_QUIRKS, SAME
 from vtc.profiles.schema import Ready
@@ -36,7 +36,7 @@ class QuirkRow(RejectionWords, frozen=True, kw_only=True):
     """The API in which the rejected request was sent; empty for any."""
 
     def __post_init__(self) -> None:
-        with naming("steps"):
+        with prefix_errors("steps"):
             msgspec.convert({name: value for name, value in self.steps.items() if name not in REPLANNING_QUIRKS}, Ready)
         super().__post_init__()
 

@@ -528,7 +528,7 @@ class FastPath:
         if held and held.catch_up():
             raise ValueError("text that only makes a call longer became something else")
         if text and self._reading and (reader := self._reading.text.reader):
-            reader.skip_passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
+            reader.record_forwarded(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
 
     def pause(self) -> None:
         """Forward nothing until another frame was parsed, because the frames are renumbered."""
