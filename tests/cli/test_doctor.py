@@ -89,7 +89,7 @@ async def test_a_call_is_tried_through_a_running_proxy(text: str, code: int, sta
     assert f"{upstream.url} is vLLM" in done.output
     assert "it speaks openai-chat" in done.output
     assert "models: m-7b" in done.output
-    assert f"VTC {__version__} listens at 127.0.0.1:{port}, mode rewrite, before {upstream.url}" in done.output
+    assert f"VTC {__version__} listens at 127.0.0.1:{port}, mode rewrite, in front of {upstream.url}" in done.output
     assert ("received it as `tool_calls`" if code == 0 else "'I cannot do that.'") in done.output
 
 
@@ -159,7 +159,7 @@ async def test_vtc_before_another_server_than_the_one_that_is_named_is_told(star
         same = await run_doctor(upstream.url.replace("127.0.0.1", "localhost"), "--port", port, "--no-call")
         assert not [seen for seen in upstream.seen if seen.method == "POST" and seen.body != b"{}"]
     assert done.exit_code == 1
-    assert f"it runs before another server than {named.url}; for that one: vtc run {named.url}" in done.output
+    assert f"it does not run in front of {named.url}; start another VTC: vtc run {named.url}" in done.output
     assert "another server" not in same.output
 
 

@@ -21,10 +21,10 @@ def explain(*arguments: str, call: str = '{"name": "bash", "arguments": {"comman
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("cd a && rm -rf b", "refused; in its place: Deleting files is forbidden here"),
-        ("sudo rm x", "refused; in its place: Deleting"),
-        ("find . -name '*.o' -delete", "refused; in its place: Deleting"),
-        ("git clean -fdx", "refused; in its place: Deleting"),
+        ("cd a && rm -rf b", "denied; the client receives instead: Deleting files is forbidden here"),
+        ("sudo rm x", "denied; the client receives instead: Deleting"),
+        ("find . -name '*.o' -delete", "denied; the client receives instead: Deleting"),
+        ("git clean -fdx", "denied; the client receives instead: Deleting"),
         ("ls -l", 'delivered: bash {"command": "ls -l"}'),
         ("npm run format", "delivered: bash"),
         ("echo form farm", "delivered: bash"),
@@ -33,7 +33,7 @@ def explain(*arguments: str, call: str = '{"name": "bash", "arguments": {"comman
 def test_the_example_that_forbids_deleting(command: str, told: str) -> None:
     call = json.dumps({"name": "bash", "arguments": {"command": command}})
     found = explain("--profiles", str(EXAMPLES / "no-deleting.yaml"), call=call)
-    assert found.exit_code == (1 if told.startswith("refused") else 0), found.output
+    assert found.exit_code == (1 if told.startswith("denied") else 0), found.output
     assert told in found.output
     assert "policy: no-deleting\n  every request matches" in found.output
 
@@ -54,7 +54,7 @@ def test_the_tools_are_those_of_a_request(tmp_path: Path) -> None:
     call = '{"function": {"name": "read", "arguments": "{}"}}'
     found = explain("--profiles", str(policy), "--request", str(request), call=call)
     assert "arguments refused read: they do not fit: 'filePath' is a required property" in found.output
-    assert "refused; in its place: nothing" in found.output
+    assert "denied; the client receives instead: nothing" in found.output
 
 
 @pytest.mark.parametrize("call", ["no", "[]", "[1]", "{}", "3", '{"name": 5}'])

@@ -219,7 +219,7 @@ async def test_a_vtc_that_runs_says_where_its_log_is(
     result = await asyncio.to_thread(run, lab.proxy.url)
     assert (result.exit_code, "`vtc run --log FILE`" in result.output) == (1, True)
     result = await asyncio.to_thread(run, lab.upstream.url)
-    assert (result.exit_code, "is not a VTC" in result.output) == (1, True)
+    assert (result.exit_code, "no VTC in front of a model server answers" in result.output) == (1, True)
 
 
 async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from vtc.cli.common import CommandGroup
 EPILOG = """\b
 Exit codes:
   0  success
-  1  a check failed: profiles with mistakes, a denied call, a reply that
-     changes, a file that cannot be read or in which VTC finds nothing,
-     a server with which no agent will work
+  1  a check failed: profiles with mistakes, a denied or unread call, a
+     reply that changes, a file that VTC cannot read or that contains
+     nothing to show, a server with which no agent will work
   2  wrong arguments
 """
 

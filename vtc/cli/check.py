@@ -20,9 +20,9 @@ from vtc.profiles.document import Problem, ProfileError, read_documents
 def check(paths: tuple[Path, ...], as_json: bool) -> None:
     """Validate the profiles in PATHS, files or directories, together with the built-in ones.
 
-    A call is rendered and parsed in each of your dialects. A dialect that cannot parse its own calls is a mistake; a
-    dialect whose calls must be shown to the model in another form is a warning. Each mistake is reported with file,
-    line, key and a correction. The exit code is 1 if there is a mistake, or if a path contains no profile.
+    In each of your dialects, a test call is rendered and parsed again. It is a mistake if the call cannot be parsed,
+    and a warning if a JSON object must replace its parameters. Each is reported with file, line, key and a correction.
+    Exits with 1 if there is a mistake, or if a path contains no profile.
     """
     try:
         profiles = loader.load_profiles([loader.builtin_directory(), *paths])
@@ -51,9 +51,9 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _check_dialects(profiles: loader.Profiles) -> list[Problem]:
-    """Check that each of the user's dialects parses a call that it rendered; return the warnings.
+    """Render and parse a test call in each of the user's dialects; return the warnings.
 
-    Raises `ProfileError` if a dialect does not parse it.
+    Raises `ProfileError` if a dialect cannot parse its own call.
     """
     mistakes: list[Problem] = []
     warnings: list[Problem] = []
@@ -64,7 +64,11 @@ def _check_dialects(profiles: loader.Profiles) -> list[Problem]:
             document for document in read_documents(source.path)[0] if document.lines.get(("name",)) == source.line
         )
         for flaw in find_flaws(profiles.dialects[name]):
-            (mistakes if flaw.is_fatal else warnings).append(document.problem((flaw.key,), flaw.message))
+            problem = document.problem((flaw.key,), flaw.message)
+            if flaw.is_fatal:
+                mistakes.append(problem)
+            else:
+                warnings.append(problem)
     if mistakes:
         raise ProfileError(mistakes)
     return sorted(warnings)

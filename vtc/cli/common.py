@@ -96,7 +96,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
         if re.search(r"://|:\d+/*\Z|\A\d+\Z", name) and self.get_command(context, name) is None:
-            raise click.UsageError(f"{name} is not a command; to run VTC before that server: vtc run {name}", context)
+            raise click.UsageError(f"{name} is not a command; to run VTC in front of it: vtc run {name}", context)
         return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
@@ -117,8 +117,8 @@ class CommandGroup(click.Group):
 
 def format_nearest_option(error: click.NoSuchOption) -> str:
     """Format a suggestion for a misspelled option; empty if no option is close."""
-    near = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.8)
-    return "".join(f" (did you mean {name}?)" for name in near)
+    close = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -163,15 +163,13 @@ def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
     """Add the options that override decisions of the profiles; `--tools` is `vtc_tools`, and so on."""
     for option in (
         click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
-        click.option(
-            "--dialect", help="The dialect for the model's prompt.", shell_complete=complete_names("dialects")
-        ),
+        click.option("--dialect", help="The dialect of the tool prompt.", shell_complete=complete_names("dialects")),
         click.option("--client", help="The client profile.", shell_complete=complete_names("clients")),
         click.option("--server", help="The server profile.", shell_complete=complete_names("servers")),
         click.option(
             "--constrain",
             type=click.Choice(["off", "required", "auto"]),
-            help="When the server constrains replies by a grammar.",
+            help="Which calls servers constrain by a grammar: none, required ones, or all.",
         ),
         click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Repair malformed calls."),
     ):
@@ -228,9 +226,9 @@ def build_settings(**options: Any) -> Settings:
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", figures: bool = False) -> None:
-    """Print a table: fitted to the width of a terminal, otherwise as plain text with nothing cut off.
+    """Print a table. On a terminal it is fitted to the width; otherwise it is plain text with whole cells.
 
-    `figures`: all columns except the first are aligned to the right.
+    If `figures` is set, all columns except the first contain numbers and are aligned to the right.
     """
     if title:
         click.secho(title, bold=True)

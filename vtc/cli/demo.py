@@ -11,12 +11,12 @@ from vtc.proxy import launch
 
 
 @click.command(short_help="Show one turn of an agent through the proxy.")
-@click.option("--web", is_flag=True, help="In mitmweb, which stays open until Ctrl-C.")
+@click.option("--web", is_flag=True, help="Use mitmweb as the proxy; it stays open until Ctrl-C.")
 def demo(web: bool) -> None:
     """Show one turn of an agent: the model's text next to the reply that the client received.
 
     A scripted model server, mitmproxy with VTC and a client with the official OpenAI SDK run on this machine; no other
-    server is used. The exit code is 1 if the agent did not succeed.
+    server is used. Exits with 1 if the agent did not succeed.
     """
     if importlib.util.find_spec("openai") is None:
         raise click.ClickException(

@@ -32,7 +32,7 @@ from vtc.reporting import hints
 from vtc.scrub import escape_invisible, scrub_text
 
 CALL_SECONDS = 120
-"""Seconds to wait for the reply with the test call, because the server may have to load the model first."""
+"""Time limit of the test call in seconds; long, because the server may have to load the model first."""
 TEST_TOOL = {
     "type": "function",
     "function": {
@@ -69,8 +69,8 @@ def doctor(
 ) -> None:
     """Check versions, settings, profiles, port, certificate and the model server UPSTREAM (or `upstream` of vtc.yaml).
 
-    If VTC runs before that server, one request with a made-up tool is sent through it. The output contains no secret,
-    so it can be pasted into an issue report. The exit code is 1 if a check fails.
+    If VTC runs in front of that server, one request with a made-up tool is sent through it. The output contains no
+    secret, so it can be pasted into an issue report. Exits with 1 if a check fails.
     """
     has_failed = False
     for line in _run_checks(upstream, port, sets, directories, call=not no_call):
@@ -133,14 +133,14 @@ def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) ->
     if status is None:
         yield CheckLine("wrong", _describe_stranger(at, answer))
         return
-    yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, before {status.upstream}")
+    yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, in front of {status.upstream}")
     if status.version != __version__:
         yield CheckLine("note", f"it is not this VTC {__version__}; restart it after an update")
     if not status.is_own:
         yield CheckLine("note", f"{format_ownership_fault(confdir)}; `vtc launch` starts another")
     if server and not status.is_in_front_of(server):
         yield CheckLine(
-            "wrong", f"it runs before another server than {server}; for that one: vtc run {server}, with another --port"
+            "wrong", f"it does not run in front of {server}; start another VTC: vtc run {server}, with another --port"
         )
     elif status.mode != "rewrite":
         yield CheckLine("note", f"mode {status.mode} changes nothing, so no call was tried")
@@ -151,7 +151,7 @@ def _check_proxy(port: int, server: str, models: Sequence[str], confdir: str) ->
 
 
 def _describe_stranger(at: str, answer: ServerAnswer) -> str:
-    """Describe the program at VTC's port that is not a VTC before a model server."""
+    """Describe the program at VTC's port that is not a VTC in front of a model server."""
     if answer.headers.get("server", "").startswith("mitmproxy"):
         return f"a mitmproxy without a model server listens at {at}; is it an ordinary proxy?"
     received = answer.why if answer.error else f"{answer.status} to GET {STATUS_PATH}"

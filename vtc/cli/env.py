@@ -67,25 +67,25 @@ class Shell:
     """Syntax of a shell: templates of its commands, and the way in which it quotes and joins texts."""
 
     quote: Callable[[str], str]
-    """Quotes a literal text."""
+    """Function that quotes a literal text."""
     variable: str
-    """The value of a variable inside a text."""
+    """Template of a variable inside a text."""
     export: str
-    """Sets an environment variable."""
+    """Template of the command that sets an environment variable."""
     unset: str
-    """Removes an environment variable."""
+    """Template of the command that removes an environment variable."""
     new_folder: str
-    """Creates a temporary folder, and sets a variable to its path."""
+    """Template of the command that creates a temporary folder and sets a variable to its path."""
     subfolder: str
-    """Creates a folder inside of it."""
+    """Template of the command that creates a folder inside the temporary one."""
     file: str
-    """Writes a file."""
+    """Template of the command that writes a file."""
     start: str = "{command}"
-    """Runs a program with a quoted name."""
+    """Template of the command that runs a program whose name is quoted."""
     joiner: str = ""
     """Operator between the parts of one text."""
     group: str = "{text}"
-    """A text of multiple parts as one argument."""
+    """Template that makes one argument of a text with multiple parts."""
 
     def format_text(self, words: Phrase) -> str:
         """Format a text, which can contain variables, as one word of the shell."""
@@ -170,7 +170,7 @@ def _list_folders(paths: Sequence[str]) -> list[str]:
     return [folder for folder in dict.fromkeys(folders) if folder != "."]
 
 
-@click.command(short_help="Print commands that start a coding agent with VTC.")
+@click.command(short_help="Print shell commands that start a coding agent with VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
 @click.option("--model", default=PLACEHOLDER_MODEL, help=f"The model's name at your server. [{PLACEHOLDER_MODEL}]")
@@ -179,9 +179,9 @@ def _list_folders(paths: Sequence[str]) -> list[str]:
 @click.option(
     "--key-env",
     type=VariableName(),
-    help=f"The environment variable with the server's key. [the key: {PLACEHOLDER_KEY}]",
+    help=f"The environment variable with the server's key. Without it, the key is `{PLACEHOLDER_KEY}`.",
 )
-@click.option("--shell", type=click.Choice([*SHELLS]), help="The shell that runs the commands. [yours]")
+@click.option("--shell", type=click.Choice([*SHELLS]), help="The shell that runs the commands. [your shell]")
 @profile_directories
 def env(
     agent: str,
@@ -193,10 +193,12 @@ def env(
     shell: str | None,
     directories: tuple[Path, ...],
 ) -> None:
-    """Print commands that start AGENT with VTC as its server: variables, its files in a new folder, its command line.
+    """Print shell commands that start AGENT with VTC as its server.
 
-    `vtc run URL` must be running; `vtc launch AGENT` does both. URL is your model server, whose path is passed to the
-    agent, or the running VTC. Nothing is written, and none of your files is changed.
+    The commands set variables, write the agent's files into a new folder, and run the agent; they change none of your
+    files. `vtc env` itself writes nothing. `vtc run` must be running; `vtc launch AGENT` starts both.
+
+    URL is your model server or the running VTC; its path is appended to the address that the agent uses.
     """
     file, settings = config.load_config(None)
     profile = find_agent(common.load_profiles(directories or config.list_directories(file, settings)), agent)
@@ -217,7 +219,7 @@ def _is_local_vtc(server: str) -> bool:
 
 
 def _warn_of_strangers(address: str, confdir: str) -> None:
-    """Warn if the listener on this machine that the agent would use can belong to another user."""
+    """Warn if another user of this machine may own the program at the address that the agent will use."""
     if _is_local(address):
         status, answer = request_status(Asker(address, seconds=1), confdir)
         if not (answer.error or (status and status.is_own)):

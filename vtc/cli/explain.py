@@ -49,11 +49,11 @@ def parse_call(text: str) -> ToolCall:
     raise click.BadParameter(message, param_hint="--call")
 
 
-def try_call(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
+def apply_policies(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
     """Apply policies to a call: `{"policies": [{"policy", "action", "tool", "reason"}…], "outcome": …, "before": …}`.
 
-    The outcome is `delivered`, with `call` as the client receives it, or `refused`, with `manner` and `message` that
-    describe its replacement. `before` is text that the policies add before the call.
+    The outcome is `delivered`, with `call` as the client receives it, or `refused` if a policy denies the call, with
+    `manner` and `message`, which describe its replacement. `before` is text that the policies add in front of it.
     """
     guard = build_chain(guards, {tool.name: tool for tool in tools})
     events = [*guard.feed(Call("", call, "tool_calls")), *guard.finish()]
@@ -75,7 +75,7 @@ def try_call(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) ->
 
 
 def format_outcome(outcome: dict[str, Any]) -> list[str]:
-    """Format the outcome of `try_call` as lines for people."""
+    """Format the outcome of `apply_policies` as lines for people."""
     lines = ["{policy} {action} {tool}: {reason}".format(**decision) for decision in outcome["policies"]]
     if outcome["before"]:
         lines.append(f"the client receives before it: {outcome['before']}")
@@ -83,7 +83,7 @@ def format_outcome(outcome: dict[str, Any]) -> list[str]:
         lines.append(f"delivered: {outcome['call']['name']} {outcome['call']['arguments']}")
     else:
         replacement = {"drop": "nothing", "text": "its text"}.get(outcome["manner"], outcome["message"])
-        lines.append(f"refused; in its place: {replacement}")
+        lines.append(f"denied; the client receives instead: {replacement}")
     return lines
 
 
@@ -92,16 +92,21 @@ def format_outcome(outcome: dict[str, Any]) -> list[str]:
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
 @click.option("--model", default="", help="The model's name in the request.", shell_complete=complete_names("models"))
 @click.option("--host", default="", help="The model server's host, with or without its port.")
-@click.option("--path", default="/v1/chat/completions", show_default=True)
+@click.option(
+    "--path",
+    default="/v1/chat/completions",
+    show_default=True,
+    help="The path of the request, which determines its API.",
+)
 @add_forcing_options
-@click.option("--request", type=click.File("rb"), help="A request's body (JSON): also show its plan.")
+@click.option("--request", type=click.File("rb"), help="The body of a request (JSON): show its plan, too.")
 @click.option(
     "--flow",
     "flow_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of flows that mitmproxy saved: show the report of each.",
+    help="Flows that mitmproxy saved: show the report and the current plan of each.",
 )
-@click.option("--call", "call_text", default="", help="A call (JSON): also show how the policies treat it.")
+@click.option("--call", "call_text", default="", help="A tool call (JSON): show what the policies do with it, too.")
 @click.option("--all", "show_all", is_flag=True, help="Also show why each other profile does not match.")
 @json_output
 def explain(
@@ -119,8 +124,9 @@ def explain(
 ) -> None:
     """Show which profiles match a request, and its plan, with reasons.
 
-    Describe the request with options, or give a saved one. --call checks a call against the policies and the tools of
-    the request, and executes nothing. Exits with 1 if the call is refused, or if FILE contains no exchange.
+    Describe the request with options, or give its body (--request) or saved flows (--flow). --call shows whether the
+    policies would deny a call; nothing is executed. Exits with 1 if the call is denied, or if FILE contains no
+    exchange.
     """
     call = parse_call(call_text) if call_text else None
     plans = build_planner(directories, build_settings(**options))
@@ -147,8 +153,8 @@ def explain(
     else:
         for explanation in explained:
             _show_explanation(explanation, show_all)
-    is_refused = any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained)
-    sys.exit(1 if is_refused else 0)
+    is_denied = any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained)
+    sys.exit(1 if is_denied else 0)
 
 
 def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
@@ -191,7 +197,7 @@ def _explain_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: Too
 
 
 def _explain_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
-    return {"call": try_call(plan.stack.guards, call, plan.protocol.tools)} if call else {}
+    return {"call": apply_policies(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
 
 def _explain_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
@@ -209,8 +215,10 @@ def _explain_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
 
 
 def _list_needs(profile: Any) -> list[str]:
-    """List lines about the fields that a server needs removed or changed, and about the key that its clients use."""
-    return [*profile.told, *filter(None, [profile.lends])] if isinstance(profile, ServerProfile) else []
+    """Return the descriptions of a server profile: the request fields that it changes, and the key that it lends."""
+    if not isinstance(profile, ServerProfile):
+        return []
+    return [*profile.told, *filter(None, [profile.lends])]
 
 
 def _show_explanation(explanation: dict[str, Any], show_all: bool) -> None:
@@ -227,7 +235,7 @@ def _show_explanation(explanation: dict[str, Any], show_all: bool) -> None:
         if "problem" in explanation:
             click.echo(f"  {explanation['problem']}")
         if "problem" in explanation or (explanation["done"] and not show_all and "call" not in explanation):
-            return  # the rest is the plan of today
+            return  # without --all or --call, only the recorded report of a flow is shown
         click.secho("Current plan", bold=True)
     for policy in explanation["policies"]:
         click.secho(f"policy: {policy['profile']}", bold=True)

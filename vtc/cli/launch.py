@@ -1,4 +1,4 @@
-"""`vtc launch`: start VTC before a model server, and a coding agent that uses it.
+"""`vtc launch`: start VTC in front of a model server, and a coding agent that uses it.
 
 The agent owns the terminal, including Ctrl-C. VTC runs in a separate session on a free port, and ends with the agent.
 The agent's profile (`kind: agent`) defines its variables, arguments and files.
@@ -46,7 +46,7 @@ RUN_OPTIONS = ("tools", "dialect", "blocks", "server", "api", "retry", "observe"
 
 
 class LaunchError(click.ClickException):
-    """Error of a command line that cannot be executed, reported in one line."""
+    """Error of the command line or of its environment: reported in one line, with exit code 2."""
 
     exit_code = 2
 
@@ -77,11 +77,11 @@ def add_run_options[F: click.Command](command: F) -> F:
 @click.command(cls=LaunchCommand, short_help="Start a coding agent that uses your server through VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
-@click.option("--model", help="The model's name at the server. [the only one, or your choice]")
+@click.option("--model", help="The model's name at the server. [its only model, or you are asked]")
 @click.option(
     "--key-env",
     type=VariableName(),
-    help=f"The environment variable with the server's key. [the key: {PLACEHOLDER_KEY}]",
+    help=f"The environment variable with the server's key. Without it, the key is `{PLACEHOLDER_KEY}`.",
 )
 @profile_directories
 def launch(
@@ -92,11 +92,11 @@ def launch(
     directories: tuple[Path, ...],
     **options: Any,
 ) -> None:
-    """Start AGENT so that it uses the model server at URL through VTC, and end VTC after it.
+    """Start AGENT so that it uses the model server at URL through VTC; VTC is stopped when the agent exits.
 
     Without URL, the server is `upstream` of vtc.yaml, or a model server that answers at a usual port of this machine.
     Arguments after `--` are passed to the agent: `vtc launch codex http://127.0.0.1:8000 -- exec "Tidy up"`. If your
-    VTC already runs before that server, and no option requires another one, it is used. None of your files is changed.
+    VTC already runs in front of that server, it is used, unless you give options of VTC. None of your files is changed.
     """
     # Step 1: find the agent and its program, the key, and the server.
     file, settings = config.load_config(None)
@@ -186,7 +186,7 @@ def _choose_model(names: Sequence[str], agent: AgentProfile, server: str) -> str
 
 
 def _find_running(port: int, server: str, confdir: str) -> str | None:
-    """Return the address of a running VTC of this user before the same server; None if there is none.
+    """Return the address of a running VTC of this user in front of the same server; None if there is none.
 
     The ownership matters because any user of this machine can listen at the port, and would receive the key and all
     prompts.
@@ -217,7 +217,10 @@ class OwnProxy:
     def start(
         cls, server: str, arguments: Sequence[str], folder: Path, own_log: str | None, confdir: str
     ) -> Iterator[OwnProxy]:
-        """Start it before a server at a free port, and stop it when the block ends for any reason."""
+        """Start VTC in front of a server at a free port, and stop it when the block ends for any reason.
+
+        Without `own_log`, the user's log of exchanges, VTC writes one into `folder`.
+        """
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         # `-P` excludes the current folder from imports, because a module there could be called `vtc`.
@@ -233,7 +236,7 @@ class OwnProxy:
             children.stop_vtc(process)
 
     def _wait_until_ready(self, server: str) -> None:
-        """Wait until it answers; raise `ClickException` with its output if it does not start."""
+        """Wait until VTC answers; raise `ClickException` with its output if it does not start."""
         started_at = time.monotonic()
         while self._process.poll() is None and time.monotonic() - started_at < STARTUP_SECONDS:
             status, _ = request_status(Asker(self.address, seconds=1), self._confdir)
@@ -244,7 +247,7 @@ class OwnProxy:
         raise click.ClickException(f"VTC did not start:\n{output}" if output else "VTC did not start")
 
     def stop(self, code: int) -> None:
-        """Stop it after the agent ended with `code`; if there were faults, save its output and report the path."""
+        """Stop VTC after the agent exited with `code`; if there were faults, save VTC's output and print the path."""
         ended_early = self._process.poll() is not None
         children.stop_vtc(self._process)
         faults = ["VTC ended before the agent"] if ended_early else []

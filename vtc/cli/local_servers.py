@@ -48,11 +48,17 @@ def choose_server(command: str) -> str:
     servers = find_servers()
     if len(servers) < 2:
         return servers[0].url if servers else ""
-    rows = [f"{server.url} ({', '.join(server.models[:3])}{', …' * (len(server.models) > 3)})" for server in servers]
+    rows = [f"{server.url} ({_format_models(server.models)})" for server in servers]
     if not sys.stdin.isatty():
         urls = ", ".join(server.url for server in servers)
         raise click.UsageError(f"multiple model servers answer: {urls}; name one: {command} {servers[0].url}")
     return servers[prompt_choice("Multiple model servers answer:", rows)].url
+
+
+def _format_models(names: Sequence[str]) -> str:
+    """Format the first three names of models."""
+    shown = ", ".join(names[:3])
+    return f"{shown}, …" if len(names) > 3 else shown
 
 
 def prompt_choice(title: str, rows: Sequence[str]) -> int:

@@ -27,21 +27,20 @@ from vtc.reporting import draft_dialect, find_possible_call
     "--tools",
     "tools_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The offered tools, as a JSON list or in a request; flows and cases contain theirs.",
+    help="The offered tools, as a JSON list or in a request; not needed for flows and cases, which contain them.",
 )
 @click.option("--name", default="my-dialect", show_default=True, help="The name of the dialect.")
 @profile_directories
 def new_dialect(
     file: Any, flow: str, port: int, tools_file: Path | None, name: str, directories: tuple[Path, ...]
 ) -> None:
-    """Print a draft of a dialect file for the calls of the reply in FILE; uncertain parts are marked.
+    """Draft a dialect file that parses the calls of the reply in FILE, and print it; uncertain parts are marked.
 
     FILE contains the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR
-    file, or cases that `vtc.save` wrote. Without FILE, --flow names a reply of a running VTC. If there are multiple
-    replies, the only one with a possible unread call is used.
+    file, or cases that `vtc.save` wrote. Without FILE, --flow names a reply of a running VTC. If FILE contains
+    multiple replies, choose one with --flow, unless only one has a call that VTC does not read.
 
-    The draft is the description that parses the largest part of the reply. Exits with 1 if it parses no call, or if
-    nothing can be drafted.
+    Exits with 1 if the draft parses no call, or if nothing can be drafted.
     """
     profiles = load_profiles(directories)
     replies = load_replies(file, profiles, flow, port)
@@ -62,7 +61,10 @@ def new_dialect(
     if draft.problem:
         click.echo(f"vtc: VTC cannot express this form: {draft.problem}", err=True)
     elif not draft.calls:
-        click.echo("vtc: the draft reads no call in this reply yet: put the holes where they belong", err=True)
+        click.echo(
+            "vtc: the draft reads no call in this reply yet; put the holes, for example {name}, in place of values",
+            err=True,
+        )
     sys.exit(0 if draft.calls else 1)
 
 
@@ -78,13 +80,15 @@ def _choose_reply(
         raise click.UsageError("--tools: give the offered tools, as a JSON list or in a request")
     if len(candidates) == 1:
         return candidates[0]
-    unread = [
-        (reply, offer, call.begins)
-        for reply, offer in candidates
-        if not (reply.case and reply.case.calls) and (call := find_possible_call(reply.text, offer))
-    ]
+    # Otherwise the reply is unique only if it is the only one with a possible call that VTC did not read.
+    unread: list[tuple[GivenReply, Mapping[str, Tool], str]] = []
+    for reply, offer in candidates:
+        call = None if reply.case and reply.case.calls else find_possible_call(reply.text, offer)
+        if call:
+            unread.append((reply, offer, call.begins))
     if len(unread) == 1:
-        return unread[0][:2]
+        reply, offer, _ = unread[0]
+        return reply, offer
     choices = unread or [(reply, offer, "") for reply, offer in candidates]
     ids = ", ".join(f"{reply.id}{f' ({begins} …)' if begins else ''}" for reply, _, begins in choices)
     raise click.ClickException(f"{file}: {len(choices)} replies are possible; choose one with --flow: {ids}")

@@ -35,7 +35,7 @@ from vtc.reporting.hints import find_possible_call
 from vtc.reporting.report import describe_fate, serialize_unread_call
 
 
-@click.command(short_help="Parse a model's reply: message, calls, repairs, refusals.")
+@click.command(short_help="Parse a model's reply: message, calls, repairs, unread calls.")
 @click.argument("file", type=click.File("rb"), required=False)
 @add_reply_options
 @profile_directories
@@ -43,31 +43,31 @@ from vtc.reporting.report import describe_fate, serialize_unread_call
     "--dialect",
     "names",
     multiple=True,
-    help="A dialect to parse; may be given multiple times.",
+    help="The dialect of the calls; can be repeated.",
     shell_complete=complete_names("dialects"),
 )
 @click.option(
     "--model",
     default="",
-    help="The model's name; its profile names the dialects.",
+    help="The model's name; the dialects of its profile are used.",
     shell_complete=complete_names("models"),
 )
 @click.option(
     "--tools",
     "tools_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The offered tools, as a JSON list or in a request; without it any name is a tool.",
+    help="The offered tools, as a JSON list or in a request; without it, a call of any name is accepted.",
 )
 @click.option(
     "--finish-reason",
     type=click.Choice(["stop", *(word for word, reason in REASONS.items() if reason in CUT_OFF)]),
     default="stop",
     show_default=True,
-    help="`length`: the model was cut off.",
+    help="The finish reason of a reply that states none; `length`: it was cut off.",
 )
 @click.option("--lines", is_flag=True, help="FILE is JSON Lines; each line has the reply in `text` or `content`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each reply.")
-@click.option("--trace", is_flag=True, help="Show each step of the reader, and the calls in code that it skipped.")
+@click.option("--trace", is_flag=True, help="Show each step of the reader, and the calls that it skipped in code.")
 @click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
 def parse(
     file: Any,
@@ -83,14 +83,14 @@ def parse(
     trace: bool,
     lenient: bool,
 ) -> None:
-    """Parse a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
+    """Parse a model's reply from FILE (or standard input): its message, calls, repairs and unread calls.
 
     FILE contains the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR
     file, or cases that `vtc.save` wrote. Flows and cases use the dialects and tools of their requests, unless options
     name others.
 
     Without --tools, argument types are unknown, and dialects that need the name of an offered tool find no calls.
-    Exits with 1 if a call was refused.
+    Exits with 1 if there is an unread call.
     """
     profiles = load_profiles(directories)
     profile = choose_best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL

@@ -14,7 +14,7 @@ from vtc.profiles.loader import Profile, Profiles
 
 @click.command(short_help="List all profiles.")
 @profile_directories
-@click.option("--markdown", is_flag=True, help="Models and dialects as Markdown tables.")
+@click.option("--markdown", is_flag=True, help="Print models and dialects as Markdown tables.")
 @json_output
 def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
     """List all profiles and the requests that they match."""

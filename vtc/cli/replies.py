@@ -61,11 +61,15 @@ class GivenReply:
 
 def add_reply_options[F: Callable[..., Any]](command: F) -> F:
     """Add the options that select one of multiple replies and name the port of the VTC that stores it."""
-    about = "The flow (or case) in FILE with this id; without FILE, of a running VTC, whose log names the id."
+    about = "The id of a flow (or case) in FILE; without FILE, of a flow in a running VTC, whose log shows the id."
     command = click.option("--flow", default="", metavar="ID", help=about)(command)
     ports = click.IntRange(1, 65535)
     return click.option(
-        "--port", type=ports, default=launch.PORT, show_default=True, help="The port of the running VTC."
+        "--port",
+        type=ports,
+        default=launch.PORT,
+        show_default=True,
+        help="The port of the running VTC.",
     )(command)
 
 

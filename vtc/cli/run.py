@@ -70,7 +70,7 @@ class RunCommand(click.Command):
 
 @click.command(cls=RunCommand, short_help="Run the proxy with VTC.")
 @click.argument("upstream", default="")
-@click.argument("more", nargs=-1, type=click.UNPROCESSED)
+@click.argument("more", metavar="[-- MITMPROXY_ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--web", is_flag=True, help="Run mitmweb, which shows exchanges in a browser.")
 @click.option("--ui", is_flag=True, help="Show exchanges in the terminal as they end, like `vtc tail`.")
 @click.option("--proxy", is_flag=True, help="Without UPSTREAM: run an ordinary proxy, and search for no server.")
@@ -79,17 +79,31 @@ class RunCommand(click.Command):
 @profile_directories
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
 @click.option("--dialect", help="The dialect of the tool prompt.", shell_complete=complete_names("dialects"))
-@click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="Meaning of JSON in the last code block.")
-@click.option("--model", help="The model to request instead of each one that the server does not list.")
+@click.option(
+    "--blocks",
+    type=click.Choice(["auto", "text", "last"]),
+    help="Meaning of a JSON call in the last code block: an example (`text`) or a call (`last`).",
+)
+@click.option("--model", help="The model to request if the client requests one that the server does not list.")
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=complete_names("servers"))
-@click.option("--api", type=ApiNames(), help="The APIs of the server, separated by commas, if not the detected ones.")
-@click.option("--key-env", help="The variable with UPSTREAM's key, for clients that send none. It is sent only there.")
-@click.option("--share-keys", is_flag=True, help="Let clients on other machines use your keys (key_env), too.")
-@click.option("--retry", is_flag=True, help="Retry once after a faulty reply or a silent turn.")
+@click.option("--api", type=ApiNames(), help="The APIs of the server, separated by commas. [the detected ones]")
+@click.option(
+    "--key-env", help="The variable with UPSTREAM's key, for clients that send none. Only UPSTREAM receives it."
+)
+@click.option(
+    "--share-keys",
+    is_flag=True,
+    help="Let clients on other machines use your keys, too.",
+)
+@click.option("--retry", is_flag=True, help="Retry once after a faulty reply, or a reply without text and calls.")
 @click.option("--observe", is_flag=True, help="Change nothing, and report the changes that would have been made.")
-@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
+@click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append a line of JSON for each exchange.",
+)
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="An option of VTC or mitmproxy.")
-@click.option("-v", "--verbose", is_flag=True, help="Log connections and requests as mitmproxy does, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also log connections and requests, as mitmproxy does.")
 @click.option(
     "--config",
     "named",
@@ -111,7 +125,7 @@ def run(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Run VTC before the model server UPSTREAM, for example http://127.0.0.1:8000.
+    """Run VTC in front of the model server UPSTREAM, for example http://127.0.0.1:8000.
 
     Clients use http://127.0.0.1:8088/v1. Without UPSTREAM here and in vtc.yaml, VTC uses a model server that answers at
     a usual port of this machine; if none answers, VTC is an ordinary proxy. Arguments after `--` are passed to
@@ -195,7 +209,7 @@ def _find_local_server(*, quiet: bool) -> str:
     ports = local_servers.format_ports()
     message = f"no model server answers on ports {ports}; VTC is an ordinary proxy"
     if server:
-        message = f"{server} answers, so VTC runs before it (--proxy: use no server)"
+        message = f"{server} answers, so VTC runs in front of it (--proxy: use no server)"
     if not quiet:
         click.echo(f"vtc: {message}", err=True)
     return server

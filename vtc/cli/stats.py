@@ -1,4 +1,4 @@
-"""`vtc stats`: figures about a log of exchanges."""
+"""`vtc stats`: figures of logged exchanges."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from vtc.proxy.stats import CallCounts, Figures, Stats
 from vtc.reporting.plain import validate_report
 
 
-@click.command(short_help="Count a log of exchanges.")
+@click.command(short_help="Show figures of logged exchanges, by client, model and dialect.")
 @click.argument("logs", nargs=-1, required=True, type=click.File(encoding="utf-8"))
 @json_output
 def stats(logs: tuple[Any, ...], as_json: bool) -> None:
-    """Count the exchanges in LOGS, the files of the option `vtc_log` (`-`: standard input)."""
+    """Show figures of the exchanges in LOGS, by client, model and dialect.
+
+    LOGS are files that `vtc run --log FILE` wrote (the option `vtc_log`); `-` is standard input.
+    """
     stats, number = Stats(), 0
     for log in logs:
         for number, line in enumerate(log, 1):
@@ -56,8 +59,8 @@ def _show_exchanges(kind: str, figures: Mapping[str, Figures]) -> None:
     show_table(heads, rows, figures=True)
 
 
-def _format_share(of: float | None) -> str:
-    return "" if of is None else f"{of:.0%}"
+def _format_share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def _show_calls(figures: Mapping[str, CallCounts]) -> None:

@@ -28,11 +28,11 @@ from vtc.proxy.status import format_ownership_fault, request_status
 def tail(source: str, directories: tuple[Path, ...]) -> None:
     """Watch the exchanges of a log as they end, each with its outcome, its calls and the actions of VTC.
 
-    FILE is written by `vtc run --log FILE` (the option `vtc_log`). URL is a VTC with a log on this machine; the default
-    is [http://127.0.0.1:8088].
+    FILE is the log that `vtc run --log FILE` (the option `vtc_log`) writes. URL is a VTC on this machine that writes a
+    log. [http://127.0.0.1:8088]
 
-    A dialect can be drafted from a call that was not read; it is written to the first folder of --profiles, or of
-    vtc.yaml.
+    From a call that was not read, you can draft a dialect and write it to the first folder of --profiles, or of
+    `profiles` in vtc.yaml.
     """
     file = Path(source)
     if not file.exists() and re.search(r"://|:\d+/*\Z|\A\d+\Z", source):
@@ -46,16 +46,14 @@ def tail(source: str, directories: tuple[Path, ...]) -> None:
 
 def watch_log(file: Path, folders: Sequence[Path], is_over: Callable[[], bool] = lambda: False) -> None:
     """Show a log until the user quits, or `is_over` returns True."""
-    from vtc.cli.terminal import (
-        LogTail,
-        TerminalPage,
-    )  # imported here because Textual is an extra, and takes long to load
+    # Imported here because Textual is an extra, and takes long to load.
+    from vtc.cli.terminal import LogTail, TerminalPage
 
     TerminalPage(LogTail(file), lambda flow, port: _draft_dialect(flow, port, folders), is_over).run()
 
 
 def check_terminal(otherwise: str) -> None:
-    """Raise `UsageError` if no page can be shown in a terminal; `otherwise` is the alternative for the user."""
+    """Raise `UsageError` if no page can be shown in a terminal; the error ends with the advice `otherwise`."""
     if find_spec("textual") is None:
         raise click.UsageError(f"this needs the package textual: {launch.format_install_command('textual')}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -65,8 +63,8 @@ def check_terminal(otherwise: str) -> None:
 def run_with_page(command: Sequence[str], log: Path | None, folders: Sequence[Path]) -> int:
     """Run a VTC together with the page of its exchanges; return the exit code.
 
-    Each of them ends with the other. If VTC ended first, its output is printed after the page. Without `log`, VTC
-    writes a temporary one.
+    VTC is stopped when the user quits the page, and the page quits when VTC ends. In that case VTC's output is printed.
+    Without `log`, VTC writes a temporary one.
     """
     check_terminal("leave out --ui; --log FILE writes the same to a file")
     with ExitStack() as stack:
@@ -107,7 +105,7 @@ def _find_log(url: str) -> Path:
             f"nothing answers at {url} ({answer.why}); name the URL of VTC, or the file of its log"
         )
     if status is None:
-        raise click.ClickException(f"the program at {url} is not a VTC before a model server; name the file of its log")
+        raise click.ClickException(f"no VTC in front of a model server answers at {url}; name the file of its log")
     if not status.log:
         raise click.ClickException(
             f"VTC at {url} has no log that you can read here; start it with `vtc run --log FILE`"

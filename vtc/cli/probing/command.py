@@ -49,7 +49,12 @@ TOTAL_TIME_FACTOR = 10
     shell_complete=complete_names("servers"),
 )
 @click.option("--key-env", default="", metavar="NAME", help="The environment variable that contains the server's key.")
-@click.option("--write", "directory", type=click.Path(file_okay=False, path_type=Path), help="Write profiles to DIR.")
+@click.option(
+    "--write",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the proposed profiles.",
+)
 @click.option(
     "--timeout", type=click.FloatRange(0.1), default=60, show_default=True, help="Time limit of one answer, in seconds."
 )
@@ -74,11 +79,11 @@ def probe(
 ) -> None:
     """Test how the model server at URL handles tools, and print the command that runs VTC in front of it.
 
-    Sends at most 30 short requests with made-up, harmless tools; no call of the model is executed. Exits with 0 if an
-    agent will work with the proposal, otherwise with 1. --write writes two profiles, for the model and for its server,
-    in which comments state the observation behind each key.
+    Sends at most 30 requests with made-up, harmless tools; no call of the model is executed. --write writes two
+    profiles, for the model and for its server, in which comments state the observation behind each key. Exits with 1 if
+    an agent will not work with the printed command.
     """
-    from vtc.cli.probing import report  # they load tables that only a probe needs
+    from vtc.cli.probing import report  # imported here because these modules load tables that only a probe needs
     from vtc.cli.probing.probe import Probe
 
     profiles = load_profiles(directories)
