@@ -15,12 +15,12 @@ import yaml
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.reading.call_pieces import can_be_sent_in_pieces
 from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
-from vtc.dialects.syntax.pattern import BODIES, fill_pattern, find_body_slot
+from vtc.dialects.syntax.pattern import BODY_SLOTS, fill_pattern, find_body_slot
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles import Profiles, builtin_directory, load_profiles
 from vtc.reporting import Case as Recorded
 
-__all__ = ["BODIES", "CallSyntax", "fill_pattern", "find_body_slot"]
+__all__ = ["BODY_SLOTS", "CallSyntax", "fill_pattern", "find_body_slot"]
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"

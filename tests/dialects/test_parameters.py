@@ -167,7 +167,7 @@ ENDS = {name: end for name, one in TAGGED.items() if (end := closer(one, "conten
 WRAPPERS = {
     name: end
     for name, one in TAGGED.items()
-    if name in ENDS and (end := CallSyntax(one, one.calls[0]).closing_tags("write")[0]).startswith("</")
+    if name in ENDS and (end := CallSyntax(one, one.calls[0]).list_closing_tags("write")[0]).startswith("</")
 }
 """The closing tags of their calls that an element can end with, too."""
 ELEMENTS = {

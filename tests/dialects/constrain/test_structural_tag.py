@@ -8,7 +8,7 @@ import pytest
 
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.constrain.material import EXPRESSIBLE, SEARCHED, TOOLS, call, text_of
-from tests.dialects.material import BODIES, DIALECTS, fill_pattern
+from tests.dialects.material import BODY_SLOTS, DIALECTS, fill_pattern
 from vtc.dialects.constrain import Demand, render_constraint
 
 FREE = [name for name in EXPRESSIBLE if DIALECTS[name].section_anchor != "message"]
@@ -43,7 +43,7 @@ def test_all_openings_of_the_dialect_are_triggers(name: str) -> None:
     if made["type"] != "triggered_tags":
         return  # one grammar with the same triggers
     openings = [one.split("{")[0].lstrip() for one in dialect.sections]
-    slots = dict.fromkeys(("id", "index", "number", *BODIES), "") | {"name": "now"}
+    slots = dict.fromkeys(("id", "index", "number", *BODY_SLOTS), "") | {"name": "now"}
     calls = () if dialect.section_required else dialect.calls
     openings += [fill_pattern(one, "call", slots).lstrip() for one in calls]
     for opening in openings:

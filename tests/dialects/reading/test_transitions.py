@@ -21,8 +21,8 @@ from vtc.dialects import Grammar
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, SPAN_END
-from vtc.dialects.syntax.scan import ExpressionScan, FollowingScan, Scan, TokenScan, kind_of
-from vtc.dialects.syntax.tokens import INFO, NO_TOKENS, TokenKind
+from vtc.dialects.syntax.scan import ExpressionScan, FollowingScan, Scan, TokenScan, get_token_kind
+from vtc.dialects.syntax.tokens import INFO_STRING, NO_TOKENS, TokenKind
 
 PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
@@ -44,7 +44,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.ANSWER, grammar.answer
     yield State.PROMPTED, grammar.first_call
     yield State.DOUBT, grammar.doubtful
-    yield State.INFO, INFO
+    yield State.INFO, INFO_STRING
     own = frozenset(DIALECTS)
     yield State.FENCE, grammar.scan_quotation_end("```", own)
     yield State.FENCED, grammar.scan_quotation_end("```", None)
@@ -52,9 +52,9 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
         yield State.LINE, grammar.scan_line(run, own)
     yield State.SPAN, grammar.span
     yield State.QUOTED, SPAN_END
-    for scan in (grammar.reasoning.opened, grammar.reasoning.begun):
+    for scan in (grammar.reasoning.opened, grammar.reasoning.prefilled):
         yield State.REASONING, scan
-    yield State.UNKNOWN, grammar.reasoning.begun
+    yield State.UNKNOWN, grammar.reasoning.prefilled
     yield State.WHOLE, grammar.whole_end
     yield State.ATTRIBUTES, ATTRIBUTES_END
     # Calls in code have no separate states.
@@ -77,12 +77,12 @@ def kinds(scan: Scan) -> set[str]:
     """Return the kinds of the tokens."""
     match scan:
         case TokenScan():
-            return {kind_of(token.name) for token in scan.tokens} | ({scan.end} if scan.end else set())
+            return {get_token_kind(token.name) for token in scan.tokens} | ({scan.end} if scan.end else set())
         case FollowingScan():
             return (kinds(scan.scan) & {*scan.kinds}) | kinds(scan.others)
         case ExpressionScan():
             groups = re.findall(r"\(\?P<(\w+)>", scan.while_open + scan.at_end)
-            own = {kind_of(name) for name in groups if name != "hold"}
+            own = {get_token_kind(name) for name in groups if name != "hold"}
             return own | (kinds(scan.otherwise) if scan.otherwise else set())
     raise TypeError(scan)
 

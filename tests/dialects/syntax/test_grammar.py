@@ -9,7 +9,7 @@ import pytest
 from tests.dialects.material import AGENT, COMMON, DIALECTS, parse_dialect
 from vtc.dialects import Grammar, compile_grammar
 from vtc.dialects.reading.context import Context, TokenMatch
-from vtc.dialects.syntax.scan import kind_of
+from vtc.dialects.syntax.scan import get_token_kind
 from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Tool
 
@@ -20,7 +20,7 @@ ALL = Grammar(SIX)
 def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> TokenMatch | None:
     """Return the first token in a text, if these tools are offered."""
     tools = {name: Tool(name) for name in offered}
-    context = Context(grammar, tools, lenient=True, unknown_tools="text", most_held=1000, think="keep", begins="text")
+    context = Context(grammar, tools, lenient=True, unknown_tools="text", max_held=1000, think="keep", begins="text")
     return grammar.text.search(text, final=True, offers=context.offers)
 
 
@@ -96,14 +96,14 @@ def test_what_is_no_name_of_a_tool_is_read_as_something_else() -> None:
     for offered, token in (([], TokenKind.QUOTING_ELEMENT), (["example"], TokenKind.CALL_OPENER)):
         found = first(ALL, "<example>", offered)
         assert found is not None
-        assert kind_of(found.lastgroup) == token
+        assert get_token_kind(found.lastgroup) == token
 
 
 def test_markers_are_found_in_text() -> None:
     grammar = Grammar([], (), ["<|end|>"])
     found = grammar.text.search("a <|end|>")
     assert found is not None
-    assert kind_of(found.lastgroup) == TokenKind.MARKER
+    assert get_token_kind(found.lastgroup) == TokenKind.MARKER
 
 
 def test_a_marker_holds_the_name_of_any_tool() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects import Grammar
-from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, expression_of
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, make_expression
 from vtc.dialects.syntax.scan import OFFERED_GROUP, Scan, Token, list_prefixes, make_expecting_scan, make_search_scan
 from vtc.dialects.syntax.tokens import FENCES, TICKS
 
@@ -103,7 +103,7 @@ def test_a_token_that_holds_the_name_of_a_tool_is_none_if_the_tool_is_not_offere
 # One expression for each token gives the same result, but takes longer.
 
 
-EXPRESSIONS = {token: re.compile(token.expression()) for token in TOKENS}
+EXPRESSIONS = {token: re.compile(token.make_expression()) for token in TOKENS}
 
 
 def by_expressions(text: str, at: int) -> re.Match[str] | None:
@@ -188,7 +188,7 @@ def begins(parts: tuple[Part, ...], text: str) -> bool:
 @example(((Chars("0-9", 3), Lit("</a"), Space(), Lit(">")), "12</a  >"))
 def test_every_beginning_of_a_match_is_one(sequence: tuple[tuple[Part, ...], str]) -> None:
     parts, text = sequence
-    if not re.fullmatch(expression_of(parts), text):
+    if not re.fullmatch(make_expression(parts), text):
         return  # a possessive part consumed text that a later part needs, so there is no match to begin
     assert all(begins(parts, text[:end]) for end in range(1, len(text)))
 

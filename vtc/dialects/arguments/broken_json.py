@@ -1,4 +1,4 @@
-"""Repair JSON with missing structure: find the only reading that is a whole call.
+"""Repair JSON with missing structure: find the only interpretation that is a whole call.
 
     {"path": "a.py" "content": "print("x")\n"}  ->  {"path": "a.py", "content": "print(\"x\")\n"}
 
@@ -6,10 +6,10 @@ This is a search over positions in the text and states of the grammar. Each step
 missing comma, colon or quote. Strings, numbers and keys are only ever cut out of the text, so a repair changes
 structure and never a value.
 
-The search runs twice. At first each quote ends its string, as in JSON. Only if this gives no reading, strings may
-contain quotes: a string then ends at a quote that is followed by the structure of a whole call. The tool's schema
-provides the known keys and the required ones. The search fails if two readings have different values, or if it takes
-too long.
+The search runs twice. At first each quote ends its string, as in JSON. Only if this finds no interpretation, strings
+may contain quotes: a string then ends at a quote that is followed by the structure of a whole call. The tool's schema
+provides the known keys and the required ones. The search fails if two interpretations have different values, or if it
+takes too long.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from vtc.json_schema import ObjectSchema, Schema
 
 QUOTE_OR_ESCAPE = re.compile(r"[\"'\\](?:(?<=\\).)?", re.DOTALL)
 """Finds quotes and escapes. It begins with a character class, because `re` searches for one fast."""
-_NAMED = re.compile(r"""["',]\s{0,99}+([\w.$-]{1,128}+)["']?\s{0,99}+:""")
+_KEY_IN_STRING = re.compile(r"""["',]\s{0,99}+([\w.$-]{1,128}+)["']?\s{0,99}+:""")
 """Finds keys inside a string that contains quotes."""
-_PLAIN = re.compile(r"[^\"'\\\x00-\x1f]*+")
-_UNSURE = frozenset("/01234567avN\n")
+_PLAIN_TEXT = re.compile(r"[^\"'\\\x00-\x1f]*+")
+_DIFFERENT_ESCAPES = frozenset("/01234567avN\n")
 """Escapes that mean something else in Python than in JSON."""
-_PYTHON = frozenset("xU")
+_PYTHON_ESCAPES = frozenset("xU")
 """Escapes that only Python has."""
 
 
@@ -85,7 +85,7 @@ def has_structure(text: str, cut: CutString) -> bool | None:
     # A known key outside braces shows that the string has ended before it.
     depth = lowest = place = 0
     strange = cut.listed
-    for match in _NAMED.finditer(text):
+    for match in _KEY_IN_STRING.finditer(text):
         depth += text.count("{", place, match.start()) - text.count("}", place, match.start())
         place = match.start()
         if depth <= 0 and match[1] in cut.known:
@@ -105,16 +105,16 @@ def encode_string(text: str, quote: str, *, python: bool) -> tuple[str, list[str
 
     With `python`, the object has strings in single quotes, so escapes are Python's.
     """
-    if _PLAIN.fullmatch(text):
+    if _PLAIN_TEXT.fullmatch(text):
         return f'"{text}"', []
     held = bool(quote) and count_quotes(text, quote) > 0
     escapes = {match[0][1] for match in QUOTE_OR_ESCAPE.finditer(text) if len(match[0]) > 1}
-    if python and escapes & _UNSURE:
+    if python and escapes & _DIFFERENT_ESCAPES:
         return None
     if python and not held:
         with contextlib.suppress(ValueError):
-            return dump_json(values.python_literal(f"{quote}{text}{quote}")), []
-    if python and escapes & _PYTHON:
+            return dump_json(values.parse_python_literal(f"{quote}{text}{quote}")), []
+    if python and escapes & _PYTHON_ESCAPES:
         return None
     body = JsonBody()
     escaped = escape_quotes(text, '"')
@@ -142,8 +142,8 @@ _LAST_QUOTE = re.compile(  # used with match
 )
 """Finds a value whose first quote is missing."""
 _IDENTIFIER = re.compile(r"[\w.$-]{1,128}\Z")
-_VALUE = frozenset("\"'{[-0123456789tfnTFN")
-_NEXT = re.compile(
+_VALUE_STARTS = frozenset("\"'{[-0123456789tfnTFN")
+_AFTER_STRING = re.compile(
     rf"""{_GAP}(?P<closers>(?:[}}\]]{_GAP})*+)(?P<comma>,?){_GAP}"""
     rf"""(?:(?P<open>["']?)(?P<key>[^\s"'{{}}\[\],:=\\]{{1,128}}+)(?P<close>["']?){_GAP}(?P<colon>:?){_GAP}(?P<value>.?)|(?P<end>\Z)|)"""
 )
@@ -162,7 +162,7 @@ class ExpectedObject(NamedTuple):
     """Returns the schema of a tool by its written name; for an empty name, the known parameters of all tools."""
 
 
-class Reading(NamedTuple):
+class Interpretation(NamedTuple):
     """Strict JSON, with the repairs that were needed."""
 
     text: str
@@ -204,7 +204,7 @@ class _ParseState(NamedTuple):
     bare: bool = False
     """The last value has no quotes, so nothing else may be missing."""
     doubt: bool = False
-    """The text is ambiguous here: if this path leads to a reading, the search fails."""
+    """The text is ambiguous here: if this path leads to an interpretation, the search fails."""
 
     def take_token(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _ParseState:
         """Return the node after a token."""
@@ -213,7 +213,7 @@ class _ParseState(NamedTuple):
         )
 
 
-def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = False) -> Reading | None:
+def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = False) -> Interpretation | None:
     """Read an object or an array; None if that is ambiguous. Final braces may be missing only if it is `closed`.
 
     With `listed`, the text may also be the rest of a list. This is tried before strings with inner quotes, which could
@@ -226,10 +226,10 @@ def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = Fa
         if inner and text.count('"') + text.count("'") > MAX_INNER_QUOTES:
             return None
         for tried in [*texts]:
-            reading = _JsonSearch(tried, expected, closed=closed, inner=inner).find_reading()
+            reading = _JsonSearch(tried, expected, closed=closed, inner=inner).find_interpretation()
             if reading is None:
                 texts.remove(tried)
-            elif reading is not _NO_READING:
+            elif reading is not _NONE_FOUND:
                 return reading
     return None
 
@@ -250,8 +250,8 @@ def read_value(text: str, schema: Schema) -> str | None:
     return reading.text if reading else None
 
 
-_NO_READING = Reading("", [])
-"""No reading was found; None means that there are several."""
+_NONE_FOUND = Interpretation("", [])
+"""The result if no interpretation was found, whereas None means that the text is ambiguous."""
 
 
 class _JsonSearch:
@@ -261,7 +261,7 @@ class _JsonSearch:
         self.text = text
         self.expected = expected
         self.closed = closed
-        self.inner = inner
+        self.allows_quotes = inner
         self.steps = min(MAX_SEARCH_STEPS, MIN_SEARCH_STEPS + len(text) // 4)
 
     @cached_property
@@ -285,9 +285,9 @@ class _JsonSearch:
         first, last = bisect_left(places, start), bisect_left(places, end)
         return (depths[last - 1] if last else 0) - (depths[first - 1] if first else 0)
 
-    def find_reading(self) -> Reading | None:
+    def find_interpretation(self) -> Interpretation | None:
         """Return the only reading, `_NO_READING`, or None if the text is ambiguous."""
-        first: Reading | None = None
+        first: Interpretation | None = None
         nodes = [_ParseState(0, "value", None)]
         while nodes:
             self.steps -= 1
@@ -296,8 +296,8 @@ class _JsonSearch:
             node = nodes.pop()
             if node.state == "done":
                 if _SPACE.fullmatch(self.text, node.at):
-                    reading = self._render_reading(node)
-                    if reading is _NO_READING:
+                    reading = self._render_interpretation(node)
+                    if reading is _NONE_FOUND:
                         continue
                     if reading is None or node.doubt or (first and first.text != reading.text):
                         return None
@@ -308,7 +308,7 @@ class _JsonSearch:
                 if gap[0].strip():
                     node = node._replace(repairs=(*node.repairs, Repair.JSON_COMMENT))
                 nodes += _STATES[node.state](self, node, gap.end())
-        return None if self.steps < 0 else first or _NO_READING
+        return None if self.steps < 0 else first or _NONE_FOUND
 
     def _try_value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         char = self.text[at : at + 1]
@@ -334,7 +334,7 @@ class _JsonSearch:
 
     def _match_unquoted(self, node: _ParseState, pattern: re.Pattern[str], at: int) -> Iterator[_ParseState]:
         """Consume a text value without quotes that matches a pattern."""
-        if not self.inner and self._takes_text(node.open) and (match := pattern.match(self.text, at)):
+        if not self.allows_quotes and self._takes_text(node.open) and (match := pattern.match(self.text, at)):
             opened = self._record_tool_name(node.open, *match.span("text"))
             token = CutString(*match.span("text"), "")
             yield node.take_token(token, match.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
@@ -355,7 +355,7 @@ class _JsonSearch:
             span = CutString(at + 1, end, char)
             if self.text.startswith(":", gap.end()):
                 yield from self._take_key(node, key, span, gap.end() + 1, damaged=node.no_comma)
-            elif self.text[gap.end() : gap.end() + 1] in _VALUE and not (node.no_comma or node.bare):
+            elif self.text[gap.end() : gap.end() + 1] in _VALUE_STARTS and not (node.no_comma or node.bare):
                 yield from self._take_key(node, key, span, gap.end(), Repair.JSON_MISSING_COLON, damaged=True)
         bare = _BARE_KEY.match(self.text, at)
         if bare and not (node.no_comma or node.bare) and not (bare[1] and bare[3]):
@@ -372,7 +372,7 @@ class _JsonSearch:
         if key in opened.keys:
             return
         stranger = key not in opened.declared and bool(opened.declared or not _IDENTIFIER.match(key))
-        doubt = node.doubt or (stranger and (damaged or self.inner))
+        doubt = node.doubt or (stranger and (damaged or self.allows_quotes))
         opened = opened._replace(key=key, keys=opened.keys | {key})
         keyed = node.take_token(span, at, "value", *repairs, open=opened, no_comma=False, bare=False, doubt=doubt)
         yield keyed._replace(written=(keyed.written, ":"))
@@ -385,19 +385,19 @@ class _JsonSearch:
         char = self.text[at : at + 1]
         closer = "}" if opened.mark == "{" else "]"
         assert node.written is not None
-        after_string = isinstance(node.written[1], CutString) and not self.inner
+        after_string = isinstance(node.written[1], CutString) and not self.allows_quotes
         if after_string and char and char in "+\"'":  # a string concatenation?
             yield node._replace(at=at + (char == "+"), state="value", doubt=True)
         if char == ",":
             yield node.take_token(",", at + 1, f"next {opened.mark}")
         elif char == closer:
             yield from self._close_container(node, at)
-        elif char and char in "}]" and not self.inner:
+        elif char and char in "}]" and not self.allows_quotes:
             yield from self._fix_brace_count(node, at)
         elif not char:
             if self.closed and not node.bare:
                 yield from self._close_container(node, at, Repair.JSON_CUT)
-        elif char in _VALUE and not node.bare:
+        elif char in _VALUE_STARTS and not node.bare:
             # In a list, a quote directly before a value may also be part of a string.
             doubt = node.doubt or (opened.mark == "[" and at == node.at)
             yield node.take_token(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
@@ -466,14 +466,14 @@ class _JsonSearch:
         """Find the positions at which a string may end."""
         places = self._quotes[quote]
         first = bisect_left(places, start)
-        if not self.inner:
+        if not self.allows_quotes:
             yield from places[first : first + 1]
             return
         for count, end in enumerate(islice(places, first, None)):
             self.steps -= 1
             if self.steps < 0:
                 return
-            match = _NEXT.match(self.text, end + 1)
+            match = _AFTER_STRING.match(self.text, end + 1)
             assert match is not None
             # A quote can end the string only before structure.
             char = self.text[match.end("closers") : match.end("closers") + 1]
@@ -499,9 +499,9 @@ class _JsonSearch:
         """Return True if a key follows with at most one mark missing."""
         missing = (not (match["comma"] or match["closers"])) + (not (match["open"] and match["close"]))
         missing += not match["colon"]
-        return missing <= 1 and (match["value"] in _VALUE or bool(match["colon"]))
+        return missing <= 1 and (match["value"] in _VALUE_STARTS or bool(match["colon"]))
 
-    def _render_reading(self, node: _ParseState) -> Reading | None:
+    def _render_interpretation(self, node: _ParseState) -> Interpretation | None:
         """Render a reading as strict JSON.
 
         Return `_NO_READING` if one of its strings must have ended elsewhere, None if that is uncertain.
@@ -518,13 +518,13 @@ class _JsonSearch:
             return None  # the quote may be in the comment
         repairs = dict.fromkeys((*node.repairs, *([Repair.PYTHON_LITERAL] if python else [])))
         # Step 2: Reject strings that may contain structure.
-        if self.inner:
+        if self.allows_quotes:
             last = spans[0]
             if Repair.JSON_CUT in repairs and count_quotes(self.text[last.start : last.end], last.quote):
                 return None  # the last quote may be part of the string
             swallowed = [has_structure(self.text[span.start : span.end], span) for span in spans]
             if None in swallowed or True in swallowed:
-                return _NO_READING if True in swallowed else None
+                return _NONE_FOUND if True in swallowed else None
         # Step 3: Render the tokens as JSON.
         pieces: list[str] = []
         for token in reversed(tokens):
@@ -535,7 +535,7 @@ class _JsonSearch:
                 repairs |= dict.fromkeys(string[1])
             else:
                 return None
-        return Reading(escape_surrogates("".join(pieces)), [*repairs])
+        return Interpretation(escape_surrogates("".join(pieces)), [*repairs])
 
 
 _STATES: Mapping[str, Callable[[_JsonSearch, _ParseState, int], Iterator[_ParseState]]] = {

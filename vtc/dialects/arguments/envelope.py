@@ -1,4 +1,4 @@
-"""A call in one JSON object: `{"name": …, "arguments": {…}}`, with the spellings that models use."""
+"""Read a call from one JSON object, `{"name": …, "arguments": {…}}`, in the spellings that models use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NotACall(ValueError):
 
 
 class EnvelopeContent(NamedTuple):
-    """The content of a call."""
+    """The tool and the arguments that were read from the JSON of a call."""
 
     name: str
     text: str
@@ -40,11 +40,11 @@ class EnvelopeContent(NamedTuple):
     repairs: tuple[str, ...] = ()
 
 
-DECLARATION = "it declares a tool, like the list of tools"
-_ABOUT_THE_CALL = ("id", "type", "index", *WRAPPER_KEYS)
-_NAMES = ("tool", "tool_name", "function", "function_name", "func", "action", "method", "call")
-"""Keys that models write for the name."""
-_KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
+DECLARATION_REASON = "it declares a tool, like the list of tools"
+_METADATA_KEYS = ("id", "type", "index", *WRAPPER_KEYS)
+_OTHER_NAME_KEYS = ("tool", "tool_name", "function", "function_name", "func", "action", "method", "call")
+"""Keys under which models write the name in place of the dialect's key."""
+_CALL_TYPES = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """Values of `type` in a call, as JSON."""
 
 MAX_CANDIDATE_TOOLS = 64
@@ -54,9 +54,9 @@ MAX_CANDIDATE_TOOLS = 64
 def describe_expected_call(
     keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]
 ) -> ExpectedObject:
-    """Describe a call for the search of broken JSON. `offered` finds the tool for a written name."""
+    """Describe the object of a call for the repair of broken JSON. `offered` finds the tool for a written name."""
     arguments = frozenset((*keys.arguments, *ARGUMENT_KEYS)) - {*keys.name}
-    entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
+    entries: dict[str, Any] = {key: {} for key in (*_METADATA_KEYS, *([keys.id] if keys.id else []), *arguments)}
     entries |= {key: {"type": "string"} for key in keys.name}
 
     def schema(name: str) -> Mapping[str, Any] | None:
@@ -134,11 +134,11 @@ def read(
     if not key and needs_arguments and not takes_none:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
     if "description" in call:
-        raise NotACall(DECLARATION)
+        raise NotACall(DECLARATION_REASON)
     # Step 4: Find the arguments: under their key, or among the other members.
-    about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
+    about = {named, *keys.name, *_METADATA_KEYS, keys.id}
     if not key:  # a key that usually describes the call may be an argument here
-        about -= {key for key in parameters if key not in (named, *WRAPPER_KEYS) and fields.get(key) not in _KINDS}
+        about -= {key for key in parameters if key not in (named, *WRAPPER_KEYS) and fields.get(key) not in _CALL_TYPES}
     rest = {key: value for key, value in fields.items() if key not in about}
     if not key:
         text, noted = _find_arguments(rest, parameters)
@@ -160,7 +160,7 @@ def read(
     elif not isinstance(arguments, dict):
         raise NotACall("its arguments are not an object")
     if _has_schema(call, arguments):
-        raise NotACall(DECLARATION)
+        raise NotACall(DECLARATION_REASON)
     id_ = call.get(keys.id) if keys.id in about else None
     return EnvelopeContent(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
 
@@ -176,7 +176,7 @@ def _find_name(
     """
     naming = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
     has_arguments = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *ARGUMENT_KEYS))
-    if len(naming) == 1 and (has_arguments or naming[0] in _NAMES):
+    if len(naming) == 1 and (has_arguments or naming[0] in _OTHER_NAME_KEYS):
         return call, fields, naming[0]
     if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and offered(name) is not None:
         key, at = keys.name[0], keys.arguments[0]

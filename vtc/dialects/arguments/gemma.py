@@ -31,7 +31,7 @@ def _compile_outside(quote: str) -> re.Pattern[str]:
     """Compile an expression for the next token outside strings, which are delimited by `quote`."""
     bare = r"""[^\s{}\[\]:,<"]{1,400}+"""
     return re.compile(
-        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{_prefixes_of(quote)}\Z)"""
+        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{_make_prefix_expression(quote)}\Z)"""
         rf"""|(?P<mark>[{{}}\[\]:,])|(?P<string>")|(?P<key>{bare}(?=\s{{0,256}}:))"""
         rf"""|(?P<word>{bare}(?=\s{{0,256}}+[^\s:]))|(?P<more>{bare}\s{{0,256}}\Z)|(?P<other>.)""",
         re.DOTALL,
@@ -42,11 +42,11 @@ def _compile_outside(quote: str) -> re.Pattern[str]:
 def _compile_inside(quote: str) -> re.Pattern[str]:
     """Compile an expression for the next piece of a string that is delimited by `quote`."""
     return re.compile(
-        rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{_prefixes_of(quote)}\Z)|(?P<other><)"
+        rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{_make_prefix_expression(quote)}\Z)|(?P<other><)"
     )
 
 
-def _prefixes_of(quote: str) -> str:
+def _make_prefix_expression(quote: str) -> str:
     """Return an expression for the proper prefixes of a quote."""
     return f"(?:{'|'.join(re.escape(quote[:end]) for end in range(len(quote)))})"
 
@@ -156,11 +156,13 @@ def write(value: Any, quote: str = STRING_TOKEN) -> str:
         case str():
             return f"{quote}{value}{quote}"
         case dict():
-            return "{" + ",".join(f"{_key(key, quote)}:{write(entry, quote)}" for key, entry in value.items()) + "}"
+            return (
+                "{" + ",".join(f"{_render_key(key, quote)}:{write(entry, quote)}" for key, entry in value.items()) + "}"
+            )
         case list():
             return "[" + ",".join(write(entry, quote) for entry in value) + "]"
     return json.dumps(value)
 
 
-def _key(key: str, quote: str) -> str:
+def _render_key(key: str, quote: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else write(key, quote)

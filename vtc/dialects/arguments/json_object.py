@@ -1,4 +1,4 @@
-"""A JSON value in a stream: finds its own end and is emitted again as strict JSON.
+"""Parse a JSON value in a stream: find its end, and render it as strict JSON.
 
 No marker is searched for: `</tool_call>` inside a string is content, because only the JSON grammar defines the end of a
 value. The grammar is the table `JSON_GRAMMAR`; a missing entry is an error. Unambiguous faults (a raw newline in a
@@ -55,8 +55,8 @@ _WHITE = re.compile(r"\s")
 dump_json = json.JSONEncoder(ensure_ascii=False).encode
 """Encode a value as JSON text, without escaping non-ASCII characters."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_array = msgspec.json.Decoder(list[msgspec.Raw])
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
+_OBJECT_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def escape_surrogates(text: str) -> str:
@@ -70,7 +70,7 @@ def escape_surrogates(text: str) -> str:
 def split_items(text: str) -> list[str]:
     """Return the items of a strict JSON array as JSON text, unchanged. Raises ValueError for anything else."""
     try:
-        return [bytes(item).decode() for item in _array.decode(text)]
+        return [bytes(item).decode() for item in _ARRAY_DECODER.decode(text)]
     except (msgspec.DecodeError, UnicodeError):
         return [json.dumps(item, allow_nan=False) for item in _load_kind(text, list)]
 
@@ -78,7 +78,7 @@ def split_items(text: str) -> list[str]:
 def split_members(text: str) -> dict[str, str]:
     """Return the members of a strict JSON object as JSON text, unchanged. Raises ValueError for anything else."""
     try:
-        return {key: bytes(value).decode() for key, value in _object.decode(text).items()}
+        return {key: bytes(value).decode() for key, value in _OBJECT_DECODER.decode(text).items()}
     except (msgspec.DecodeError, UnicodeError):
         return {key: json.dumps(value, allow_nan=False) for key, value in _load_kind(text, dict).items()}
 
@@ -123,7 +123,7 @@ def _load_kind[T](text: str, kind: type[T]) -> T:
 
 
 class JsonBody:
-    """One JSON object or array, fed in pieces."""
+    """A parser of one JSON object or array that arrives in pieces, with repairs if it is lenient."""
 
     def __init__(self, *, lenient: bool = True) -> None:
         self.lenient = lenient
@@ -203,14 +203,14 @@ class JsonBody:
         elif kind == "bad":
             # `\'` is an escape in Python and JavaScript; any other backslash was not escaped.
             if text.startswith("'", at + 1):
-                return at + 2 if self._repair(Repair.JSON_BAD_ESCAPE, "'") else at
+                return at + 2 if self._repair_with(Repair.JSON_BAD_ESCAPE, "'") else at
             self._in_path = self._in_path or self._escape_path()
-            return at + 1 if self._repair(Repair.JSON_BAD_ESCAPE, "\\\\") else at
+            return at + 1 if self._repair_with(Repair.JSON_BAD_ESCAPE, "\\\\") else at
         elif kind == "escape" and self._in_path and piece[1] not in '\\"/':
             piece = "\\" + piece
         elif kind == "control":
             escaped = "".join(f"\\u{ord(char):04x}" for char in piece)
-            return match.end() if self._repair(Repair.JSON_CONTROL_CHARACTER, escaped) else at
+            return match.end() if self._repair_with(Repair.JSON_CONTROL_CHARACTER, escaped) else at
         self._append(piece)
         return match.end()
 
@@ -298,7 +298,7 @@ class JsonBody:
             return ""
         return literal
 
-    def _repair(self, repair: Repair, text: str) -> bool:
+    def _repair_with(self, repair: Repair, text: str) -> bool:
         if self._record_repair(repair):
             self._out.append(text)
         return not self.error

@@ -1,4 +1,4 @@
-"""The value of one parameter between tags, parsed from its text.
+"""Parse the value of one parameter from the text between its tags, and fit arguments to a tool's schema.
 
 The schema determines the type. The markup of some dialects declares whether the value is a string (`string="true"`),
 which decides if the schema does not. If the text fits no type and the schema allows no text, two more forms are tried:
@@ -71,7 +71,7 @@ _ATTRIBUTE = re.compile(
     re.DOTALL,
 )
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)  # used with match
-_CDATA_GOES_ON = "]]]]><![CDATA[>"
+_CDATA_SPLIT = "]]]]><![CDATA[>"
 """Escape of `]]>` in a CDATA section."""
 
 
@@ -93,7 +93,7 @@ def read(
     value, fits = _parse_value(text, declared, root, is_string, mark)
     if declared is None or json_schema.accepts_text(declared, root):
         return value, "" if fits else Repair.UNTYPED.of(key)
-    for repair, inner in _list_readings(text) if lenient and not fits and value is not None else ():
+    for repair, inner in _list_alternatives(text) if lenient and not fits and value is not None else ():
         inner_value, fits = values.read(inner, declared, root, mark=mark)
         if fits:
             return inner_value, repair.of(key) if repair == Repair.TYPED else repair
@@ -126,8 +126,8 @@ def _parse_value(
     return values.read(text, schema, root, mark=mark)
 
 
-def _list_readings(text: str) -> Iterator[tuple[Repair, str]]:
-    """List alternative readings of text for a schema that allows no text."""
+def _list_alternatives(text: str) -> Iterator[tuple[Repair, str]]:
+    """List the other texts that a value may stand for if its schema allows no text: unwrapped or unescaped."""
     if (inner := unwrap_cdata(text)) is not None:
         yield Repair.CDATA, inner
     bare = text.strip()
@@ -140,7 +140,7 @@ def _list_readings(text: str) -> Iterator[tuple[Repair, str]]:
 def unwrap_cdata(text: str) -> str | None:
     """Return the content of a CDATA section; None for any other text."""
     match = _CDATA.fullmatch(text)
-    return match[1].replace(_CDATA_GOES_ON, "]]>") if match else None
+    return match[1].replace(_CDATA_SPLIT, "]]>") if match else None
 
 
 def read_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
@@ -167,7 +167,7 @@ def unescape_json_text(text: str) -> str | None:
 
 
 _NAME = re.compile(r"[\w.:-]+")
-_TEXT = {"type": "string"}
+_TEXT_SCHEMA = {"type": "string"}
 """The schema that is assumed for an undeclared parameter: any value is retained."""
 
 
@@ -209,7 +209,7 @@ def fit_arguments(
         if stem is not None and stem in declared and stem not in arguments:
             name = stem
             notes.append(Repair.PARAMETER_NAME.of(name))
-        own = declared.get(name, _TEXT)
+        own = declared.get(name, _TEXT_SCHEMA)
         if isinstance(value, str) and own.get("type") != "string" and not json_schema.accepts_text(own, schema):
             typed, repair = read(value, name, own, schema, is_string=True, lenient=lenient)
             if repair != Repair.UNTYPED.of(name):

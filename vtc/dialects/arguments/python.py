@@ -30,9 +30,9 @@ NAME_EXPRESSION = r"[^\W\d][\w.$-]{0,127}"
 PARAMETER_NAME = re.compile(NAME_EXPRESSION)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _TRIPLE = ('"""', "'''")
-_INNER = {quote: rf"(?:[^{quote}\\]++|\\.)*+" for quote in "\"'"}
-_INNER |= {quote: rf"(?:[^{quote[0]}\\]++|\\.|{quote[0]}{{1,2}}+(?=[^{quote[0]}]))*+" for quote in _TRIPLE}
-_STRINGS = "|".join(f"{quote}{_INNER[quote]}{quote}" for quote in (*_TRIPLE, '"', "'"))
+_STRING_CONTENTS = {quote: rf"(?:[^{quote}\\]++|\\.)*+" for quote in "\"'"}
+_STRING_CONTENTS |= {quote: rf"(?:[^{quote[0]}\\]++|\\.|{quote[0]}{{1,2}}+(?=[^{quote[0]}]))*+" for quote in _TRIPLE}
+_STRINGS = "|".join(f"{quote}{_STRING_CONTENTS[quote]}{quote}" for quote in (*_TRIPLE, '"', "'"))
 _TOKEN = re.compile(  # used with match
     r"(?:\s|\#[^\n]*+)*+(?:"
     rf"(?P<prefix>[A-Za-z]{{0,2}})(?P<string>{_STRINGS})"
@@ -42,11 +42,11 @@ _TOKEN = re.compile(  # used with match
     r"|(?P<end>\Z))",
     re.DOTALL,
 )
-_RAW = re.compile(r"\\?[\n\r\x00]")
+_RAW_CHARACTER = re.compile(r"\\?[\n\r\x00]")
 """Finds a character that Python does not accept in a string; after a backslash it is ambiguous."""
 _RAW_ESCAPED = re.compile(r"(?:\A|[^\\])(?:\\\\)*\\[\n\r\x00]")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\0": "\\x00"}
-_UNSURE = re.compile(r"(?<!\\)(?:\\\\)*\\[/0-7avN\n]")
+_OTHER_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\[/0-7avN\n]")
 _BRACES = re.compile(r"\{\{|\}\}|[{}]")
 
 
@@ -176,7 +176,7 @@ class _Parser:
         inner = text[len(quote) : -len(quote)]
         if prefix not in ("", "r", "u", "f", "rf", "fr"):
             raise PythonSyntaxError("no literal value")
-        if len(quote) == 1 and _RAW.search(inner):
+        if len(quote) == 1 and _RAW_CHARACTER.search(inner):
             if not self._lenient:
                 raise PythonSyntaxError("a raw newline in a string")
             self.repairs[Repair.RAW_NEWLINE] = None
@@ -249,7 +249,7 @@ def _unescape(inner: str, quote: str) -> str:
     """Decode the escapes of a string."""
     if _RAW_ESCAPED.search(inner):
         raise PythonSyntaxError("a backslash before a raw newline")
-    text = _RAW.sub(lambda match: _ESCAPES[match[0]], inner) if _RAW.search(inner) else inner
+    text = _RAW_CHARACTER.sub(lambda match: _ESCAPES[match[0]], inner) if _RAW_CHARACTER.search(inner) else inner
     return str(_evaluate_literal(f"{quote}{text}{quote}"))
 
 
@@ -262,8 +262,12 @@ def _evaluate_literal(token: str) -> Any:
         raise PythonSyntaxError("no literal value") from None
 
 
-_RUN = re.compile(r"""[^'"()\[\]{}\\#]++|(?P<quote>['"])|(?P<mark>[()\[\]{}])|(?P<comment>\#)|(?P<other>\\)""")
-_STRING_REST = {quote: re.compile(inner, re.DOTALL) for quote, inner in _INNER.items()} | {"#": re.compile(r"[^\n]*+")}
+_OUTSIDE_STRINGS = re.compile(
+    r"""[^'"()\[\]{}\\#]++|(?P<quote>['"])|(?P<mark>[()\[\]{}])|(?P<comment>\#)|(?P<other>\\)"""
+)
+_STRING_REST = {quote: re.compile(inner, re.DOTALL) for quote, inner in _STRING_CONTENTS.items()} | {
+    "#": re.compile(r"[^\n]*+")
+}
 
 
 class PythonBody:
@@ -273,7 +277,7 @@ class PythonBody:
     """
 
     def __init__(self, of: Literal["arguments", "value", "json"] = "arguments", *, lenient: bool = True) -> None:
-        self.of = of
+        self.kind = of
         self.lenient = lenient
         self.done = False
         self.error = ""
@@ -320,7 +324,7 @@ class PythonBody:
 
     def _skip_outside(self, text: str, at: int, final: bool) -> int:
         """Skip more text outside strings."""
-        match = _RUN.match(text, at)
+        match = _OUTSIDE_STRINGS.match(text, at)
         assert match is not None
         if quote := match["quote"]:
             if len(text) - at < len(_TRIPLE[0]) and not text[at:].strip(quote) and not final:
@@ -332,32 +336,32 @@ class PythonBody:
         elif match["other"]:
             self.error = "a backslash outside of a string"
         elif mark := match["mark"]:
-            if mark == ")" and not self._depth and self.of == "arguments":
+            if mark == ")" and not self._depth and self.kind == "arguments":
                 self._finish("")
                 return at
             self._depth += 1 if mark in "([{" else -1
             if not 0 <= self._depth <= MAX_JSON_DEPTH:
                 self.error = "brackets that do not match"
-            elif not self._depth and self.of != "arguments":
+            elif not self._depth and self.kind != "arguments":
                 self._finish(mark)
         return match.end()
 
     def _finish(self, last: str) -> None:
         self.done = True
         source = "".join(self._pieces) + last
-        is_object = source.lstrip().startswith("{") and (self.lenient or self.of != "arguments")
+        is_object = source.lstrip().startswith("{") and (self.lenient or self.kind != "arguments")
         if is_object and (json_text := _read_json_object(source.strip())):
             self._text = json_text
-            self.repairs |= {Repair.ARGUMENTS_OBJECT: None} if self.of == "arguments" else {}
+            self.repairs |= {Repair.ARGUMENTS_OBJECT: None} if self.kind == "arguments" else {}
             return
-        if self.of == "json":
+        if self.kind == "json":
             self.repairs[Repair.PYTHON_LITERAL] = None
-            if _UNSURE.search(source):
+            if _OTHER_IN_JSON.search(source):
                 self.error = "not Python: an escape that JSON reads otherwise"
                 return
-        parser = _Parser(source, lenient=self.lenient, joins=self.of != "json")
+        parser = _Parser(source, lenient=self.lenient, joins=self.kind != "json")
         try:
-            self._text = parser.parse_arguments() if self.of == "arguments" else parser.parse_value()
+            self._text = parser.parse_arguments() if self.kind == "arguments" else parser.parse_value()
             self.repairs |= parser.repairs
         except PythonSyntaxError as error:
             self.error = f"not Python: {error}"

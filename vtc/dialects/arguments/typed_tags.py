@@ -34,7 +34,7 @@ class _OpenTag:
         self.children: list[tuple[str | None, Any]] = []
 
 
-def tag_of(param: str) -> str:
+def get_tag_name(param: str) -> str:
     """Return the name of the tag in a parameter's pattern."""
     match = re.match(r"<([\w:.-]+)", param)
     assert match is not None
@@ -91,7 +91,7 @@ def _collect_children(node: _OpenTag, kind: str) -> Any:
     raise ValueError("neither a list nor an object")
 
 
-def tag_type_of(value: Any) -> str:
+def get_tag_type(value: Any) -> str:
     """Return the type for the tag of a value."""
     kinds: dict[type, str] = {str: "raw", dict: "dict", list: "list"}
     return kinds.get(type(value), "json")

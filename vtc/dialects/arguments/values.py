@@ -25,7 +25,7 @@ MAX_LITERAL_LENGTH = 100_000
 """Maximum length of text that is parsed as a Python literal, since Python's parser is slow and recursive."""
 MAX_TAG_DEPTH = 32
 """Maximum nesting of child tags; deeper ones are text, because a schema may refer to itself."""
-_UNFIT = object()
+_MISFIT = object()
 
 
 def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
@@ -36,7 +36,7 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
     schema = resolve_schema(schema, root)
     options = as_list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     for option in options:
-        if not isinstance(option, str) and text.strip() in (_dump(option), str(option)):
+        if not isinstance(option, str) and text.strip() in (_dump_json(option), str(option)):
             return option, True
     types = list_types(schema, root)
     if not types and not options:
@@ -51,7 +51,7 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
     attempts += [(kind, entry, True) for kind, entry in strings]
     for kind, entry, closed in attempts:
         value = _convert(kind, text, entry, root, depth, mark, closed=closed)
-        if value is not _UNFIT:
+        if value is not _MISFIT:
             return value, True
     if string or text in options:
         return text, not options or text in options
@@ -63,7 +63,7 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
 def parse_unquoted(text: str) -> tuple[Any, bool]:
     """Return the value of text that is declared not to be a string, and whether it is a value."""
     value = _parse_json(text.strip())
-    return (text, False) if value is _UNFIT else (value, True)
+    return (text, False) if value is _MISFIT else (value, True)
 
 
 def write(value: Any, style: Style) -> str:
@@ -72,7 +72,7 @@ def write(value: Any, style: Style) -> str:
         return value
     if style == "repr" or (style == "python" and (value is None or isinstance(value, bool | int | float))):
         return repr(value)
-    return _dump(value)
+    return _dump_json(value)
 
 
 def _convert(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
@@ -81,26 +81,26 @@ def _convert(kind: str, text: str, schema: Schema, root: Schema, depth: int, mar
     match kind:
         case "string":
             options = as_list(schema.get("enum"))
-            return text if not options or text in options else _UNFIT
+            return text if not options or text in options else _MISFIT
         case "null":
-            return None if bare in ("null", "None", "") else _UNFIT
+            return None if bare in ("null", "None", "") else _MISFIT
         case "boolean":
-            return {"true": True, "false": False}.get(bare.lower(), _UNFIT)
+            return {"true": True, "false": False}.get(bare.lower(), _MISFIT)
         case "integer":
             value = _parse_json(bare)
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
-            return value if isinstance(value, int) and not isinstance(value, bool) else _UNFIT
+            return value if isinstance(value, int) and not isinstance(value, bool) else _MISFIT
         case "number":
             value = _parse_json(bare)
-            return value if isinstance(value, int | float) and not isinstance(value, bool) else _UNFIT
+            return value if isinstance(value, int | float) and not isinstance(value, bool) else _MISFIT
         case "array" | "object":
             wanted = list if kind == "array" else dict
             value = wanted() if not bare else _parse_json(bare)
             if not isinstance(value, wanted) and bare.startswith(f"{mark}<") and depth < MAX_TAG_DEPTH:
                 value = _parse_children(bare, kind, schema, root, depth, mark, closed=closed)
-            return value if isinstance(value, wanted) else _UNFIT
-    return _UNFIT
+            return value if isinstance(value, wanted) else _MISFIT
+    return _MISFIT
 
 
 def _parse_untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
@@ -109,27 +109,29 @@ def _parse_untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
     if mark and bare.startswith(f"{mark}<") and depth < MAX_TAG_DEPTH:
         for kind in ("array", "object"):
             value = _parse_children(bare, kind, {}, root, depth, mark, closed=False)
-            if value is not _UNFIT:
+            if value is not _MISFIT:
                 return value
-    value = _parse_json(bare) if bare[:1] in ("{", "[") else _UNFIT
+    value = _parse_json(bare) if bare[:1] in ("{", "[") else _MISFIT
     return value if isinstance(value, dict | list) else text
 
 
 def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=reject_duplicate_keys)
+        return json.loads(
+            text, parse_float=_parse_finite, parse_constant=_parse_finite, object_pairs_hook=reject_duplicate_keys
+        )
     except DuplicateKeyError:
-        return _UNFIT  # a Python literal would keep only the last value
+        return _MISFIT  # a Python literal would keep only the last value
     except (ValueError, RecursionError):
         pass
     try:
         # Python joins adjacent strings, but more often a comma is missing between them.
-        return python_literal(text) if python.read_literal(text[:MAX_LITERAL_LENGTH], strict=True) else _UNFIT
+        return parse_python_literal(text) if python.read_literal(text[:MAX_LITERAL_LENGTH], strict=True) else _MISFIT
     except ValueError:
-        return _UNFIT
+        return _MISFIT
 
 
-def python_literal(text: str) -> Any:
+def parse_python_literal(text: str) -> Any:
     """Return the value of a Python literal that JSON can express. Raises ValueError."""
     if len(text) > MAX_LITERAL_LENGTH:
         raise ValueError("too long for a literal")
@@ -143,7 +145,7 @@ def python_literal(text: str) -> Any:
     return value
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError("JSON has no such number")
@@ -161,7 +163,7 @@ def _parse_children(text: str, kind: str, schema: Schema, root: Schema, depth: i
     opener = re.compile(rf"\s*{re.escape(mark)}<({names})>")  # used with match
     children = _split_children(text, opener, mark, counted=True) or _split_children(text, opener, mark, counted=False)
     if not children or (kind == "object" and len({key for key, _ in children}) < len(children)):
-        return _UNFIT
+        return _MISFIT
     if kind == "array":
         first, rest = as_list(schema.get("prefixItems")), schema.get("items")
         kinds = [*first[: len(children)], *[rest] * (len(children) - len(first))]
@@ -209,5 +211,5 @@ def _strip_frame(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
 
 
-def _dump(value: Any) -> str:
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

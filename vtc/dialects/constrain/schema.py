@@ -24,7 +24,7 @@ from vtc.dialects.constrain.tree import (
 )
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CallSyntax, last_tag
+from vtc.dialects.syntax.forms import CallSyntax, get_last_tag
 from vtc.dialects.syntax.pattern import Lit, Part, Slot, Space
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
@@ -301,7 +301,7 @@ class Params:
 
     def _list_doubled_openers(self) -> list[tuple[Part, ...]]:
         """Return the last tag before a value, which models write twice; the reader drops one of them."""
-        tag = last_tag(self._dialect.params[0].partition("{value}")[0].strip())
+        tag = get_last_tag(self._dialect.params[0].partition("{value}")[0].strip())
         return [(Lit(tag),)] if tag else []
 
     def _list_ends(self, name: str, key: str) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
@@ -312,11 +312,11 @@ class Params:
         """
         syntax = self._syntax
         written = "" if syntax.parameters.shares_closer else key
-        close, tail = syntax.parameters.tail(0, written), syntax.written_tail(name)
-        openers = [*syntax.parameters.quoted_openers(0, written)]
-        openers += [*syntax.quoted_heads(name), tail] if syntax.parameters.shares_closer else []
+        close, tail = syntax.parameters.make_tail(0, written), syntax.make_required_tail(name)
+        openers = [*syntax.parameters.list_quoted_openers(0, written)]
+        openers += [*syntax.list_quoted_heads(name), tail] if syntax.parameters.shares_closer else []
         openers += self._list_doubled_openers()
-        followers = [tail, *syntax.parameters.heads(), *syntax.last_tags(name)]
+        followers = [tail, *syntax.parameters.list_heads(), *syntax.list_last_tags(name)]
         first = {follower[0].text[0] for follower in followers if follower and isinstance(follower[0], Lit)}
         ends = [(*close, Space(), Lit(mark)) for mark in sorted(first)]
         return (*map(tuple, openers), *ends), ((*close, Space()),)

@@ -43,7 +43,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Head
-from vtc.dialects.syntax.scan import Scan, kind_of
+from vtc.dialects.syntax.scan import Scan, get_token_kind
 from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Call, Event
 
@@ -282,7 +282,7 @@ class InCall:
 
     def end_after_extra(self, token: TokenMatch) -> Ended:
         """End a call after an extra brace or a code fence, before its closers or the next call."""
-        is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
+        is_brace = get_token_kind(token.lastgroup) == TokenKind.EXTRA_BRACE
         return self._complete_repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
     def note_wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Unread:
@@ -319,7 +319,7 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and repair_at_end(self.context, call, Repair.MISSING_CLOSER):
             return complete_call(self.context, call, None)
-        closed = bool(call.syntax.tail(""))
+        closed = bool(call.syntax.make_tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._complete_repaired(Repair.MISSING_CLOSER, None)
         if closed:
@@ -440,9 +440,9 @@ def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False
     syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
     if syntax.dialect.anchor == "line" and syntax.whole_line and context.output.in_paragraph:
         syntax = replace(syntax, in_paragraph=True)
-    if head.closed:
+    if head.is_self_closing:
         return _open_closed(context, token, syntax)
-    if not head.attributes:
+    if not head.has_attributes:
         is_spoken_of = syntax.body == "args" and _is_mentioned(context, token)
         return Verdict.CONTENT if is_spoken_of else _open_next(context, token, syntax)
     return _open_with_attributes(context, token, head)
@@ -501,7 +501,7 @@ def open_call_in_line(
     """
     assert token.lastgroup is not None
     head = after.context.grammar.heads[token.lastgroup]
-    if head.attributes or head.closed:
+    if head.has_attributes or head.is_self_closing:
         return Verdict.CONTENT, after.deliver_at_line_end(token)[1]
     after.add_text_between(token.start())
     shared = after.syntax

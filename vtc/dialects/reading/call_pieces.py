@@ -51,9 +51,9 @@ def can_be_sent_in_pieces(syntax: CallSyntax, written: str) -> bool:
 
 def _list_closers(syntax: CallSyntax, written: str) -> list[str]:
     """List the closing tags of a call, and the one that all of its parameters share."""
-    closers = syntax.closing_tags(written)
+    closers = syntax.list_closing_tags(written)
     if syntax.body == "params":
-        closers.append(syntax.parameters.closer(""))
+        closers.append(syntax.parameters.get_closer(""))
     return closers
 
 
@@ -189,7 +189,7 @@ class TaggedPieces(CallPieces):
         is_text = self._schema.is_text(key) and is_string is not False
         self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
-        frame, written = self._syntax.parameters.frame(pattern), self._syntax.parameters.patterns[pattern]
+        frame, written = self._syntax.parameters.get_frame(pattern), self._syntax.parameters.patterns[pattern]
         self._strip_frame = lambda text: strip_frame(f"{text}.", frame, written)[:-1]
 
     def feed(self, text: str) -> None:
@@ -403,7 +403,7 @@ class TextPieces(CallPieces):
     @classmethod
     def create(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
         """Create the pieces of a call; None if the client might not parse it, or if tags do not mark its end."""
-        closers = [*syntax.closing_tags(written), syntax.parameters.closer("key")]
+        closers = [*syntax.list_closing_tags(written), syntax.parameters.get_closer("key")]
         if syntax.body != "params" or not all(closer.startswith(TAG_START) for closer in closers):
             return None
         return cls(syntax, tool) if tool and tool.name == written else None

@@ -257,8 +257,8 @@ class Parameters:
         if required and Repair.MISSING_CLOSER in self._repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
         if self.balance > 0 and syntax.parameters.shares_closer:
-            required = [*missing, *(key for key in syntax.parameters.next_keys(body) if key not in self.given)]
-        if required and syntax.parameters.opener(tuple(required)).search(body):
+            required = [*missing, *(key for key in syntax.parameters.list_next_keys(body) if key not in self.given)]
+        if required and syntax.parameters.compile_opener(tuple(required)).search(body):
             if not self._lenient or not self.split(body, Repair.UNPAIRED_OPENER):
                 raise envelope.NotACall(
                     f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
@@ -278,14 +278,16 @@ class Parameters:
         if not declared or syntax.ends_with_quote:  # a value may contain text that looks like its end
             return False
         escaped, unescaped = syntax.dialect.escape_key, syntax.dialect.unescape_key
-        following = map(unescaped, syntax.parameters.next_keys(body))
+        following = map(unescaped, syntax.parameters.list_next_keys(body))
         keys = {escaped(key): key for key in (*declared, *self.given, *following)}
-        closers = {key: syntax.parameters.closer(key) for key in keys}
-        opener = syntax.parameters.opener(tuple(keys.values()))
-        tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_TAG_BOUNDARY.split(tag))]
+        closers = {key: syntax.parameters.get_closer(key) for key in keys}
+        opener = syntax.parameters.compile_opener(tuple(keys.values()))
+        tail = [
+            text for tag in syntax.list_closing_tags(self._named.written) for text in (tag, *_TAG_BOUNDARY.split(tag))
+        ]
         needed = map(escaped, self._named.schema.required)
         if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.shares_closer:
-            closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
+            closed = rf"(?<={re.escape(syntax.parameters.get_closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
         tagged = repairs.read_tagged(
             body, opener, closers, tail, needed, syntax.parameters.beginnings, self._read_unclosed_value
@@ -307,7 +309,7 @@ class Parameters:
             return text  # white space around it is not significant
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
-        return parameter.read_unclosed_value(text, syntax.parameters.frame(0), syntax.parameters.patterns[0], more)
+        return parameter.read_unclosed_value(text, syntax.parameters.get_frame(0), syntax.parameters.patterns[0], more)
 
     def _note_undeclared(self, key: str) -> None:
         """Record an undeclared parameter, unless the schema allows additional ones."""
@@ -317,7 +319,7 @@ class Parameters:
         """Parse the value of a parameter from the text between its tags, and store it."""
         # Step 1: Remove the frame, and unescape the text if all of the call is escaped.
         syntax, dialect = self._syntax, self._syntax.dialect
-        text = parameter.strip_frame(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
+        text = parameter.strip_frame(text, syntax.parameters.get_frame(pattern), syntax.parameters.patterns[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._faults.doubtful = key
         if self.escaped:
@@ -338,7 +340,9 @@ class Parameters:
         is_not_text = is_string is False or not schema.accepts_text(key)
         if dialect.values == "typed" and not is_string and is_not_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
-                self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescape_key)
+                self.given[key] = typed_tags.read(
+                    text, typed_tags.get_tag_name(dialect.params[0]), dialect.unescape_key
+                )
                 return
             self._faults.broken = key
         # Step 4: Parse all other values by the schema.

@@ -17,7 +17,7 @@ from vtc.dialects.arguments.gemma import GemmaBody, close_last_string
 from vtc.dialects.arguments.json_object import JsonBody, escape_surrogates, render_members, split_items
 from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.forms import last_tag
+from vtc.dialects.syntax.forms import get_last_tag
 
 MAX_CALL_ENDS = 16
 """Maximum positions that are tried as the end of a broken call."""
@@ -372,7 +372,7 @@ def _find_openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str])
         if key in openers:
             return None
         twice = re.compile(
-            rf"\s*{_join_alternatives([*filter(None, (head[0], last_tag(head[0])))])}"
+            rf"\s*{_join_alternatives([*filter(None, (head[0], get_last_tag(head[0])))])}"
         )  # used with match
         while again := twice.match(body, end):
             end = again.end()

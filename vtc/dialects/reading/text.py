@@ -19,8 +19,8 @@ from vtc.dialects.reading.context import (
     Verdict,
 )
 from vtc.dialects.syntax.grammar import SPAN_END
-from vtc.dialects.syntax.scan import Scan, kind_of
-from vtc.dialects.syntax.tokens import INFO, SENTENCE_ENDS, SPECIAL_TOKENS, TokenKind
+from vtc.dialects.syntax.scan import Scan, get_token_kind
+from vtc.dialects.syntax.tokens import INFO_STRING, SENTENCE_ENDS, SPECIAL_TOKENS, TokenKind
 from vtc.events import Event, Markup, Reasoning, Text, UnreadCall
 
 REASONING_EVENTS: dict[str, type[Reasoning | Text | Markup]] = {
@@ -142,7 +142,7 @@ class InReasoning:
 
     def scan(self) -> Scan:
         reasoning = self.context.grammar.reasoning
-        return reasoning.opened if self._opened else reasoning.begun
+        return reasoning.opened if self._opened else reasoning.prefilled
 
     def feed_plain(self, text: str) -> list[Event]:
         return [self._kind(text)] if text else []
@@ -250,7 +250,7 @@ class InCode(TextHandler):
         self._run, self._margin = opener
 
     def scan_info(self) -> Scan:
-        return INFO
+        return INFO_STRING
 
     def scan_line(self) -> Scan:
         return self.context.grammar.scan_line(self._run, self.context.facts.tokens)
@@ -464,7 +464,7 @@ class InDoubt(TextHandler):
 
     def _record_kind(self, token: TokenMatch) -> None:
         """Record the kind of one more token of the buffered markup."""
-        kind = kind_of(token.lastgroup)
+        kind = get_token_kind(token.lastgroup)
         self._has_wrapper_opener |= kind == TokenKind.WRAPPER_OPENER
         self._has_special_opener |= kind == TokenKind.SPECIAL_OPENER
         self._ends_with_closer = kind == TokenKind.ORPHAN_CLOSER

@@ -13,7 +13,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.text import InCode
 from vtc.dialects.reading.transitions import State, Step
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.scan import kind_of
+from vtc.dialects.syntax.scan import get_token_kind
 from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Event, Tool
 
@@ -113,5 +113,5 @@ class TracedReader(Reader):
         grammar, at = self._context.grammar, 0
         while token := grammar.text.search(code, at, final=True, offers=self._context.offers):
             at = token.end()
-            if kind_of(token.lastgroup) == TokenKind.CALL_OPENER:
+            if get_token_kind(token.lastgroup) == TokenKind.CALL_OPENER:
                 yield PassedOver(grammar.heads[token.lastgroup or ""].syntax.dialect.name, code[token.start() :])

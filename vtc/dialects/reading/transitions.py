@@ -34,7 +34,7 @@ from vtc.dialects.reading.text import (
     open_code,
 )
 from vtc.dialects.reading.value import InValue
-from vtc.dialects.syntax.scan import Scan, kind_of
+from vtc.dialects.syntax.scan import Scan, get_token_kind
 from vtc.dialects.syntax.tokens import NO_TOKENS, TokenKind
 
 
@@ -114,7 +114,7 @@ class Steps(dict[str, Step]):
     """The steps of a state by token name; numbered tokens share the step of their kind."""
 
     def __missing__(self, name: str) -> Step:
-        kind = kind_of(name)
+        kind = get_token_kind(name)
         if kind == name:
             raise KeyError(name)
         self[name] = self[kind]

@@ -25,7 +25,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import is_self_closing
 from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.dialects.syntax.scan import Scan
-from vtc.dialects.syntax.tokens import number_of
+from vtc.dialects.syntax.tokens import get_token_number
 from vtc.events import Event
 
 OPEN_PARAMETER = 0
@@ -123,7 +123,7 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
     """Begin a parameter. The verdict is GUESS if its tag may be text, UNREAD if it cannot be a parameter."""
     # Step 1: Decide if the tag is a parameter of the call.
     name, groups = token.lastgroup or "", token.groupdict()
-    key, param = call.syntax.dialect.unescape_key(groups[f"key_{name}"]), number_of(name)
+    key, param = call.syntax.dialect.unescape_key(groups[f"key_{name}"]), get_token_number(name)
     guess = call.parameters.is_guess(key)
     element = call.syntax.parameters.is_element(param)
     unknown = element and key not in call.named.declared
@@ -358,7 +358,7 @@ class InValue:
             self._opener_followed = True
             self._nesting.parameter_followed |= not self._nesting.calls
             return self.resume_value()
-        param = number_of(token.lastgroup)
+        param = get_token_number(token.lastgroup)
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
         undeclared = self.call.syntax.parameters.is_element(param) and key not in self.call.named.declared
         if self._guess and self.call.syntax.parameters.is_element(self._param):

@@ -21,11 +21,8 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.events import Tool
 
-# Prompts are Jinja2 templates that are rendered in a sandbox. The texts of a tool are data: a description that looks
-# like a template is never evaluated.
 
-
-def _tojson(value: object, indent: int | None = None) -> str:
+def _render_json(value: object, indent: int | None = None) -> str:
     # Jinja's own filter escapes for HTML, but a model must see the plain text.
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
@@ -33,7 +30,8 @@ def _tojson(value: object, indent: int | None = None) -> str:
 _environment = ImmutableSandboxedEnvironment(
     trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False, undefined=jinja2.StrictUndefined
 )
-_environment.filters["tojson"] = _tojson
+"""Sandbox for prompt templates. Texts of tools are data: a description that looks like a template is not evaluated."""
+_environment.filters["tojson"] = _render_json
 
 
 @lru_cache(maxsize=256)
@@ -41,14 +39,18 @@ def _compile_template(text: str) -> jinja2.Template:
     return _environment.from_string(text)
 
 
-_PARAMETERS = {"type": "object", "properties": {"path": {"type": "string", "description": "A path."}}, "required": []}
-_SAMPLE = Tool("read", "Reads a file.", _PARAMETERS)
+_SAMPLE_PARAMETERS = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "description": "A path."}},
+    "required": [],
+}
+_SAMPLE_TOOL = Tool("read", "Reads a file.", _SAMPLE_PARAMETERS)
 
 
 def check_template(text: str) -> None:
     """Raise `PatternError` if `text` is not a template, or cannot be rendered for a plain tool."""
     try:
-        _render_prompt(text, [_SAMPLE], {"must_call": "", "example": ""})
+        _render_prompt(text, [_SAMPLE_TOOL], {"must_call": "", "example": ""})
     except jinja2.TemplateSyntaxError as error:
         raise PatternError("prompt", f"line {error.lineno} of the template: {error.message}") from None
     except Exception as error:
@@ -139,7 +141,7 @@ CALL_LIST_KEYS = ("tool_calls", "function_calls")
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The keys of a JSON object that holds a whole call; the first is written, all are read."""
+    """The keys of a JSON object that holds a whole call; of several keys, the first is written and all are read."""
 
     name: tuple[str, ...] = ("name",)
     """The key of the tool's name."""
@@ -148,8 +150,8 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     id: str = ""
     """The key of the call's id; empty if it has none."""
     may_lack_arguments: bool = False
-    """An object without the key of the arguments is a call, too, if the tool has no parameters. This applies only to
-    models that are known to write it, because such an object may be an answer."""
+    """True if an object without the key of the arguments is a call, too, if the tool has no parameters. Only for models
+    that are known to write it, because such an object may be an answer."""
     order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
     """The order in which the keys are written."""
 
@@ -224,7 +226,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """Parameters, as `tool.parameter`, whose value a client ends at the last closer in the call. All others end at the
     first closer."""
     in_code: Literal["text", "call"] = "text"
-    """Whether a call inside a Markdown code block or span is a call."""
+    """Meaning of a call inside a Markdown code block or span: an example, which stays `text`, or a `call`."""
     fenced: bool = False
     """A reply that consists of one closed code block around calls counts as these calls. This applies to dialects of a
     known model."""
@@ -265,7 +267,10 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     @property
     def may_be_quoted(self) -> bool:
-        """False if calls count everywhere, as for a client that searches the whole text for them."""
+        """True if the text around a call can show that it is only quoted.
+
+        False if calls count everywhere, as for a client that searches the whole text for them.
+        """
         return self.in_code == "text" and self.json_body
 
     @property
@@ -301,7 +306,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     @property
     def rescued(self) -> Description | None:
-        """The part of the dialect that is read from every model, because nobody writes it by accident; None if empty.
+        """The part of the dialect that is read from every model, because nobody writes it by accident; None if none is.
 
         It consists of calls with a marker of at least five characters; of JSON or Python with the name of an offered
         tool that is the whole reply; and of tags that are tools' names, if no text follows. Dialects that only describe

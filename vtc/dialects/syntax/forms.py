@@ -1,4 +1,9 @@
-"""The syntax of a dialect's patterns, for reading: heads, parameters and closers."""
+"""The forms of a dialect's calls and parameters, as sequences of parts to look for in a reply.
+
+head     everything before the arguments: the section's opener, the call's opener and the tool's name
+tail     everything after the arguments
+closer   a closing tag as text
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ from vtc.dialects.syntax.markup import (
     split_spellings,
     trim_parts,
 )
-from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, expression_of
+from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, make_expression
 
 KEY_CHARACTERS = r"^\s<>\"'=/\\"
 ESCAPED_KEY_CHARACTERS = r"^\"\\"
@@ -51,7 +56,7 @@ CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 
 @dataclass(frozen=True)
 class ParameterSyntax:
-    """The parameters of a call between tags, in one of the patterns of a dialect."""
+    """The parameters of a dialect's calls that are written between tags."""
 
     dialect: Description
 
@@ -80,23 +85,23 @@ class ParameterSyntax:
         """Return True for the fallback pattern `<name>`, which counts only for parameters that the tool declares."""
         return index >= len(self.dialect.params)
 
-    def frame(self, index: int) -> str:
+    def get_frame(self, index: int) -> str:
         """Return how the value is set off from its tags (`Description.frame`)."""
         return "multiline" if self.is_element(index) else self.dialect.frame
 
-    def opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
+    def compile_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Compile an expression for the opening tag of one of these parameters; group 1 is its key."""
         before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escape_key, keys))),), "key"))
+        slots = _make_parameter_slots(Group((OneOf(tuple(map(self.dialect.escape_key, keys))),), "key"))
         parts = loosen_parts(trim_parts(parse_markup(before, self.dialect, slots)))
-        return re.compile(expression_of(parts, "opener"))
+        return re.compile(make_expression(parts, "opener"))
 
-    def heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
-        """Return the openers of a parameter: of any, or of this `key`."""
+    def list_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
+        """List the openers of a parameter, one for each pattern: with any name, or with this `key`."""
         heads = []
         for text in self.patterns:
             before, _ = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
-            slots = _param_slots(
+            slots = _make_parameter_slots(
                 key or Chars(ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS, 128, "key")
             )
             if not (self.dialect.entities or before[0] == "<"):
@@ -104,31 +109,31 @@ class ParameterSyntax:
             heads.append(allow_attributes(loosen_parts(trim_parts(parse_markup(before, self.dialect, slots)))))
         return heads
 
-    def closer(self, key: str) -> str:
-        """Return the closing tag of a parameter, as it is written."""
+    def get_closer(self, key: str) -> str:
+        """Return the closing tag of a parameter as the dialect writes it."""
         _, after = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
-    def tail(self, index: int, key: str) -> tuple[Part, ...]:
+    def make_tail(self, index: int, key: str) -> tuple[Part, ...]:
         _, after = pattern.split_at_slot(pattern.parse(self.patterns[index], "param"), ("value",))
         return loosen_parts(trim_parts(parse_markup(after, self.dialect, {"key": (Lit(key),)})))
 
-    def next_keys(self, body: str) -> list[str]:
+    def list_next_keys(self, body: str) -> list[str]:
         """List the parameters that open directly after a closer, declared or not; none if closers name them."""
         if not self.shares_closer:
             return []
         key = ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS
         before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
         opener = loosen_parts(
-            trim_parts(parse_markup(before, self.dialect, _param_slots(Chars(key, MAX_NAME_LENGTH, "key"))))
+            trim_parts(parse_markup(before, self.dialect, _make_parameter_slots(Chars(key, MAX_NAME_LENGTH, "key"))))
         )
-        parts = (*self.tail(0, ""), Space(), *opener)
-        return [opening["key_next"] for opening in re.finditer(expression_of(parts, "next"), body)]
+        parts = (*self.make_tail(0, ""), Space(), *opener)
+        return [opening["key_next"] for opening in re.finditer(make_expression(parts, "next"), body)]
 
     def is_balanced(self, text: str) -> bool:
         """Return True if a text closes no parameter that it does not open."""
-        closer = re.compile(expression_of(self.tail(0, "")))
-        opener = re.compile(_alternation_of((*self.quoted_openers(0, ""), *self.quoted_elements(0, ""))))
+        closer = re.compile(make_expression(self.make_tail(0, "")))
+        opener = re.compile(_make_alternation((*self.list_quoted_openers(0, ""), *self.list_quoted_elements(0, ""))))
         opened = {tag.start(): 1 for tag in opener.finditer(text) if not is_self_closing(tag[0])}
         depth = 0
         for _, step in sorted([*opened.items(), *((tag.start(), -1) for tag in closer.finditer(text))]):
@@ -137,22 +142,22 @@ class ParameterSyntax:
                 return False
         return True
 
-    def quoted_openers(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """Return the openers that pair with the closing tag of parameter `key` if they appear in its value.
+    def list_quoted_openers(self, index: int, key: str) -> list[tuple[Part, ...]]:
+        """List the parameter openers that, inside the value of parameter `key`, pair with its closing tag.
 
         Openers that begin with the key itself are omitted, because they have no literal text to search for.
         """
-        closer = self.tail(index, key)
-        heads = enumerate(self.heads(Lit(key) if key else None))
-        return [head for i, head in heads if isinstance(head[0], Lit) and self.tail(i, key) == closer]
+        closer = self.make_tail(index, key)
+        heads = enumerate(self.list_heads(Lit(key) if key else None))
+        return [head for i, head in heads if isinstance(head[0], Lit) and self.make_tail(i, key) == closer]
 
-    def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """Return the opening tags of documents and other dialects that pair with the same closing tag."""
-        closer = self.tail(index, key)
+    def list_quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
+        """List the opening tags of documents and other dialects that pair with the parameter's closing tag."""
+        closer = self.make_tail(index, key)
         return _list_element_openers(trim_parts(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
-    def tag_names(self) -> list[tuple[Part, ...]]:
-        """Return the beginnings of parameter openers that are a tag's name: `<parameter`."""
+    def list_tag_names(self) -> list[tuple[Part, ...]]:
+        """List the beginnings of parameter openers that consist of a tag's name: `<parameter`."""
         names = {tag[0] for text in self.dialect.params if (tag := _TAG_NAME.match(text))}
         return [(Lit(name),) for name in sorted(names)]
 
@@ -172,13 +177,13 @@ class CallSyntax:
     fence: str = ""
     """Fence of the code block that holds the calls and is the whole reply; empty if there is none."""
     is_indented: bool = False
-    """True inside indented code, in which only calls at the end of the reply count."""
+    """True inside indented code, in which a call counts only if no words follow it."""
     in_paragraph: bool = False
     """True if a line of text introduces the call: words on the next line then continue that text."""
 
     @cached_property
     def ends_reply(self) -> bool:
-        """True if words after the calls, on any line, show that they are examples."""
+        """True if a call is an example when words follow it, on any line."""
         return self.is_indented or self.dialect.ends_reply
 
     @cached_property
@@ -187,11 +192,12 @@ class CallSyntax:
 
     @cached_property
     def body(self) -> str:
-        """Slot that holds the arguments."""
+        """The slot of the pattern that holds the arguments: `json`, `args`, `params` or `kwargs`."""
         return pattern.find_body_slot(self.call)
 
     @cached_property
     def whole_reply(self) -> bool:
+        """True if the calls count only if their section or code block is the whole reply."""
         return bool(self.fence) or (bool(self.section) and self.dialect.section_anchor == "message")
 
     @cached_property
@@ -204,9 +210,9 @@ class CallSyntax:
     def opening(self) -> re.Pattern[str] | None:
         """Expression for the beginning of a call, with its own marker or its section's; None if it has none."""
         for section in ("", self.section):
-            head = CallSyntax(self.dialect, self.call, section).head()
+            head = CallSyntax(self.dialect, self.call, section).make_head()
             if any(isinstance(part, Lit) and len(part.text.strip()) >= MIN_MARKER_LENGTH for part in head):
-                return re.compile(expression_of(head, "opening"))
+                return re.compile(make_expression(head, "opening"))
         return None
 
     @cached_property
@@ -233,7 +239,7 @@ class CallSyntax:
     @cached_property
     def repeats_name(self) -> bool:
         """True if the text after the head of a call may repeat the name of the tool."""
-        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
+        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
         return self.dialect.names == "declared" or Slot("name") in after
 
     @property
@@ -249,11 +255,12 @@ class CallSyntax:
 
     @property
     def whole_line(self) -> bool:
+        """True if a call counts only if it is alone on its lines, without a section."""
         return self.dialect.anchor == "line" and not (self.section or self.fence)
 
-    def head(self, name: str = "") -> tuple[Part, ...]:
-        """Return the parts before the arguments; if the name is the markup, for any tool or for this `name`."""
-        before, _ = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
+    def make_head(self, name: str = "") -> tuple[Part, ...]:
+        """Make the head. In a dialect whose tags are tools' names, it matches any tool or only this `name`."""
+        before, _ = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
         slots: dict[str, tuple[Part, ...]] = {
             "name": make_spaced_name(self.dialect, name, before),
             "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
@@ -270,16 +277,16 @@ class CallSyntax:
             return (Lit(self.fence), *info, *trim_parts(parts))
         return trim_parts(parts)
 
-    def attribute_head(self) -> tuple[Part, ...] | None:
-        """Return the start of a call with attributes, up to the first value; None if its tag is not the tool's name."""
+    def make_attribute_head(self) -> tuple[Part, ...] | None:
+        """Make the head of a call with attributes, up to the first value; None if its tag is not the tool's name."""
         if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY_CHARACTERS, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
         return (Lit("<"), make_tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
-    def tail(self, name: str) -> tuple[Part, ...]:
-        """Return the markup that must follow the arguments of a call with this name."""
-        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
+    def make_tail(self, name: str) -> tuple[Part, ...]:
+        """Make the tail of a call of this name."""
+        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
         slots: dict[str, tuple[Part, ...]] = {
             "name": (Lit(name),),
             "id": (Chars(r"\w.:\-", 128),),
@@ -288,70 +295,71 @@ class CallSyntax:
         }
         return loosen_parts(trim_parts(parse_markup(after, self.dialect, slots)))
 
-    def written_tail(self, name: str) -> tuple[Part, ...]:
-        """Return the tail with at least some text in it: optional parts are required if the whole tail is optional."""
-        tail = self.tail(name)
+    def make_required_tail(self, name: str) -> tuple[Part, ...]:
+        """Make the tail with at least some text in it: if all of it is optional, the optional parts are required."""
+        tail = self.make_tail(name)
         if any(isinstance(part, Lit | Chars | OneOf) for part in tail):
             return tail
         return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
 
     @cached_property
     def may_lack_closer(self) -> bool:
-        """True if nothing has to close a call, because models often omit all of its closers."""
-        return self.tail("") != self.written_tail("")
+        """True if all closers of a call are optional, because models often omit them."""
+        return self.make_tail("") != self.make_required_tail("")
 
-    def section_tail(self) -> tuple[Part, ...]:
+    def make_section_tail(self) -> tuple[Part, ...]:
         tail: tuple[Part, ...] = ()
         if self.section:
             _, closing = pattern.split_at_slot(pattern.parse(self.section, "section"), ("calls",))
             tail = trim_parts(parse_markup(closing, self.dialect, {}))
         return trim_parts((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
-    def closing_tags(self, name: str) -> list[str]:
-        """Return the closing tags of the call and its possible sections, as they are written."""
-        tags = [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
+    def list_closing_tags(self, name: str) -> list[str]:
+        """List the closing tags of the call and of its possible sections, as the dialect writes them."""
+        tags = [tag for text in self._list_closer_texts(name) for tag in _TAGS.findall(text)]
         return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
 
-    def closing_markup(self) -> list[tuple[Part, ...]]:
+    def list_closing_markup(self) -> list[tuple[Part, ...]]:
         """List the closing tags of all calls and their sections one by one, except those with a name."""
-        texts = self._closers_of("\0") if self.dialect.names == "any" else []
+        texts = self._list_closer_texts("\0") if self.dialect.names == "any" else []
         if texts and not any(texts):
             texts = list_written_closers(self, "\0")
         if self.dialect.params and self.parameters.shares_closer:
-            texts.append(self.parameters.closer(""))
+            texts.append(self.parameters.get_closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
         tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, but its closers may be repeated
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
         return [parts for tag in known for parts in split_spellings(trim_parts(parse_literal(tag, self.dialect)))]
 
-    def _closers_of(self, name: str) -> list[str]:
+    def _list_closer_texts(self, name: str) -> list[str]:
         """List the text after the arguments, then the text after the calls of each section."""
-        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
+        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
         texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
         for section in self.dialect.sections:
             _, after = pattern.split_at_slot(pattern.parse(section, "section"), ("calls",))
             texts.append("".join(part for part in after if isinstance(part, str)))
         return texts
 
-    def following_heads(self, name: str) -> list[tuple[Part, ...]]:
-        """Return the openers of a call that follows another, with optional markup before them."""
+    def list_following_heads(self, name: str) -> list[tuple[Part, ...]]:
+        """List the openers of a call that follows another, with optional markup before them."""
         calls = [call for call in self.dialect.calls if pattern.find_body_slot(call) == "params"]
-        return [trim_parts(CallSyntax(self.dialect, call).head(name)) for call in calls]
+        return [trim_parts(CallSyntax(self.dialect, call).make_head(name)) for call in calls]
 
-    def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
-        """List the openers of calls that pair with the closing tag of call `name` if they appear in its value."""
+    def list_quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
+        """List the call openers that, inside a value of the call `name`, pair with its closing tag."""
         heads: list[tuple[Part, ...]] = []
         for call in self.dialect.calls:
             if pattern.find_body_slot(call) == "params":
-                head = CallSyntax(self.dialect, call).head(name)
+                head = CallSyntax(self.dialect, call).make_head(name)
                 if isinstance(head[0], Maybe):
                     head = trim_parts(head[1:])  # if the marker is missing, the literal text comes first
-                heads += [head] * isinstance(head[0], Lit)
+                if isinstance(head[0], Lit):
+                    heads.append(head)
         return heads
 
-    def quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
-        """Return the opening tags of documents that pair with the closing tag of the call `name`."""
-        closers = (closer for closer in self.closing_tags(name)[:1] if closer.endswith(">"))
+    def list_quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
+        """List the opening tags of documents that pair with the closing tag of the call `name`."""
+        closers = (closer for closer in self.list_closing_tags(name)[:1] if closer.endswith(">"))
         return [
             tag
             for closer in closers
@@ -360,13 +368,15 @@ class CallSyntax:
 
     def has_quoted_call(self, name: str, value: str) -> bool:
         """Return True if a value contains the opening tag of a call, directly followed by a parameter's."""
-        call = _alternation_of((*self.quoted_heads(name), *self.quoted_wrappers(name)))
-        param = _alternation_of((*self.parameters.quoted_openers(0, ""), *self.parameters.quoted_elements(0, "")))
+        call = _make_alternation((*self.list_quoted_heads(name), *self.list_quoted_wrappers(name)))
+        param = _make_alternation(
+            (*self.parameters.list_quoted_openers(0, ""), *self.parameters.list_quoted_elements(0, ""))
+        )
         return re.search(rf"{call}\s*{param}", value) is not None
 
-    def last_tags(self, name: str) -> list[tuple[Part, ...]]:
-        """Return the closing tags after the first one: of the call itself and of its section."""
-        return [trim_parts(parse_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+    def list_last_tags(self, name: str) -> list[tuple[Part, ...]]:
+        """List the closing tags after the first one: further ones of the call, and those of its sections."""
+        return [trim_parts(parse_literal(tag, self.dialect)) for tag in self.list_closing_tags(name)[1:]]
 
 
 def make_result_head(dialect: Description) -> tuple[Part, ...]:
@@ -387,7 +397,7 @@ def make_result_head(dialect: Description) -> tuple[Part, ...]:
 def list_written_closers(syntax: CallSyntax, name: str) -> list[str]:
     """List the closing tags of a call; if it has none, the one for its opening tag, which models write anyway."""
     tag = _OPENING_TAG.match(syntax.call)
-    return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
+    return syntax.list_closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
 
 
 def _list_element_openers(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
@@ -399,12 +409,12 @@ def _list_element_openers(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
     return []
 
 
-def _alternation_of(choices: Sequence[tuple[Part, ...]]) -> str:
+def _make_alternation(choices: Sequence[tuple[Part, ...]]) -> str:
     """Return an expression for any of some sequences; it matches nothing if there are none."""
-    return f"(?:{'|'.join(map(expression_of, choices)) or '(?!)'})"
+    return f"(?:{'|'.join(map(make_expression, choices)) or '(?!)'})"
 
 
-def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
+def _make_parameter_slots(key: Part) -> dict[str, tuple[Part, ...]]:
     return {
         "key": (key,),
         "string": (OneOf(("true", "false"), "string"),),
@@ -412,7 +422,7 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
     }
 
 
-def last_tag(opener: str) -> str:
+def get_last_tag(opener: str) -> str:
     """Return the last tag of an opener with more than one; otherwise empty."""
     tag = _LAST_TAG.search(opener)
     return tag[1] if tag else ""
@@ -429,6 +439,7 @@ def make_self_closing(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
 
 
 def list_call_syntaxes(dialect: Description) -> list[CallSyntax]:
+    """List the forms of a dialect's calls: each pattern with each section, without one, and in a code block."""
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
@@ -445,13 +456,13 @@ def list_call_syntaxes(dialect: Description) -> list[CallSyntax]:
 def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """List the closing tags that may follow a call: of its section (also a stray one), and optional ones."""
     dialect = syntax.dialect
-    _, after = pattern.split_at_slot(pattern.parse(syntax.call, "call"), pattern.BODIES)
+    _, after = pattern.split_at_slot(pattern.parse(syntax.call, "call"), pattern.BODY_SLOTS)
     tail = "".join(part for part in after if isinstance(part, str))
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
             own = CallSyntax(dialect, syntax.call, section, syntax.fence)
-            closing = own.section_tail()
+            closing = own.make_section_tail()
             if own.lists_calls:  # also with a surplus comma or bracket, or without its marker
                 more: tuple[tuple[Part, ...], ...] = (
                     (),
@@ -460,7 +471,8 @@ def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
                     (Lit(","), Space(), Lit("]"), Space()),
                 )
                 closers += [(*before, *closing) for before in reversed(more)]
-                closers += [] if syntax.whole_reply else [(Lit("]"),)]
+                if not syntax.whole_reply:
+                    closers.append((Lit("]"),))
             else:
                 closers.append(closing)
     return [closer for closer in closers if closer]
@@ -469,7 +481,7 @@ def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """Return the variants of a head: with and without a leading optional marker, for each opening of JSON."""
     # Step 1: The head itself, without its optional marker and in other spellings.
-    head = syntax.head()
+    head = syntax.make_head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
         heads = [(*head[0].parts, *head[1:]), trim_parts(head[1:])]
@@ -485,7 +497,8 @@ def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         empty = [Lit("}")] if syntax.body == "args" else []
         openings = [make_json_opener(*empty, *map(Lit, JSON_COMMENT_MARKS))]
         openings.append((Lit("{"), *make_json_opener()))
-        openings += [ENCODED_TWICE] * (syntax.body == "args")
+        if syntax.body == "args":
+            openings.append(ENCODED_TWICE)
         keys = syntax.dialect.json
         bare = (*keys.name, *keys.arguments, *WRAPPER_KEYS, *([keys.id] if keys.id else []))
         key = Chars(r"\w.\-", MAX_NAME_LENGTH) if syntax.body == "args" else OneOf(bare)

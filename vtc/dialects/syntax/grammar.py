@@ -1,9 +1,8 @@
-"""A set of dialects, compiled for reading.
+"""A set of dialects, compiled for reading: one scan for each state of the reader.
 
-Several dialects are armed at once and may share an opener: `<tool_call>` begins hermes, qwen3-coder and others. All
-their heads (everything before the arguments of a call) are matched together, so the text after an opener selects the
-dialect, in one pass (`scan.py`). Each state of the reader has one scan for the tokens that end it; `reader.py` defines
-their effect.
+Several dialects are read at once and may share an opener: `<tool_call>` begins calls of hermes, qwen3-coder and others.
+Their heads (everything before the arguments of a call) are matched together, in one pass (`scan.py`), so the text after
+the opener selects the dialect. `reading/transitions.py` defines the effect of each token.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ from vtc.dialects.syntax.pattern import (
     OneOf,
     Part,
     Space,
-    expression_of,
     find_body_slot,
+    make_expression,
 )
 from vtc.dialects.syntax.scan import (
     OFFERED_GROUP,
@@ -67,12 +66,12 @@ from vtc.dialects.syntax.tokens import (
     COMMENT_OPENER,
     DOUBTFUL_KINDS,
     ELEMENT_TOKENS,
+    END_OF_JSON,
     END_OF_LINE,
     END_OF_SENTENCE,
     FENCES,
     FIRST_LINE,
     IMMEDIATE_END,
-    NO_QUOTE,
     NO_WORDS,
     QUOTING_ELEMENTS,
     QUOTING_LINES,
@@ -87,7 +86,7 @@ from vtc.dialects.syntax.tokens import (
 )
 
 type OpeningEnd = Literal["body", "attributes", "closed"]
-"""Continuation of a head: a body, parameters as attributes, or nothing if the tag closes itself."""
+"""The text after a head: a body, parameters as attributes, or nothing because the tag is self-closing."""
 
 
 @lru_cache(maxsize=1024)
@@ -99,17 +98,17 @@ def list_openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ..
         if syntax.body == "params":  # a name may contain a slash, too
             ways += [(syntax, closed, "closed") for parts in heads if (closed := make_self_closing(parts))]
         ways += [(syntax, parts, "body") for parts in heads]
-        if tag := syntax.attribute_head():
+        if tag := syntax.make_attribute_head():
             ways.append((syntax, tag, "attributes"))
     # Heads that end in the name come last, because they are prefixes of others: <tool_call>bash, <tool_call>bash>{
     return sorted(ways, key=lambda opening: opening[0].body == "params" and isinstance(opening[1][-1], Chars | Group))
 
 
 def list_heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
-    """List the heads of a call after one without its closing tags: with section and marker, or without."""
+    """List the heads of a call that may follow one without closing tags: with section and marker, or without."""
     dialect = syntax.dialect
     if dialect.names == "declared":
-        return syntax.quoted_heads(name)
+        return syntax.list_quoted_heads(name)
     calls = [call for call in dialect.calls if find_body_slot(call) == "params"]
     each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
     heads = [head for syntax_of in each for head in list_head_variants(syntax_of) if isinstance(head[0], Lit)]
@@ -119,7 +118,7 @@ def list_heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part,
 def is_call_start(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
     """Return True if text after a call begins another; the tool must be `offered` if only its name marks a call."""
     for parts in (*(parts for _, parts, _ in list_openings(syntax.dialect)), *list_next_heads(syntax)):
-        if head := re.match(expression_of(parts, "head"), text.lstrip()):
+        if head := re.match(make_expression(parts, "head"), text.lstrip()):
             name = head.groupdict().get(f"{OFFERED_GROUP}_head")
             return name is None or offered(name) is not None
     return False
@@ -127,14 +126,14 @@ def is_call_start(syntax: CallSyntax, text: str, offered: Callable[[str], object
 
 def unslash_closer(syntax: CallSyntax, name: str) -> str:
     """Return the only closing tag of a call without its slash, which models forget; empty if it has several tags."""
-    tags = syntax.closing_tags(name)
+    tags = syntax.list_closing_tags(name)
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
 
 
 def list_heads_after_unslashed(
     syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]
 ) -> list[tuple[Part, ...]]:
-    """List some heads of the next call, plus each as group `next` after a closing tag without its slash."""
+    """Return `heads` of the next call, and each of them (group `next`) after a closing tag without its slash."""
     closer = unslash_closer(syntax, name)
     return [*heads, *_put_after_tags([trim_parts(parse_literal(closer, syntax.dialect))] if closer else [], heads)]
 
@@ -157,7 +156,7 @@ def list_next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 
 IN_LINE = r"[ \t\r]{0,256}+"
 IN_PARAGRAPH = rf"{IN_LINE}(?:\n(?![ \t\r]{{0,256}}\n){IN_LINE})?"
-"""White space with at most one line break, but none before an empty line."""
+"""White space with at most one line break, which no empty line follows."""
 
 BYTES_PER_GRAMMAR = 1 << 14
 BYTES_PER_HEAD = 1 << 8
@@ -169,6 +168,7 @@ type TagPairs = tuple[tuple[str, str], ...]
 """Opening and closing tags of reasoning. If the prompt ends inside reasoning, it opened the first pair."""
 
 _numbers = itertools.count()
+"""Numbers of grammars and of call openers; unique within the process."""
 
 
 SPAN_END = make_search_scan([*FENCES, TICKS, BLANK_LINE])
@@ -180,14 +180,14 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     syntax: CallSyntax
     token: Token
-    attributes: bool = False
-    """Parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
-    closed: bool = False
-    """The tag closes itself: the call has no parameters."""
+    has_attributes: bool = False
+    """Parameters follow as attributes, `<read_file path="a.py"/>`, a malformation in dialects with a tag per tool."""
+    is_self_closing: bool = False
+    """The tag is self-closing: the call has no parameters."""
 
 
-def _begins_line(syntax: CallSyntax) -> bool:
-    """Return True if a call (with its section, if any) counts only at the beginning of a line."""
+def _must_begin_line(syntax: CallSyntax) -> bool:
+    """Return True if a call, or its section if it has one, counts only at the beginning of a line."""
     return syntax.whole_line or (syntax.dialect.anchor == "line" and not syntax.whole_reply)
 
 
@@ -200,7 +200,7 @@ def make_heads(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
     heads, prompted, text = list[Head](), list[Head](), dialect.prompted
     for syntax, parts, kind in list_openings(dialect):
         name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
-        token = Token(name, parts, line_start=_begins_line(syntax) and kind != "attributes")
+        token = Token(name, parts, line_start=_must_begin_line(syntax) and kind != "attributes")
         heads.append(Head(syntax, token, kind == "attributes", kind == "closed"))
         if text and isinstance(first := parts[0], Lit) and first.text.startswith(text):
             rest = [Lit(more)] if (more := first.text[len(text) :]) else []
@@ -241,7 +241,7 @@ class ReasoningScans:
         opens = make_tokens(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
         self.opened = make_search_scan(ends)
         """For reasoning whose opening tag was read."""
-        self.begun = make_search_scan([*quoted[len(closing) :], *opens, *ends])
+        self.prefilled = make_search_scan([*quoted[len(closing) :], *opens, *ends])
         """For reasoning that begins in the prompt: an opening tag in it is only mentioned."""
 
 
@@ -303,8 +303,8 @@ class Grammar:
         """Return the estimated size in bytes, without parts that are built on demand."""
         return BYTES_PER_GRAMMAR + BYTES_PER_HEAD * len(self.heads)
 
-    def _special_heads(self, own: frozenset[str] | None) -> list[Token]:
-        """Return the heads of calls that start with special tokens of some dialects; they count even in code.
+    def _list_special_heads(self, own: frozenset[str] | None) -> list[Token]:
+        """List the openers of calls with special tokens of the dialects `own`; they count even in code.
 
         A code block that is the whole reply is excluded, because its opening fence could be another block's closing
         one.
@@ -313,7 +313,7 @@ class Grammar:
         return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
 
     def with_special_tokens(self, own: frozenset[str]) -> Grammar:
-        """Return a grammar of only these dialects, and only those with special tokens."""
+        """Return a grammar of the dialects `own`, without those that have no special tokens."""
         marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
         return compile_grammar(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
 
@@ -333,7 +333,7 @@ class Grammar:
             )
         tokens = [*in_line, *ELEMENT_TOKENS, *FENCES]
         if run.isspace():
-            tokens += [*self._special_heads(own), *make_tokens(TokenKind.CODE_LINE, CODE_INDENTS)]
+            tokens += [*self._list_special_heads(own), *make_tokens(TokenKind.CODE_LINE, CODE_INDENTS)]
         elif not run:  # a line of the model's answer, which may also end at a marker
             closers = make_tokens(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
             tokens += [*self._markers, *closers]
@@ -354,7 +354,7 @@ class Grammar:
         blank = Maybe((Chars(" \\t\\r", 64),))
         tokens = [
             *in_code,
-            *self._special_heads(own),
+            *self._list_special_heads(own),
             Token(f"{TokenKind.CODE_END}0", (Lit(run), more, blank, Lit("\n")), line_start=True),
         ]
         return make_search_scan(
@@ -364,22 +364,24 @@ class Grammar:
     @_cache_scans
     def scan_arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Scan after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
-        tail, loose = syntax.written_tail(name), syntax.tail(name)
-        own, elements = _param_tokens(syntax)
-        closers = [syntax.parameters.tail(i, "") for i in range(len(own))] if syntax.parameters.shares_closer else []
+        tail, loose = syntax.make_required_tail(name), syntax.make_tail(name)
+        own, elements = _make_parameter_tokens(syntax)
+        closers = (
+            [syntax.parameters.make_tail(i, "") for i in range(len(own))] if syntax.parameters.shares_closer else []
+        )
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         objects = (make_json_opener(Lit("}")), unquoted, ENCODED_TWICE)
-        calls = () if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect)
-        first = [trim_parts(parse_literal(tag, syntax.dialect)) for tag in syntax.closing_tags(name)[:1]]
+        calls = () if syntax.dialect.names == "declared" else self._list_heads(syntax.dialect)
+        first = [trim_parts(parse_literal(tag, syntax.dialect)) for tag in syntax.list_closing_tags(name)[:1]]
         return make_expecting_scan(
             [
                 Token(f"{TokenKind.CALL_CLOSER}0", tail),
                 *own,
                 *make_tokens(TokenKind.PARAMETER_CLOSER, closers),
                 *make_tokens(TokenKind.JSON_OPENER, ((CODE_BLOCK, *opening) for opening in objects)),
-                *make_tokens(TokenKind.OUTER_CLOSER, [*syntax.last_tags(name), *first]),
+                *make_tokens(TokenKind.OUTER_CLOSER, [*syntax.list_last_tags(name), *first]),
                 *elements,
-                *self._wrong_closers(syntax, name),
+                *self._make_wrong_closers(syntax, name),
                 *make_tokens(TokenKind.NEXT_CALL, calls),
                 # Closers that may be missing entirely match anywhere, so they come last.
                 *([Token(f"{TokenKind.CALL_CLOSER}1", loose)] if loose != tail else []),
@@ -389,15 +391,22 @@ class Grammar:
     @_cache_scans
     def scan_value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """Scan a parameter's value: its closer, and the tags that are counted to decide if that closer is quoted."""
-        close, tail, heads = syntax.parameters.tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
-        openers = [*syntax.parameters.quoted_openers(index, key), *syntax.parameters.quoted_elements(index, key)]
-        following = syntax.following_heads(name) if syntax.parameters.shares_closer else heads
+        close, tail, heads = (
+            syntax.parameters.make_tail(index, key),
+            syntax.make_required_tail(name),
+            syntax.list_quoted_heads(name),
+        )
+        openers = [
+            *syntax.parameters.list_quoted_openers(index, key),
+            *syntax.parameters.list_quoted_elements(index, key),
+        ]
+        following = syntax.list_following_heads(name) if syntax.parameters.shares_closer else heads
         return make_search_scan(
             [
                 *make_tokens(TokenKind.PARAMETER_OPENER, openers),
                 Token(TokenKind.PARAMETER_CLOSER, close),
                 *make_tokens(TokenKind.CALL_OPENER, heads),
-                *make_tokens(TokenKind.ELEMENT_OPENER, syntax.quoted_wrappers(name)),
+                *make_tokens(TokenKind.ELEMENT_OPENER, syntax.list_quoted_wrappers(name)),
                 *make_tokens(TokenKind.CLOSER_AND_CALL, ((*tail, Space(), Group(head, "next")) for head in following)),
                 Token(TokenKind.CALL_CLOSER, tail),
             ]
@@ -406,15 +415,19 @@ class Grammar:
     @_cache_scans
     def scan_sole_value(self, syntax: CallSyntax, name: str) -> Scan:
         """Scan the value of a call's only parameter, written without tags: the value has no tags, either."""
-        tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.parameters.heads()]
+        tags = (
+            [(Lit("<"),)]
+            if syntax.names_the_tag
+            else [*syntax.list_quoted_heads(name), *syntax.parameters.list_heads()]
+        )
         return make_search_scan(
-            [Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *make_tokens(TokenKind.TAG, tags)]
+            [Token(TokenKind.CALL_CLOSER, syntax.make_required_tail(name)), *make_tokens(TokenKind.TAG, tags)]
         )
 
     @_cache_scans
     def scan_guessed_value(self, syntax: CallSyntax, index: int, key: str) -> Scan:
-        """Scan a value that may be no parameter, because no declared one was read yet: it has no tags."""
-        closer = syntax.parameters.tail(index, key)
+        """Scan the value of a possible parameter, before any declared one was parsed: it must not contain tags."""
+        closer = syntax.parameters.make_tail(index, key)
         return make_search_scan([Token(TokenKind.PARAMETER_CLOSER, closer), Token(TokenKind.TAG, (Lit("<"),))])
 
     @_cache_scans
@@ -423,11 +436,11 @@ class Grammar:
 
         The first token that matches wins.
         """
-        close, tail = syntax.parameters.tail(index, key), syntax.written_tail(name)
+        close, tail = syntax.parameters.make_tail(index, key), syntax.make_required_tail(name)
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
-        own, elements = _param_tokens(syntax, between)
-        heads, outer = list_heads_after_unclosed(syntax, name), syntax.last_tags(name)
+        own, elements = _make_parameter_tokens(syntax, between)
+        heads, outer = list_heads_after_unclosed(syntax, name), syntax.list_last_tags(name)
         following = make_tokens(TokenKind.NEXT_CALL, [*heads, *_put_after_tags(outer, heads)])
         return make_expecting_scan(
             [
@@ -442,16 +455,16 @@ class Grammar:
                 # Another call may begin with text that looks like an element or a garbled opener (GLM).
                 *following[: len(heads)],
                 # The beginning of a parameter's opener, if no whole opener matches.
-                *make_tokens(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
+                *make_tokens(TokenKind.GARBLED_OPENER, syntax.parameters.list_tag_names()),
                 *elements,
                 # These start like the call's closer, which is longer if its wrapper is closed, too.
-                *self._wrong_closers(syntax, name),
+                *self._make_wrong_closers(syntax, name),
             ]
         )
 
-    def _wrong_closers(self, syntax: CallSyntax, name: str) -> list[Token]:
+    def _make_wrong_closers(self, syntax: CallSyntax, name: str) -> list[Token]:
         """Make the tokens of a call's closing tag followed by another dialect's in place of its wrapper's."""
-        first, *more = syntax.closing_tags(name) or [""]
+        first, *more = syntax.list_closing_tags(name) or [""]
         if not more or syntax.section:
             return []
         parts = trim_parts(loosen_parts(parse_literal(first, syntax.dialect)))
@@ -464,14 +477,14 @@ class Grammar:
         This finds the closers of the call, also after a surplus brace or the fence of a code block; a closing tag of
         another kind; the next call; another object; or the end of the line.
         """
-        if parts := syntax.tail(name):
-            heads = list_heads_after_unslashed(syntax, name, self._heads_of(syntax.dialect))
+        if parts := syntax.make_tail(name):
+            heads = list_heads_after_unslashed(syntax, name, self._list_heads(syntax.dialect))
             tokens = [
                 *make_tokens(TokenKind.CALL_CLOSER, (parts, (*ARGUMENTS_CLOSER, *parts))),
                 Token(TokenKind.EXTRA_BRACE, (Lit("}"), Space(), *parts)),
                 Token(TokenKind.EXTRA_FENCE, (Lit("```"), Space(), *parts)),
                 Token(TokenKind.WRONG_CLOSER, (Lit("</"), Chars(r"\w:.\-", 64), Lit(">"))),
-                *make_tokens(TokenKind.NEXT_CALL, heads if parts == syntax.written_tail(name) else ()),
+                *make_tokens(TokenKind.NEXT_CALL, heads if parts == syntax.make_required_tail(name) else ()),
             ]
             if syntax.body == "json":
                 comma = Maybe((OneOf((",", ";")), Space()))
@@ -482,8 +495,8 @@ class Grammar:
         if shows_its_end or is_whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
             return IMMEDIATE_END
         if not syntax.whole_line:
-            too_many = _put_after_tags([(Lit("}"),)], self._heads_of(syntax.dialect))
-            return ExpressionScan(*NO_QUOTE, make_expecting_scan(make_tokens(TokenKind.EXTRA_BRACE, too_many)))
+            too_many = _put_after_tags([(Lit("}"),)], self._list_heads(syntax.dialect))
+            return ExpressionScan(*END_OF_JSON, make_expecting_scan(make_tokens(TokenKind.EXTRA_BRACE, too_many)))
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
         listed = make_tokens(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in list_next_heads(syntax)))
         # After an introducing line, a full stop shows that the sentence includes the call.
@@ -494,11 +507,11 @@ class Grammar:
     @_cache_scans
     def scan_after_call(self, syntax: CallSyntax) -> Scan:
         """Scan the text after a call: late closers, and in a section its next call."""
-        late = self._late_closers(syntax)
+        late = self._list_late_closers(syntax)
         tokens = [
             *make_tokens(TokenKind.LATE_CLOSER, late),
-            *([] if syntax.whole_reply else self._results_after(syntax)),
-            *make_tokens(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
+            *([] if syntax.whole_reply else self._make_result_tokens(syntax)),
+            *make_tokens(TokenKind.LATE_CLOSER, _list_cut_results(syntax), at_end=True, after=len(late)),
         ]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
             heads = list_next_heads(syntax)
@@ -507,13 +520,13 @@ class Grammar:
             tokens += make_tokens(TokenKind.NEXT_CALL, heads)
         return make_expecting_scan(tokens)
 
-    def _results_after(self, syntax: CallSyntax) -> list[Token]:
+    def _make_result_tokens(self, syntax: CallSyntax) -> list[Token]:
         """Make the tokens for the start of an invented result: a tag, or the words of its dialect."""
         head = make_result_head(syntax.dialect)
         own = make_tokens(TokenKind.RESULT_OPENER, [head] if head else [], after=len(self._results))
         return [*self._results, *own]
 
-    def _late_closers(self, syntax: CallSyntax) -> list[tuple[Part, ...]]:
+    def _list_late_closers(self, syntax: CallSyntax) -> list[tuple[Part, ...]]:
         own = [parts for closer in list_late_closers(syntax) for parts in split_spellings(closer)]
         return [*own, *self._orphans, *((Lit(end),) for end in TURN_ENDS)]
 
@@ -526,8 +539,8 @@ class Grammar:
         ends_line: list[tuple[Part, ...]] = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
         if syntax.in_paragraph:
             ends_line += [token.parts for token in FENCES]
-        decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results_after(syntax)))]
-        late, following, tail = self._late_closers(syntax), list_next_heads(syntax), syntax.section_tail()
+        decided = [*ends_line, *(token.parts for token in (*self._markers, *self._make_result_tokens(syntax)))]
+        late, following, tail = self._list_late_closers(syntax), list_next_heads(syntax), syntax.make_section_tail()
         if tail:  # closers and calls of the section may be on other lines
             late.append((Space(), *tail))
             following += [(Space(), *parts) for parts in following]
@@ -535,7 +548,7 @@ class Grammar:
             *make_tokens(TokenKind.LATE_CLOSER, late),
             *make_tokens(TokenKind.NEXT_CALL, following),
             *make_tokens(TokenKind.LINE_END, decided),
-            *make_tokens(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
+            *make_tokens(TokenKind.LATE_CLOSER, _list_cut_results(syntax), at_end=True, after=len(late)),
             *NO_WORDS,
         ]
         space = LOOSE_SPACE if syntax.ends_reply else IN_PARAGRAPH if syntax.in_paragraph else IN_LINE
@@ -543,37 +556,37 @@ class Grammar:
 
     @_cache_scans
     def scan_damaged(self, syntax: CallSyntax, name: str) -> Scan:
-        """Scan a call with broken JSON for another call: right after its closer, or at the point of failure."""
-        closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
-        heads = self._heads_of(syntax.dialect)
+        """Scan a broken call for the next one: directly after a closer, or anywhere."""
+        closers = [parts for parts in (syntax.make_tail(name), syntax.make_section_tail()) if parts]
+        heads = self._list_heads(syntax.dialect)
         pairs = ((*closer, Space(), Group(head, "next")) for closer, head in itertools.product(closers, heads))
         return make_search_scan(
             [*make_tokens(TokenKind.CLOSER_AND_CALL, pairs), *make_tokens(TokenKind.CALL_OPENER, heads)]
         )
 
-    def _heads_of(self, dialect: Description) -> list[tuple[Part, ...]]:
+    def _list_heads(self, dialect: Description) -> list[tuple[Part, ...]]:
         """List the heads of a dialect that count anywhere."""
         heads = [head for head in self.heads.values() if head.syntax.dialect is dialect]
         return [head.token.parts for head in heads if not (head.syntax.whole_reply or head.syntax.whole_line)]
 
     @_cache_scans
     def scan_closer(self, syntax: CallSyntax, name: str) -> Scan:
-        """Scan for the closer of a call that was given up, or of its section."""
-        tail = syntax.tail(name) or syntax.section_tail()
+        """Scan for the closer of a call that was returned as text, or of its section."""
+        tail = syntax.make_tail(name) or syntax.make_section_tail()
         return make_search_scan([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
 
 
-def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
-    """List the prefixes of a result's first word: a server that stops at that word may emit part of it."""
+def _list_cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
+    """List the prefixes of a result's first word, because a server that stops at that word may emit a part of it."""
     head = () if syntax.whole_reply else make_result_head(syntax.dialect)
     if len(head) != 1 or not isinstance(word := head[0], Lit):
         return []
     return [(Lit(word.text[:end]),) for end in range(len(word.text) - 1, MIN_MARKER_LENGTH - 1, -1)]
 
 
-def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
-    """Make the tokens of parameter openers, those with more markup first, and of elements."""
-    tokens = make_tokens(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.parameters.heads()))
+def _make_parameter_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
+    """Make two lists of tokens: the dialect's parameter openers, those with more markup first, and elements."""
+    tokens = make_tokens(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.parameters.list_heads()))
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
 

@@ -1,4 +1,4 @@
-"""Parses the text of patterns into parts for reading: white space is loose, spellings are alternatives."""
+"""Parse the literal text of patterns into parts for reading: white space is loose, spellings are alternatives."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ def loosen_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Allow stray white space inside the tags of a call: `< parameter = x >`."""
     loose: list[Part] = []
     for part in parts:
-        if not isinstance(part, Lit):
-            loose += [Space()] * bool(loose and _is_last_in(loose[-1], "<=/")) + [part]
-            continue
-        for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
-            if piece:
-                loose += [Space()] * (piece[0] in "=>" or bool(loose and _is_last_in(loose[-1], "<=/"))) + [Lit(piece)]
+        pieces: list[Part] = [part]
+        if isinstance(part, Lit):
+            pieces = [Lit(text) for text in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text) if text]
+        for piece in pieces:
+            is_after_sign = bool(loose) and _is_last_in(loose[-1], "<=/")
+            if is_after_sign or (isinstance(piece, Lit) and piece.text[0] in "=>"):
+                loose.append(Space())
+            loose.append(piece)
     return tuple(loose)
 
 
@@ -153,9 +155,6 @@ def _is_last_in(part: Part, characters: str) -> bool:
     return isinstance(part, Lit) and part.text[-1] in characters
 
 
-# The start of a call's body and its name: as much as distinguishes a call from other text.
-
-
 ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
 """Start of arguments that are encoded as a JSON string."""
 ID_KEYS = ("id", "call_id", "tool_call_id")
@@ -166,12 +165,13 @@ MAX_NAME_LENGTH = 128
 
 
 def make_json_opener(*others: Part) -> tuple[Part, ...]:
+    """Make the opening of an object: a brace, and a quotation mark or one of `others`."""
     words = (*QUOTES, *TYPOGRAPHIC, *(part.text for part in others if isinstance(part, Lit)))
     return (Lit("{"), Space(), OneOf(words))
 
 
 def list_envelope_openers(dialect: Description) -> list[tuple[Part, ...]]:
-    """List the openings of a JSON object that can hardly be anything but a call of an offered tool."""
+    """List the openings of a JSON object that distinguish a call of an offered tool from other JSON."""
     keys = dialect.json
 
     def opening(*parts: Part) -> tuple[Part, ...]:
@@ -193,7 +193,7 @@ def list_envelope_openers(dialect: Description) -> list[tuple[Part, ...]]:
         (Lit("{"), *opening(OneOf(keys.name), *colon, *named)),
         opening(Lit("type"), *colon, quote, OneOf(("function", "tool_use", "tool_call")), quote),
         opening(OneOf(CALL_LIST_KEYS), *colon, Lit("[")),
-        # Of an unknown name, so that the report can mention it.
+        # A call of any name, so that the report can mention an unknown tool.
         opening(
             *(OneOf(keys.name), *colon, quote, Chars(NAME_CHARACTERS, 128), quote, Space(), Lit(","), Space()),
             *(quote, OneOf(keys.arguments), *colon, Lit("{")),

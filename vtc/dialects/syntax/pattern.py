@@ -12,12 +12,10 @@ from functools import lru_cache
 
 import msgspec
 
-# The parts of markup, and their regular expressions. A sequence compiles to an expression for the whole of it;
-# `scan.py` also finds its beginnings. Grammars hold tens of thousands of parts without cycles, so Python's garbage
-# collector need not track them.
-
+# The garbage collector does not track the parts (`gc=False`): grammars hold tens of thousands of them, without cycles.
 
 MAX_SPACE = 256
+"""Maximum characters of loose white space."""
 LOOSE_SPACE = rf"(?:\s|\\n){{0,{MAX_SPACE}}}+"
 """Loose white space, including the two characters `\\n` that some models write between tags. It is bounded, so that the
 text held back is bounded; and possessive, so that no run is tried twice."""
@@ -34,10 +32,10 @@ class Space(msgspec.Struct, frozen=True, gc=False):
 
 
 class Chars(msgspec.Struct, frozen=True, gc=False):
-    """A bounded run of characters of a class, e.g. a tool's name."""
+    """A bounded run of characters of a class (`allowed`, as in a regular expression), for example a tool's name."""
 
     allowed: str
-    most: int
+    max_count: int
     group: str = ""
 
 
@@ -71,32 +69,32 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
 
 
-def expression_of(parts: Sequence[Part], token: str = "") -> str:
-    """Return the expression for a complete sequence; with the name of a `token`, groups are named `GROUP_TOKEN`."""
-    return "".join(_part_expression(part, token) for part in parts)
+def make_expression(parts: Sequence[Part], token: str = "") -> str:
+    """Make the expression for a complete sequence; with the name of a `token`, groups are named `GROUP_TOKEN`."""
+    return "".join(_make_part_expression(part, token) for part in parts)
 
 
-def _part_expression(part: Part, token: str = "") -> str:
+def _make_part_expression(part: Part, token: str = "") -> str:
     match part:
         case Lit(text):
             return re.escape(text)
         case Space():
             return LOOSE_SPACE
         case Chars(allowed, most, group):
-            return _group(rf"[{allowed}]{{1,{most}}}", group, token)
+            return _make_group(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
             # Longest first, so that `read_file` is tried before `read`.
             choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-            return _group(_ignore_case(choice, any_case), group, token)
+            return _make_group(_ignore_case(choice, any_case), group, token)
         case Maybe(parts):
-            return f"(?:{expression_of(parts, token)})?"
+            return f"(?:{make_expression(parts, token)})?"
         case AnyOf(choices):
-            return f"(?:{'|'.join(expression_of(parts, token) for parts in choices)})"
+            return f"(?:{'|'.join(make_expression(parts, token) for parts in choices)})"
         case Group(parts, group):
-            return _group(expression_of(parts, token), group, token)
+            return _make_group(make_expression(parts, token), group, token)
 
 
-def _group(expression: str, group: str, token: str) -> str:
+def _make_group(expression: str, group: str, token: str) -> str:
     return f"(?P<{group}_{token}>{expression})" if group and token else f"(?:{expression})"
 
 
@@ -113,9 +111,9 @@ def _ignore_case(expression: str, any_case: bool) -> str:
     return f"(?i:{expression})" if any_case and expression else expression
 
 
-BODIES = ("json", "args", "params", "kwargs")
+BODY_SLOTS = ("json", "args", "params", "kwargs")
 SLOTS = {
-    "call": {"name", "id", "index", "number", "noise", *BODIES},
+    "call": {"name", "id", "index", "number", "noise", *BODY_SLOTS},
     "param": {"key", "value", "string", "type"},
     "section": {"calls"},
     "result": {"name", "id", "result"},
@@ -124,7 +122,7 @@ SLOTS = {
 
 
 class PatternError(ValueError):
-    """A pattern is invalid; `key` is the key of the description that holds it."""
+    """Raised if a pattern is invalid; `key` is the key of the description that holds it."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -132,6 +130,8 @@ class PatternError(ValueError):
 
 
 class Slot(msgspec.Struct, frozen=True):
+    """A placeholder in a pattern: `{name}`."""
+
     name: str
 
 
@@ -166,10 +166,10 @@ def _parse_pattern(text: str, key: str) -> tuple[str | Slot, ...]:
 
 
 def check_findable(text: str, key: str, *, enclosed: bool) -> None:
-    """Check that a pattern can be found by its literal text. Raises `PatternError`.
+    """Check that a pattern can be found in a reply. Raises `PatternError`.
 
-    It must begin with literal text, unless it is `enclosed` by a pattern that does. A slot whose end only literal text
-    can show must be followed by some.
+    It must begin with literal text, unless it is `enclosed` by a pattern that does. Literal text must follow a slot
+    that does not show its own end.
     """
     parts = parse(text, key)
     holder, before, behind = _split_slots(parts)
@@ -195,14 +195,14 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
 def _split_slots(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
     """Return the main slot of a pattern, and the slots before and after it."""
     slots = [part.name for part in parts if isinstance(part, Slot)]
-    at = next(i for i, slot in enumerate(slots) if slot in (*BODIES, "value", "calls"))
+    at = next(i for i, slot in enumerate(slots) if slot in (*BODY_SLOTS, "value", "calls"))
     return slots[at], slots[:at], slots[at + 1 :]
 
 
 @lru_cache(maxsize=1024)
 def find_body_slot(call: str) -> str:
     """Return the slot of a call pattern that holds the arguments: `json`, `args`, `params` or `kwargs`."""
-    slots = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
+    slots = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODY_SLOTS]
     if len(slots) != 1:
         raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}}, {{params}}, {{kwargs}} is needed")
     if slots[0] != "json" and "{name}" not in call:

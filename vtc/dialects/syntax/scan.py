@@ -1,16 +1,16 @@
-"""Scanners for the tokens of a reader state, including text that may still become a token.
+"""Find the tokens of a reader state in a text that is still arriving.
 
     <tool_call>\\n{"name": …    a token
-    <tool_c                     may become one: it is held back
+    <tool_c                     the beginning of a token: it is held back until more text arrives
     <b>                         neither
 
-All tokens of a state are matched at once, at each position where one may begin. They form a trie that is built lazily,
-along the paths that real text takes; a model whose dialects were already used by others therefore adds little. Only a
-token that was found is matched by a regular expression, for its groups; the expression is compiled once for all states
-and models.
+All tokens of a state are matched together, at each position where one may begin. They form a trie, which is built
+lazily along the paths that real text takes, so that a model adds little if others already used its dialects. Only when
+a token was found, a regular expression matches it again, for its groups. That expression is compiled once for all
+states and models.
 
-The end of the text so far is held back if it is a proper prefix of a token. Nothing else is held back, so the result
-does not depend on how the text was cut into pieces.
+The end of the text is held back only if it is a proper prefix of a token, so the result does not depend on how the text
+was cut into chunks.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from vtc.dialects.syntax.pattern import (
     OneOf,
     Part,
     Space,
-    expression_of,
     has_group,
+    make_expression,
 )
 
 OFFERED_GROUP = "offered"
@@ -59,28 +59,31 @@ MAX_DEAD_ENDS = 64
 
 _SPACE = re.compile(LOOSE_SPACE)
 _LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
-_HELD = re.compile(r"(?P<hold>(?s:.*))")
+_HOLD_REST = re.compile(r"(?P<hold>(?s:.*))")
 """Matches all the text that is held back."""
 
 type Offers = Callable[[str], bool]
-"""Predicate: True if a tool is offered under the name that makes up the markup."""
+"""Predicate on a name in markup: True if a tool of this name is offered. The default `bool` accepts every name."""
 
 
 class Token(msgspec.Struct, eq=False, gc=False):
-    """Markup that ends a state, with its name if it has one. Tokens of a search start with a literal."""
+    """Markup that a state looks for."""
 
     name: str
+    """The token's kind, with a number if the state has several of that kind."""
     parts: tuple[Part, ...]
+    """The markup; in a state that searches for tokens, it starts with a literal."""
     line_start: bool = False
+    """The token counts only at the start of a line."""
     at_end: bool = False
     """The token counts only at the end of the text, except for white space."""
-    named: str = ""
-    """Group with the name of a tool that must be offered; empty if there is none."""
+    offered_group: str = ""
+    """The group with the name of a tool that must be offered; empty if the token has none."""
     _steps: _ScanStep | None = None
 
     def __post_init__(self) -> None:
         if has_group(self.parts, OFFERED_GROUP):
-            self.named = f"{OFFERED_GROUP}_{self.name}"
+            self.offered_group = f"{OFFERED_GROUP}_{self.name}"
 
     @property
     def first(self) -> str:
@@ -101,10 +104,10 @@ class Token(msgspec.Struct, eq=False, gc=False):
             self._steps = _make_steps(self.parts, _ScanStep(self.name))
         return self._steps
 
-    def expression(self) -> str:
+    def make_expression(self) -> str:
         """Return the regular expression that finds the groups."""
         name, end = f"?P<{self.name}>" if self.name else "?:", r"\s*\Z" if self.at_end else ""
-        return f"({name}{expression_of(self.parts, self.name)}{end})"
+        return f"({name}{make_expression(self.parts, self.name)}{end})"
 
 
 class _ScanStep(msgspec.Struct, eq=False, gc=False):
@@ -192,7 +195,7 @@ TRIE_BUDGET = TrieBudget()
 
 
 class _TrieNode(msgspec.Struct, eq=False, gc=False):
-    """A node of a trie: the continuations of a token. It is built when text reaches it.
+    """A node of a trie: the continuations after the same beginning of tokens. It is built when text gets there.
 
     Two threads may build the same entry at the same time; both results are equal. Like steps, nodes are not tracked by
     the garbage collector.
@@ -205,14 +208,16 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
     texts: dict[str, tuple[_ScanStep, ...]]
     """Literal steps by their first character."""
     runs: dict[re.Pattern[str], tuple[_ScanStep, ...] | _TrieNode]
+    """The steps, or the node once it was built, after a run of characters of a class."""
     after_space: _TrieNode | None
-    known: dict[str, tuple[_Way, ...]] = {}
+    """The node after loose white space; None if none is allowed here."""
+    known: dict[str, tuple[_NextNode, ...]] = {}
 
-    def find(self, character: str) -> tuple[_Way, ...]:
+    def find(self, character: str) -> tuple[_NextNode, ...]:
         """Return the ways to consume a character, each with the next node; the run is None for a literal character."""
         if character in self.known:
             return self.known[character]
-        found = list[_Way]()
+        found = list[_NextNode]()
         if texts := self.texts.get(character):
             found.append((None, _make_node(following for step in texts for following in step.following)))
         for run, after in self.runs.items():
@@ -236,13 +241,13 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
         for blank in filter(str.isspace, self.texts):
             after = _make_node(following for step in self.texts[blank] for following in step.following)
             ways.append(rf"{re.escape(blank)}(?:{'|'.join(after.list_beginnings())}|\Z)")
-        ways += [_character_class(run) for run in self.runs]
+        ways += [_make_character_class(run) for run in self.runs]
         if self.after_space:
             ways.append(rf"{LOOSE_SPACE}(?:{'|'.join(self.after_space.list_beginnings())}|\\?\Z)")
         return ways
 
 
-def _character_class(run: re.Pattern[str]) -> str:
+def _make_character_class(run: re.Pattern[str]) -> str:
     return run.pattern.rpartition("{")[0]
 
 
@@ -274,14 +279,14 @@ def _make_node(steps: Iterable[_ScanStep]) -> _TrieNode:
     )
 
 
-type _Way = tuple[re.Pattern[str] | None, _TrieNode]
+type _NextNode = tuple[re.Pattern[str] | None, _TrieNode]
 
 
 class PlainRule(NamedTuple):
-    """Characters that show that text has no markup, in a state in which text flows: such text is forwarded unread.
+    """Characters that a text must not contain if it is to be forwarded without being parsed.
 
-    White space at its end is buffered, and so is `later`. The reader must learn of the forwarded text before it reads
-    the next (`passed`).
+    White space at the end of the text is buffered. Before the reader parses the next text, it must learn of the
+    forwarded one (`Reader.record_forwarded`).
     """
 
     stop: str
@@ -289,11 +294,10 @@ class PlainRule(NamedTuple):
     starts: str = ""
     """Characters that could open markup at the start of a line, after blanks or `>`."""
     lines: str = ""
-    """Characters that could begin a line of code or a quotation; text must be read if a line begins, or may begin, with
-    one."""
+    """Characters that could begin a line of code or a quotation: text must be parsed if a line may begin with one."""
     later: str = ""
-    """Characters of markup that is text itself, but changes which markup counts after it. Text with one of them must be
-    passed to the reader at once, and the rule may change then."""
+    """Characters of markup that is text itself, but changes which markup counts after it, for example backticks. Text
+    with one of them may be forwarded, but must be recorded at once, because the rule may change."""
 
 
 def make_plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> PlainRule | None:
@@ -308,15 +312,15 @@ def make_plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> P
             (starts if token.line_start else stop)[token.first] = None
     if not (stop or starts):
         return None
-    put_off = {token.first for token in later} - {*stop}
-    return PlainRule("".join(stop), "".join(starts.keys() - stop), "".join(lines), "".join(put_off))
+    later_characters = {token.first for token in later} - {*stop}
+    return PlainRule("".join(stop), "".join(starts.keys() - stop), "".join(lines), "".join(later_characters))
 
 
 class Scan:
-    """The tokens of one state.
+    """Finds the tokens of one state.
 
-    If `final` is False, text that may still become a token is found as `hold`. A token that contains the name of a tool
-    counts only if that tool is offered.
+    If `final` is False, the beginning of a token at the end of the text is found as the group `hold`. A token that
+    contains the name of a tool counts only if `offers` returns True for the name.
     """
 
     plain: PlainRule | None = None
@@ -340,8 +344,8 @@ class Scan:
 class TokenScan(Scan):
     """Finds tokens; if two match at one position, the first one wins.
 
-    With a `space` expression, a token must follow after that white space, or the end of the text if `end` gives it a
-    name.
+    With a `space` expression, a token must follow at once, after that white space. If `end` is given, the end of the
+    text counts as a token of this name.
     """
 
     def __init__(self, tokens: Iterable[Token], space: str | None = None, end: str = "") -> None:
@@ -349,7 +353,7 @@ class TokenScan(Scan):
         self.tokens = sorted(tokens, key=lambda token: not token.first)
         self._ranks = {token.name: rank for rank, token in enumerate(self.tokens)}
         self._space = space
-        self._white = _compile(space).match if space is not None else None
+        self._match_space = _compile(space).match if space is not None else None
         self.end = end
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._tries: tuple[_TrieNode, _TrieNode | None] | None = None
@@ -365,22 +369,22 @@ class TokenScan(Scan):
 
     def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
         start = at
-        if self._white:
-            white = self._white(text, at)
+        if self._match_space:
+            white = self._match_space(text, at)
             start = white.end() if white else at
             if not final and len(text) - start <= 1 and text[start:] in ("", "\\"):  # `_is_blank`, inlined for speed
-                return _HELD.match(text, at)
+                return _HOLD_REST.match(text, at)
         # Step 1: Follow the tries, to find candidates or to hold back the text.
         names = self._find_begun_tokens(text, start, final=final)
         if names is None:
-            return _HELD.match(text, at)
+            return _HOLD_REST.match(text, at)
         # Step 2: Match the candidates in order of precedence.
         for rank in sorted({self._ranks[name] for name in names}):
             token = self.tokens[rank]
             if token.at_end and not final:
                 continue
             token_match = (self._patterns.get(token.name) or self._compile(token)).match(text, at)
-            if token_match and not (token.named and not offers(token_match[token.named])):
+            if token_match and not (token.offered_group and not offers(token_match[token.offered_group])):
                 return token_match
         if self.end and final and start == len(text):
             return _compile(f"{self._space}(?P<{self.end}>)").match(text, at)
@@ -413,7 +417,7 @@ class TokenScan(Scan):
         return names
 
     def _compile(self, token: Token) -> re.Pattern[str]:
-        pattern = self._patterns[token.name] = _compile((self._space or "") + token.expression())
+        pattern = self._patterns[token.name] = _compile((self._space or "") + token.make_expression())
         return pattern
 
     def _make_tries(self) -> tuple[_TrieNode, _TrieNode | None]:
@@ -453,20 +457,20 @@ class TokenScan(Scan):
 
 
 class FollowingScan(Scan):
-    """Expects, after white space, a token of some `kinds` from another scan, or else one of other tokens."""
+    """Expects, after white space, a token of another scan if it has one of `kinds`, otherwise one of `others`."""
 
     def __init__(self, scan: Scan, kinds: Collection[str], others: Iterable[Token], space: str = LOOSE_SPACE) -> None:
         self.scan, self.others = scan, TokenScan(others)
         self.kinds = kinds
-        self._white = _compile(space).match
+        self._match_space = _compile(space).match
 
     def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
-        white = self._white(text, at)
+        white = self._match_space(text, at)
         start = white.end() if white else at
-        if _is_blank(text, start):
-            return None if final else _HELD.match(text, at)
+        if _is_undecided_space(text, start):
+            return None if final else _HOLD_REST.match(text, at)
         token_match = self.scan.match(text, start, final=final, offers=offers)
-        if token_match and kind_of(token_match.lastgroup) in ("hold", *self.kinds):
+        if token_match and get_token_kind(token_match.lastgroup) in ("hold", *self.kinds):
             return token_match
         return self.others.match(text, start, final=final, offers=offers)
 
@@ -475,7 +479,7 @@ class FollowingScan(Scan):
 
 
 class ExpressionScan(Scan):
-    """Expects the text of an expression (another one at the end of the reply), or else a token of another scan."""
+    """Expects a match of an expression (`at_end` once the text is final), otherwise a token of another scan."""
 
     def __init__(self, while_open: str, at_end: str, otherwise: Scan | None = None) -> None:
         self.while_open, self.at_end, self.otherwise = while_open, at_end, otherwise
@@ -499,13 +503,13 @@ def make_expecting_scan(tokens: Iterable[Token], space: str = LOOSE_SPACE, end: 
     return TokenScan(tokens, space, end)
 
 
-def kind_of(name: str | None) -> str:
+def get_token_kind(name: str | None) -> str:
     """Return the kind in the name of a token; empty if there is no token."""
     return name.rstrip("0123456789") if name else ""
 
 
-def _is_blank(text: str, at: int) -> bool:
-    """Return True if the rest is empty, or half of the `\\n` that some models write instead of a line break."""
+def _is_undecided_space(text: str, at: int) -> bool:
+    """Return True if the rest is empty or a backslash: half of the `\\n` that some models write for a line break."""
     return len(text) - at <= 1 and text[at:] in ("", "\\")
 
 

@@ -1,4 +1,4 @@
-"""The tokens that the reader looks for: their kinds, and those that are the same in every grammar.
+"""The tokens that the reader looks for: their kinds, and the tokens that are the same in every grammar.
 
 A grammar (`grammar.py`) selects the tokens of each state; the reader's table (`reading/transitions.py`) defines the
 effect of each token in a state.
@@ -14,7 +14,7 @@ from functools import lru_cache
 from vtc.dialects.syntax.description import ARGUMENT_KEYS, Description
 from vtc.dialects.syntax.forms import list_call_syntaxes
 from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.scan import ExpressionScan, Token, kind_of, make_search_scan
+from vtc.dialects.syntax.scan import ExpressionScan, Token, get_token_kind, make_search_scan
 
 
 class TokenKind(StrEnum):
@@ -98,7 +98,7 @@ class TokenKind(StrEnum):
     NOTHING_MORE = auto()
     """The end of the reply, if nothing else may follow."""
 
-    # The steps of the table that are not triggered by a token.
+    # Steps of the reader's table that no token triggers.
     OTHERWISE = auto()
     """No token of the state follows: at once if one must follow, otherwise at the end of the text."""
     TEXT = auto()
@@ -110,9 +110,9 @@ class TokenKind(StrEnum):
 NO_TOKENS = (TokenKind.OTHERWISE, TokenKind.TEXT, TokenKind.REPLY_END)
 
 
-def number_of(name: str | None) -> int:
+def get_token_number(name: str | None) -> int:
     """Return the number in the name of a token."""
-    return int(name[len(kind_of(name)) :]) if name else 0
+    return int(name[len(get_token_kind(name)) :]) if name else 0
 
 
 def make_tokens(
@@ -131,15 +131,15 @@ PUNCTUATION = (".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", 
 """Characters that may follow a call and are not words."""
 SENTENCE_ENDS = (".", "!", "。", "！")
 """Ends of sentences that no special token follows. A special token after a question may be its answer."""
-_STOPS = rf"[{''.join(PUNCTUATION)}](?:\s|\Z)"
+_STOP = rf"[{''.join(PUNCTUATION)}](?:\s|\Z)"
 
 
 _CLOSER = TokenKind.CALL_CLOSER
 _BLANKS_OF_LINE = r"[ \t\r]{0,256}"
 
 
-def express_line_end(stop: str = "") -> tuple[str, str]:
-    """Return expressions for the end of the line, with at most a `stop` before it: for a partial and a complete reply.
+def make_line_end_expressions(stop: str = "") -> tuple[str, str]:
+    """Make two expressions for the end of a line, with at most a `stop` before it: for a partial and a complete reply.
 
     In a complete reply a surplus brace is allowed, too; elsewhere it may be in a string of the JSON.
     """
@@ -150,38 +150,37 @@ def express_line_end(stop: str = "") -> tuple[str, str]:
     )
 
 
-END_OF_LINE = express_line_end()
-END_OF_SENTENCE = express_line_end(f"[{''.join(SENTENCE_ENDS)}]")
-"""End of the line, also after a full stop."""
+END_OF_LINE = make_line_end_expressions()
+END_OF_SENTENCE = make_line_end_expressions(f"[{''.join(SENTENCE_ENDS)}]")
+"""The end of a line, also after a full stop or an exclamation mark."""
 IMMEDIATE_END = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
-"""Matches anything, because the body shows its own end."""
-_GOES_ON = (
+"""Matches anywhere, as the closer of a call whose body shows its own end."""
+_STRING_CONTINUES = (
     r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
     r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)"
-    rf"(?!{_STOPS})[\w$\\/:.\#+=@&*!?~^%{{(-]|(?!{_STOPS})[^\x00-\x7f✿])"
+    rf"(?!{_STOP})[\w$\\/:.\#+=@&*!?~^%{{(-]|(?!{_STOP})[^\x00-\x7f✿])"
 )
-_HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
-NO_QUOTE = (rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
-"""Matches anything except the continuation of a JSON string that contains an unescaped quote."""
+_UNDECIDED_END = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
+END_OF_JSON = (rf"{_UNDECIDED_END}|(?P<{_CLOSER}>)(?!{_STRING_CONTINUES})", rf"(?P<{_CLOSER}>)(?!{_STRING_CONTINUES})")
+"""Matches after JSON, unless the text continues like a string that contains an unescaped quote: then the JSON is not
+complete."""
 ARGUMENTS_CLOSER = (Lit("</"), OneOf(ARGUMENT_KEYS), Lit(">"), Space())
 """The closing tag of an element around all parameters."""
 
 
-# Markup that is no part of the message if a call or the end of the reply follows: tags and ends of turns. `InDoubt`
-# (`reading/text.py`) decides.
-
 DOUBTFUL_KINDS = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
+"""Kinds of markup that is no part of the message if a call or the end of the reply follows (`reading.text.InDoubt`)."""
 TURN_ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
     *("<end_of_turn>", "<eos>", "</s>", "<｜end▁of▁sentence｜>"),
 )
 """Ends of a turn in the templates of many model families. Servers that keep special tokens emit them."""
 SPECIAL_TOKENS = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
-"""Matches nothing but special tokens, which nobody writes by accident."""
+"""Matches special tokens, which nobody writes by accident, and white space between them."""
 WRAPPERS = ("<tool_calls>", "<function_calls>")
 """Tags around calls that models of any family write, even if their dialect has none."""
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>")
-_SPECIAL = (Lit("<|"), Lit("<｜"))
+_SPECIAL_TOKEN_STARTS = (Lit("<|"), Lit("<｜"))
 """Prefixes of special tokens."""
 _FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
 """Finds the marker at the start of a call, or the tag around it."""
@@ -196,20 +195,20 @@ def list_section_openers(dialects: Iterable[Description]) -> list[str]:
 
 
 def list_orphan_closers(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
-    """List the closing tags of some dialects. They are many, so those with the same prefix are merged."""
-    closers = [parts for dialect in dialects for parts in _closing_markup(dialect)]
+    """List the closing tags of some dialects, merged by their first two characters, because they are many."""
+    closers = [parts for dialect in dialects for parts in _list_closing_markup(dialect)]
     closers += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
-    alike: dict[str, dict[tuple[Part, ...], None]] = {}
+    by_prefix: dict[str, dict[tuple[Part, ...], None]] = {}
     for first, *rest in closers:
         assert isinstance(first, Lit)
         begins, more = first.text[:2], first.text[2:]
-        alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
-    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
+        by_prefix.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
+    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(by_prefix.items())]
 
 
 @lru_cache(maxsize=1024)
-def _closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
-    return [parts for syntax in list_call_syntaxes(dialect) for parts in syntax.closing_markup()]
+def _list_closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
+    return [parts for syntax in list_call_syntaxes(dialect) for parts in syntax.list_closing_markup()]
 
 
 def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -222,7 +221,7 @@ def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
 def make_doubtful_tokens(
     orphans: Iterable[tuple[Part, ...]], openers: Iterable[str], closing_tags: Iterable[str] = ()
 ) -> list[Token]:
-    """Make the tokens of markup that is no part of the message if a call or the end of the reply follows.
+    """Make the tokens of `DOUBTFUL_KINDS`.
 
     A closing tag counts only at the beginning of a line, because a sentence may mention it elsewhere. Exceptions are
     special tokens and the tags with which the model ends its turn (`closing_tags`).
@@ -230,7 +229,11 @@ def make_doubtful_tokens(
     openers = [*openers]
     anywhere = [(Lit(tag),) for tag in closing_tags]
     closers = [
-        Token(f"{TokenKind.ORPHAN_CLOSER}{i}", parts, line_start=parts[0] not in _SPECIAL and parts not in anywhere)
+        Token(
+            f"{TokenKind.ORPHAN_CLOSER}{i}",
+            parts,
+            line_start=parts[0] not in _SPECIAL_TOKEN_STARTS and parts not in anywhere,
+        )
         for i, parts in enumerate([*anywhere, *orphans])
     ]
     special = [opener for opener in openers if SPECIAL_TOKENS.fullmatch(opener)]
@@ -261,7 +264,7 @@ QUOTING_ELEMENTS = (
 COMMENT_OPENER = "<!--"
 """Opener of an HTML comment, which quotes as well."""
 _ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
-_QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
+_QUOTATION_REST = (Maybe((Lit(">"),)), Chars("^>", 1))
 """The rest of a quotation mark `>` or `>>`, with the next character: Functionary writes `>>>` before a call."""
 CODE_INDENTS = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
 
@@ -279,16 +282,16 @@ _BLANKS = Maybe((Chars(" \\t", 64),))
 QUOTING_LINES = make_tokens(
     TokenKind.QUOTING_LINE,
     [
-        *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4)),
+        *((Lit(f"\n{' ' * count}>"), *_QUOTATION_REST) for count in range(4)),
         *((Lit(f"\n{blanks}"), _BLANKS) for blanks in ("  ", "\t", " \t")),
     ],
 )
 """Beginnings of a line of indented code, of a YAML block or of a quotation, as far as the line alone can show it."""
-FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTED))
+FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTATION_REST))
 """The beginning of a reply with a quotation. Indentation does not count in the first line: it is not code."""
 TICKS = Token(TokenKind.BACKTICKS, (Lit("`"), Maybe((Chars("`", 63),))))
 BLANK_LINE = Token(TokenKind.BLANK_LINE, (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
-INFO = make_search_scan([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
+INFO_STRING = make_search_scan([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
 """The info string of a fence, up to the end of its line."""
 NO_WORDS = (
     Token(TokenKind.QUOTATION_MARK, (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),
@@ -302,4 +305,4 @@ NO_WORDS = (
         ),
     ),
 )
-"""Tokens that may follow a call on its line and are not words."""
+"""Tokens after a call on its line that are not words, so that the call may still be no quotation."""

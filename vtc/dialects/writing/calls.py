@@ -76,7 +76,7 @@ class RoundTrip:
         texts = [*filter(takes.is_text, takes.properties)]
         if not texts:
             return {}
-        markup = self._form.parameters.opener(tuple(takes.properties))
+        markup = self._form.parameters.compile_opener(tuple(takes.properties))
         ends = {key: self._grammar.scan_value(self._form, name, 0, key) for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 
@@ -197,7 +197,7 @@ def _render_typed(key: str | None, value: Any, dialect: Description) -> str:
             text = values.write(value, "json")
     param = dialect.params[0].replace(' name="{key}"', "") if key is None else dialect.params[0]
     return param.format_map(
-        {"key": dialect.escape_key(key or ""), "value": text, "type": typed_tags.tag_type_of(value)}
+        {"key": dialect.escape_key(key or ""), "value": text, "type": typed_tags.get_tag_type(value)}
     )
 
 
