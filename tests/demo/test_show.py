@@ -61,7 +61,7 @@ def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
     """Otherwise, when the terminal is closed or `make` is stopped, mitmweb would run forever."""
     script = (
         "import sys, threading; from pathlib import Path; from vtc.demo import show, server\n"
-        "show.end_with_its_parent()\n"
+        "show.exit_on_signals()\n"
         "with server.run_server() as model, show.run_proxy(model.url, Path(sys.argv[1]), web=False) as (url, _):\n"
         "    print(url, flush=True); threading.Event().wait()\n"
     )

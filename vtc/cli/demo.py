@@ -24,4 +24,4 @@ def demo(web: bool) -> None:
         )
     from vtc.demo import show  # imported here because mitmproxy takes a second to load
 
-    sys.exit(0 if show.show(web=web) else 1)
+    sys.exit(0 if show.run_demo(web=web) else 1)

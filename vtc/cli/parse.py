@@ -113,7 +113,7 @@ def parse(
     )
     chosen = Overrides(dialects=bool(names or model), tools=bool(tools_file))
     console = Console(highlight=False)
-    refused = False
+    has_unread_call = False
     if file is None and not flow:
         file = sys.stdin.buffer
     for reply, reason in _iterate_replies(file, profiles, flow, port, lines=lines):
@@ -122,12 +122,12 @@ def parse(
             entries = setup.adapt_to(reply, profiles, chosen).parse(reply, complete=complete)
         except ValueError as error:
             raise click.ClickException(f"{get_file_name(file)}: {error}") from None
-        refused = refused or bool(entries["refusals"])
+        has_unread_call = has_unread_call or bool(entries["refusals"])
         if as_json:
             click.echo(json.dumps(entries, ensure_ascii=False))
         else:
             _show_reply(console, entries)
-    raise SystemExit(1 if refused else 0)
+    raise SystemExit(1 if has_unread_call else 0)
 
 
 def _iterate_replies(
@@ -138,7 +138,7 @@ def _iterate_replies(
 
 
 class Overrides(NamedTuple):
-    """Settings that the command line chose; a flow or a case provides the others."""
+    """Settings that the command line chose (True); a flow or a case provides the others."""
 
     dialects: bool
     tools: bool
@@ -201,15 +201,15 @@ class ReadingSetup:
 
 
 def _build_entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenReply) -> dict[str, Any]:
-    """Build the JSON entry of a reply: its message, reasoning, calls and refusals, and a possible unread call."""
+    """Build the JSON entry of a reply: its message, reasoning, calls and unread calls, or else a possible call."""
     content = "".join(event.raw for event in events if isinstance(event, Text))
-    calls = [
+    calls: list[dict[str, Any]] = [
         {
             "name": event.call.name,
             "arguments": json.loads(event.call.arguments),
             "dialect": event.dialect,
             "repairs": list(event.repairs),
-            **_list_lacking(event, tools),
+            **_find_missing_parameters(event, tools),
         }
         for event in events
         if isinstance(event, Call)
@@ -218,14 +218,15 @@ def _build_entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: Gi
         {"name": call.name, "arguments": _parse_arguments(call), "dialect": NATIVE, "repairs": []}
         for call in reply.calls
     ]
-    refusals = [serialize_unread_call(event) for event in events if isinstance(event, UnreadCall)]
+    unread_calls = [serialize_unread_call(event) for event in events if isinstance(event, UnreadCall)]
+    possible_call = None if calls or unread_calls else find_possible_call(content, tools)
     return {
         **({"reply": reply.source} if reply.source else {}),
         "content": content,
         "reasoning_content": reply.reasoning + "".join(event.raw for event in events if isinstance(event, Reasoning)),
         "calls": calls,
-        "refusals": refusals,
-        "unread": call.text if not (calls or refusals) and (call := find_possible_call(content, tools)) else "",
+        "refusals": unread_calls,
+        "unread": possible_call.text if possible_call else "",
     }
 
 
@@ -252,7 +253,7 @@ def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
     }
 
 
-def _list_lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
+def _find_missing_parameters(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
     """Return the required parameters that a call lacks as `{"lacks": [...]}`; empty if it lacks none."""
     tool = tools.get(event.call.name)
     lacks = tool.schema.list_missing(json.loads(event.call.arguments)) if tool else []
@@ -346,9 +347,9 @@ def _show_reply(console: Console, reply: dict[str, Any]) -> None:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
         for name in call.get("lacks", ()):
             console.print(f"  [yellow]lacks the required parameter {escape(name)}[/yellow]")
-    for refusal in reply["refusals"]:
-        name = f" {escape(refusal['name'])}" if refusal["name"] else ""
-        console.print(f"[bold red]{describe_fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")
+    for unread_call in reply["refusals"]:
+        name = f" {escape(unread_call['name'])}" if unread_call["name"] else ""
+        console.print(f"[bold red]{describe_fate(unread_call)}[/bold red]{name}: {escape(unread_call['reason'])}")
     if reply["unread"]:
         _print_verbatim(console, f"a possible call was not read: {reply['unread']}")
 

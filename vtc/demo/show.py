@@ -112,9 +112,9 @@ def _show(console: Console, written: str, received: str) -> None:
     console.print(table)
 
 
-def show(*, web: bool) -> bool:
+def run_demo(*, web: bool) -> bool:
     """Run one agent turn and print both sides; with `web`, mitmweb stays open until Ctrl-C. Return True on success."""
-    end_with_its_parent()
+    exit_on_signals()
     console = Console(width=None if sys.stdout.isatty() else 80)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -135,12 +135,12 @@ def show(*, web: bool) -> bool:
     return worked
 
 
-def end_with_its_parent() -> None:
-    """Make closing the terminal, or stopping `make`, also end the proxy."""
+def exit_on_signals() -> None:
+    """Exit when the terminal is closed or `make` is stopped, so that the proxy is stopped, too."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _end)
+            signal.signal(getattr(signal, name), _exit)
 
 
-def _end(signum: int, _: object) -> None:
+def _exit(signum: int, _: object) -> None:
     sys.exit(128 + signum)

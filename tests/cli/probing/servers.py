@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.apis import chat, messages, ollama
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
-from vtc.cli.probing.scenarios import SEAL
+from vtc.cli.probing.scenarios import UNGUESSABLE_VALUE
 
 type Call = tuple[str, dict[str, Any]]
 
@@ -169,7 +169,7 @@ class Server:
             return _join_text(last).rpartition("\n")[2], []
         if "red wax" in asked and body.get("tools"):
             held = self.strict and body["tools"][0].get("function", {}).get("strict")
-            return "", [("seal_letter", {"seal": SEAL if held else "red wax"})]
+            return "", [("seal_letter", {"seal": UNGUESSABLE_VALUE if held else "red wax"})]
         if "seal" in asked:
             return json.dumps({"seal": self._choose_seal(body)}), []
         if "code word" in asked:

@@ -347,7 +347,7 @@ async def test_a_server_without_the_model_gets_one_request(answer: Reply, messag
     (line,) = (line for line in result.stdout.splitlines() if message in line)
     assert "--model" in line
     assert line.endswith("; it lists Qwen/Qwen2.5-7B-Instruct.")
-    assert "Does it take `tools`?" not in result.stdout
+    assert "Does it accept `tools`?" not in result.stdout
 
 
 async def test_a_404_with_a_known_quirk_does_not_end_the_probe() -> None:

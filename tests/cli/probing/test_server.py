@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.cli.probing.talk import CONTEXT_PATHS, SELF_DESCRIPTIONS, learn_server_facts
+from vtc.cli.probing.server_facts import CONTEXT_PATHS, SELF_DESCRIPTIONS, learn_server_facts
 from vtc.profiles import builtin_directory, load_profiles
 from vtc.proxy.asker import Asker
 
@@ -36,7 +36,7 @@ async def test_odd_values_in_self_descriptions_are_ignored(odd: Any, named: str)
     async with serving(answer) as upstream:
         asker = Asker(upstream.url)
         facts = await asyncio.to_thread(
-            learn_server_facts, asker, PROFILES, model="", apis=("openai-chat",), named=named
+            learn_server_facts, asker, PROFILES, model="", chosen_apis=("openai-chat",), server_name=named
         )
     assert (facts.problem, facts.model) == ("", odd if isinstance(odd, str) else "m")
 
@@ -47,6 +47,6 @@ async def test_a_context_length_of_thousands_of_digits_is_ignored() -> None:
     async with serving(lambda _: Reply([json.dumps(body).encode()], JSON, framing="length")) as upstream:
         asker = Asker(upstream.url)
         facts = await asyncio.to_thread(
-            learn_server_facts, asker, PROFILES, model="", apis=("openai-chat",), named="ollama"
+            learn_server_facts, asker, PROFILES, model="", chosen_apis=("openai-chat",), server_name="ollama"
         )
     assert (facts.problem, facts.context) == ("", 0)

@@ -69,21 +69,21 @@ def inspect(source: str) -> TemplateFacts:
         (
             TEMPLATE,
             TemplateFacts(
-                takes_tools=True,
-                opens="<think>",
+                accepts_tools=True,
+                opened_tag="<think>",
                 dialect="hermes",
-                refuses=("a system message inside the conversation",),
+                rejects=("a system message inside the conversation",),
             ),
         ),
         (
             MISTRAL,
             TemplateFacts(
-                takes_tools=True,
+                accepts_tools=True,
                 dialect="mistral",
-                refuses=("the role developer", "two messages of the user in a row"),
+                rejects=("the role developer", "two messages of the user in a row"),
             ),
         ),
-        (QWEN_CODER, TemplateFacts(takes_tools=True, dialect="qwen3-coder")),
+        (QWEN_CODER, TemplateFacts(accepts_tools=True, dialect="qwen3-coder")),
         (PLAIN, TemplateFacts()),
     ],
 )

@@ -23,7 +23,7 @@ from vtc.cli.common import (
     show_json,
     trust_settings,
 )
-from vtc.cli.probing.template import BY_USER, MAX_PROBE_REQUESTS, BoundedAsker
+from vtc.cli.probing.bounded_asker import BY_USER, MAX_PROBE_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch
 from vtc.proxy.trust import Trust
@@ -100,7 +100,8 @@ def probe(
             progress=show_question,
             trust=Trust.from_settings(sets),
         )
-        record = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
+        record = Probe(asker, profiles, tokens).run(model=model, chosen_apis=(api,) if api else (), server_name=server)
+    # The proposed profiles are not written if the user stopped the probe, because it may be incomplete.
     files: list[Path] = []
     if directory and record.proposal and record.stopped != BY_USER:
         files = record.proposal.write(directory, _format_header(record), asker.secrets)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from vtc import apis
 from vtc.apis import Api
-from vtc.cli.probing import scenarios, template, words
+from vtc.cli.probing import classification, scenarios, template
+from vtc.cli.probing.bounded_asker import BoundedAsker
 from vtc.cli.probing.proposal import Proposal, create_proposal
 from vtc.cli.probing.scenarios import Scenario
-from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn_server_facts
-from vtc.cli.probing.template import BoundedAsker
+from vtc.cli.probing.server_facts import ServerFacts, learn_server_facts
+from vtc.cli.probing.talk import ProbeReply, Talk
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import choose_best
 from vtc.profiles.planner import Planner, list_dialects
@@ -30,7 +31,7 @@ MAX_PROMPT_DIALECTS = 3
 DECISIVE_SCENARIOS = {
     scenarios.SINGLE.name: "a call as proposed",
     scenarios.SINGLE.as_stream().label: "a streamed call",
-    scenarios.FOLLOWED_UP.name: "an answer after a tool's result",
+    scenarios.TOOL_RESULT.name: "an answer after a tool's result",
 }
 """The abilities that an agent requires, by the labels of their scenarios."""
 
@@ -46,10 +47,10 @@ class ProbeRecord:
     template_facts: template.TemplateFacts | None = None
     native: ProbeReply | None = None
     """The reply to one request with `tools`, sent as a client sends it."""
-    tools: words.ToolSupport | None = None
+    tools: classification.ToolSupport | None = None
     dialect: str = ""
-    thinking: words.ThinkingFacts = field(default_factory=words.ThinkingFacts)
-    tokens: words.SpecialTokens = field(default_factory=words.SpecialTokens)
+    reasoning: classification.ReasoningFacts = field(default_factory=classification.ReasoningFacts)
+    tokens: classification.SpecialTokens = field(default_factory=classification.SpecialTokens)
     prompted: dict[str, ProbeReply] = field(default_factory=dict)
     """The replies to one request with the tools in the prompt, by dialect."""
     replies: dict[str, ProbeReply] = field(default_factory=dict)
@@ -87,13 +88,14 @@ class ProbeRecord:
 
     def list_replies(self) -> list[ProbeReply]:
         """List the replies to all questions that were sent."""
-        replies = [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
-        return [reply for reply in replies if reply.is_asked]
+        replies = [self.native, *self.prompted.values(), *self.replies.values()]
+        return [reply for reply in replies if reply and reply.is_asked]
 
     def decide_verdict(self) -> tuple[bool, str]:
-        """Return whether an agent will work with the proposal, and the reason, as far as questions were sent."""
+        """Return True if an agent will work with the proposal, and the reason; only sent questions count."""
         if self.server.problem:
             return False, self.server.problem
+        # Step 1: at least one call has to arrive.
         called = [reply for reply in self.list_replies() if reply.scenario.calls and not reply.misses]
         asked = [reply for reply in self.list_replies() if reply.scenario.calls]
         if not called:
@@ -106,6 +108,7 @@ class ProbeRecord:
             if self.stopped:
                 return False, self.stopped
             return False, asked[0].faults[0] if asked and asked[0].faults else "no question was sent"
+        # Step 2: each question that an agent depends on has to succeed, if it was sent.
         unasked = []
         for name, ability in DECISIVE_SCENARIOS.items():
             reply = self.replies.get(name)
@@ -128,9 +131,14 @@ class Probe:
     profiles: Profiles
     tokens: int
 
-    def run(self, *, model: str, of: Sequence[str], named: str) -> ProbeRecord:
-        """Send all questions; `of` and `named` are the APIs and the server profile that the user chose."""
-        server = learn_server_facts(self.asker, self.profiles, model=model, apis=tuple(of), named=named)
+    def run(self, *, model: str, chosen_apis: Sequence[str], server_name: str) -> ProbeRecord:
+        """Send all questions. The parameters are the user's choices; empty if the probe chooses.
+
+        `server_name` is the name of a server profile.
+        """
+        server = learn_server_facts(
+            self.asker, self.profiles, model=model, chosen_apis=tuple(chosen_apis), server_name=server_name
+        )
         api = (apis.find_api(server.apis[0]) if server.apis else None) or apis.APIS[0]
         record = ProbeRecord(server=server, api=api)
         if not server.problem:
@@ -144,14 +152,14 @@ class Probe:
         server, profiles = record.server, self.profiles
         record.base = choose_best(profiles.models, server.facts, profiles.sources).profile
         talk = Talk(self.asker, server, record.api, {"temperature": 0, "max_tokens": self.tokens}, record.quirks)
-        tags = words.list_reasoning_tags(profiles, record.base)
+        tags = classification.list_reasoning_tags(profiles, record.base)
         if server.template:
             record.template_facts = template.inspect_template(
                 server.template, list_dialects(profiles, record.base or UNKNOWN_MODEL), tags
             )
         # Step 2: request one call with `tools`, as a client sends them.
         record.native = talk.ask(scenarios.SINGLE, self._plan_with_options(record, tools="native"), bare=True)
-        record.tools = None if self.asker.stopped else words.classify_tools(record.native)
+        record.tools = None if self.asker.stopped else classification.classify_tools(record.native)
         if record.tools is None:
             server.problem = self.asker.stopped or f"the model gave no reply: {record.native.problem}"
             return
@@ -165,8 +173,8 @@ class Probe:
         if record.tools in ("refused", "ignored"):
             self._probe_prompts(record, talk)
         # Step 4: complete the proposal, and send the scenarios under it.
-        record.thinking = words.classify_thinking(
-            record.list_replies(), tags, record.template_facts.opens if record.template_facts else ""
+        record.reasoning = classification.classify_reasoning(
+            record.list_replies(), tags, record.template_facts.opened_tag if record.template_facts else ""
         )
         self._propose(record)
         self._ask_as_proposed(record, talk, self._list_scenarios(record))
@@ -180,24 +188,25 @@ class Probe:
         return Planner(self.profiles, Settings(server=record.kind, **settings))  # type: ignore[arg-type]
 
     def _probe_special_tokens(self, record: ProbeRecord, talk: Talk) -> None:
+        """Find if the server keeps the marker of a call, at first without and then with its profile's fields."""
         assert record.proposal
         names = [
             record.dialect,
             *(record.base.accept if record.base and record.base.accept != "auto" else ()),
             "hermes",
         ]
-        marker = words.find_call_marker(self.profiles.dialects[name] for name in names if name)
-        kept = record.proposal.copy_with(model={"special_tokens": False})
+        marker = classification.find_call_marker(self.profiles.dialects[name] for name in names if name)
+        without_fields = record.proposal.copy_with(model={"special_tokens": False})
         question = scenarios.build_echo_scenario(marker)
-        reply = talk.ask(question, kept.build_planner(self.profiles))
+        reply = talk.ask(question, without_fields.build_planner(self.profiles))
         if not reply.is_asked:
             return
-        fate, repaired = words.classify_special_token(reply, marker), False
-        if fate == "dropped" and record.proposal.server.special_tokens:
-            proposal = record.proposal.copy_with(model={"special_tokens": True})
-            reply = talk.ask(question, proposal.build_planner(self.profiles))
-            repaired = words.classify_special_token(reply, marker) == "kept"
-        record.tokens = words.SpecialTokens(marker, fate, repaired)
+        support, repaired = classification.classify_special_token(reply, marker), False
+        if support == "dropped" and record.proposal.server.special_tokens:
+            with_fields = record.proposal.copy_with(model={"special_tokens": True})
+            reply = talk.ask(question, with_fields.build_planner(self.profiles))
+            repaired = classification.classify_special_token(reply, marker) == "kept"
+        record.tokens = classification.SpecialTokens(marker, support, repaired)
 
     def _probe_prompts(self, record: ProbeRecord, talk: Talk) -> None:
         """Request a call with the tools in the prompt, in the most likely dialects."""
@@ -240,7 +249,7 @@ class Probe:
         if prompt_dialect:
             proposal = proposal.copy_with(model_dialect="the model called with the tools in the prompt in this dialect")
         # Step 3: describe the reasoning, the special tokens and the APIs.
-        proposal = _propose_reasoning(proposal, record.thinking)
+        proposal = _propose_reasoning(proposal, record.reasoning)
         if record.tokens.repaired:
             proposal = proposal.copy_with(
                 model={"special_tokens": True},
@@ -254,7 +263,7 @@ class Probe:
         record.proposal = proposal
 
     def _update_dialect(self, record: ProbeRecord) -> None:
-        """Take the dialect from a reply with special tokens, if the first reply lacked them."""
+        """Use the dialect of the first reply that kept special tokens, if the reply before lacked them."""
         first = record.replies.get(scenarios.SINGLE.as_stream().label)
         if record.proposal and record.tokens.repaired and record.tools == "leaked" and first and first.dialects:
             record.dialect = first.dialects[0]
@@ -264,23 +273,26 @@ class Probe:
 
     def _list_scenarios(self, record: ProbeRecord) -> list[Scenario]:
         """List the scenarios to send under the proposal; those of `DECISIVE_SCENARIOS` come first."""
-        rows = [scenarios.SINGLE] if record.list_profile_needs() else []  # otherwise it was already sent this way
-        rows += [
+        listed: list[Scenario] = []
+        if record.list_profile_needs():  # otherwise the single call was already sent as proposed
+            listed.append(scenarios.SINGLE)
+        listed += [
             scenarios.SINGLE.as_stream(),
-            scenarios.FOLLOWED_UP,
+            scenarios.TOOL_RESULT,
             scenarios.PARALLEL,
             scenarios.PARALLEL.as_stream(),
         ]
-        compared = [scenario for scenario in scenarios.SCENARIOS.values() if scenario.compared]
-        rows += [scenario for scenario in compared if scenario not in (*rows, scenarios.SINGLE)]
-        rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
-        return [
-            *rows,
-            *([scenarios.SCHEMAS, scenarios.STRICT] if record.tool_mode == "native" else []),
-            scenarios.CONSTRAINED,
-        ]
+        for scenario in scenarios.SCENARIOS.values():
+            if scenario.compared and scenario not in (*listed, scenarios.SINGLE):
+                listed.append(scenario)
+        listed += [scenarios.REQUIRED, scenarios.FORBIDDEN]
+        if record.tool_mode == "native":
+            listed += [scenarios.SCHEMAS, scenarios.STRICT]
+        listed.append(scenarios.CONSTRAINED)
+        return listed
 
-    def _ask_as_proposed(self, record: ProbeRecord, talk: Talk, rows: Sequence[Scenario]) -> None:
+    def _ask_as_proposed(self, record: ProbeRecord, talk: Talk, questions: Sequence[Scenario]) -> None:
+        """Send questions under the proposal; the earlier reply to the single call is reused if it was sent this way."""
         assert record.proposal
         assert record.native
         planner = record.proposal.build_planner(self.profiles)
@@ -290,28 +302,28 @@ class Probe:
             else record.native
         )
         record.replies.setdefault(scenarios.SINGLE.name, known)
-        for scenario in rows:
+        for scenario in questions:
             record.replies[scenario.label] = talk.ask(scenario, planner)
 
 
-def _propose_reasoning(proposal: Proposal, think: words.ThinkingFacts) -> Proposal:
+def _propose_reasoning(proposal: Proposal, reasoning: classification.ReasoningFacts) -> Proposal:
     """Add the form of the reasoning to a proposal."""
-    if think.style in ("raw", "prefilled"):
-        tags = ReasoningTags(open=think.open, close=think.close, prefilled=think.style == "prefilled")
+    if reasoning.style in ("raw", "prefilled"):
+        tags = ReasoningTags(open=reasoning.open, close=reasoning.close, prefilled=reasoning.style == "prefilled")
         place = "was in the text"
-        if think.style == "prefilled":
-            place = f"was open when the reply began, and {think.close} ended it"
+        if reasoning.style == "prefilled":
+            place = f"was open when the reply began, and {reasoning.close} ended it"
         return proposal.copy_with(
             model={"reasoning": tags},
             server={"parts_reasoning": False},
-            model_reasoning=f"{think.open} {place}",
+            model_reasoning=f"{reasoning.open} {place}",
             server_parts_reasoning="reasoning arrived in the text",
         )
-    if think.style == "parted":
-        field = "reasoning" if think.field == "reasoning" else "reasoning_content"
+    if reasoning.style == "parted":
+        field = "reasoning" if reasoning.field == "reasoning" else "reasoning_content"
         return proposal.copy_with(
             server={"parts_reasoning": True, "thoughts": field},
             server_parts_reasoning="reasoning arrived separately from the text",
-            server_thoughts=f"the field was {think.field or 'the usual one'}",
+            server_thoughts=f"the field was {reasoning.field or 'the usual one'}",
         )
     return proposal

@@ -14,10 +14,10 @@ import click
 import msgspec
 
 from vtc.cli.common import show_table
-from vtc.cli.probing import scenarios, words
+from vtc.cli.probing import classification, scenarios
+from vtc.cli.probing.bounded_asker import BY_USER
 from vtc.cli.probing.probe import ProbeRecord
 from vtc.cli.probing.talk import ProbeOutcome, ProbeReply
-from vtc.cli.probing.template import BY_USER
 from vtc.profiles.agents import AgentProfile
 from vtc.profiles.document import load_table
 from vtc.proxy.launch import PORT
@@ -99,13 +99,13 @@ def format_parser_flags(flags: ServerFlags, dialects: Iterable[str]) -> str:
     return flags.tools.format(parser=name)
 
 
-TOOL_OUTCOMES: dict[words.ToolSupport, ProbeOutcome] = {
+TOOL_OUTCOMES: dict[classification.ToolSupport, ProbeOutcome] = {
     "parsed": "works",
     "leaked": "mended",
     "ignored": "seen",
     "refused": "refused",
 }
-REASONING_ANSWERS: dict[words.ThinkingStyle, tuple[str, ProbeOutcome]] = {
+REASONING_ANSWERS: dict[classification.ReasoningStyle, tuple[str, ProbeOutcome]] = {
     "parted": ("separate from the text", "works"),
     "raw": ("in the text, between tags", "mended"),
     "prefilled": ("in the text, the first tag opened in the prompt", "mended"),
@@ -127,8 +127,10 @@ def list_findings(record: ProbeRecord) -> Iterator[Finding]:
 def _report_server(record: ProbeRecord) -> Iterator[Finding]:
     server = record.server
     if server.problem and not server.model:
-        is_asked = server.problem != BY_USER
-        yield Finding("Is the server there?", *(("no", "broken", server.problem) if is_asked else ("", "unasked")))
+        if server.problem == BY_USER:
+            yield Finding("Is the server there?", "", "unasked")
+        else:
+            yield Finding("Is the server there?", "no", "broken", server.problem)
         return
     kind = server.profile.description or server.profile.name if server.profile else "not known"
     yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.recognised_by)
@@ -152,14 +154,14 @@ def _report_template(record: ProbeRecord) -> Iterator[Finding]:
         yield Finding("What does its chat template do?", "not known", "seen", template.problem)
         return
     yield Finding(
-        "Does its chat template take tools?", *(("yes", "works") if template.takes_tools else ("no", "refused"))
+        "Does its chat template accept tools?", *(("yes", "works") if template.accepts_tools else ("no", "refused"))
     )
     if template.dialect:
         yield Finding("How does the template write calls?", template.dialect, "seen")
-    if template.opens:
-        yield Finding("Does the template open the thinking?", f"yes: {template.opens}", "seen")
-    if template.refuses:
-        yield Finding("What does the template reject?", "; ".join(template.refuses), "refused")
+    if template.opened_tag:
+        yield Finding("Does the template open the reasoning?", f"yes: {template.opened_tag}", "seen")
+    if template.rejects:
+        yield Finding("What does the template reject?", "; ".join(template.rejects), "refused")
 
 
 def _report_tools(record: ProbeRecord) -> Iterator[Finding]:
@@ -178,10 +180,14 @@ def _report_tools(record: ProbeRecord) -> Iterator[Finding]:
         "ignored": "it accepted them and answered with text: neither a pass nor a failure",
         "refused": "no",
     }
-    wants = record.tools == "refused" or (record.tools == "leaked" and flags.parsers)
-    saw = f"{reply.summary}; {words.explain_hidden_tools(reply)}".removesuffix("; ")
+    is_flag_useful = record.tools == "refused" or (record.tools == "leaked" and flags.parsers)
+    evidence = f"{reply.summary}; {classification.explain_hidden_tools(reply)}".removesuffix("; ")
     yield Finding(
-        "Does it take `tools`?", answers[record.tools], TOOL_OUTCOMES[record.tools], saw, flag if wants else ""
+        "Does it accept `tools`?",
+        answers[record.tools],
+        TOOL_OUTCOMES[record.tools],
+        evidence,
+        flag if is_flag_useful else "",
     )
     if record.tools == "parsed":
         streamed = record.replies.get(scenarios.PARALLEL.as_stream().label)
@@ -207,33 +213,41 @@ def _report_stream(record: ProbeRecord) -> Iterator[Finding]:
     stream = record.replies.get(scenarios.SINGLE.as_stream().label)
     if whole is None or stream is None or whole.problem or stream.problem:
         return
-    same = _summarize_shape(whole, direct=True) == _summarize_shape(stream, direct=True)
-    mended = _summarize_shape(whole) == _summarize_shape(stream)
-    outcome: ProbeOutcome = "works" if same else "mended" if mended else "broken"
-    answer = "yes" if same else WITH_VTC_ONLY if mended else "no"
-    yield Finding(
-        "Is a stream equal to the whole reply?", answer, outcome, "" if same else f"streamed: {stream.summary}"
-    )
+    question, evidence = "Is a stream equal to the whole reply?", f"streamed: {stream.summary}"
+    if _summarize_shape(whole, direct=True) == _summarize_shape(stream, direct=True):
+        yield Finding(question, "yes", "works")
+    elif _summarize_shape(whole) == _summarize_shape(stream):
+        yield Finding(question, WITH_VTC_ONLY, "mended", evidence)
+    else:
+        yield Finding(question, "no", "broken", evidence)
 
 
 def _summarize_shape(reply: ProbeReply, *, direct: bool = False) -> object:
+    """Return the parts of a reply that do not depend on the model's words; `direct` is the server's own reply."""
     message = (reply.direct if direct else reply.via_vtc).message
     return [call.name for call in message.calls], bool(message.text.strip()), bool(message.reasoning)
 
 
 def _classify_question(reply: ProbeReply) -> ProbeOutcome:
-    """Return the outcome of the question alone; reasoning in the text is ignored."""
+    """Return the outcome with regard to the question; leaked reasoning, which is a fault of every reply, is ignored."""
     if reply.misses:  # also if it was not sent
         return reply.outcome
     return "mended" if reply.scenario.calls and (reply.prompted or not reply.direct.message.calls) else "works"
 
 
 def _report_reply(
-    question: str, reply: ProbeReply | None, answer: Callable[[ProbeReply], tuple[str, ProbeOutcome, str, str]]
+    question: str, reply: ProbeReply | None, describe: Callable[[ProbeReply], tuple[str, ProbeOutcome, str, str]]
 ) -> Iterator[Finding]:
-    """Yield the finding of a reply, or one that states that the question was not sent; nothing without a reply."""
-    if reply:
-        yield Finding(question, *answer(reply)) if reply.is_asked else Finding(question, "", "unasked")
+    """Yield the finding of a reply, or one that states that the question was not sent; nothing without a reply.
+
+    `describe` returns the fields of the finding after its question: answer, outcome, evidence, advice.
+    """
+    if reply is None:
+        return
+    if reply.is_asked:
+        yield Finding(question, *describe(reply))
+    else:
+        yield Finding(question, "", "unasked")
 
 
 def _report_choice(record: ProbeRecord) -> Iterator[Finding]:
@@ -258,60 +272,59 @@ def _report_schemas(record: ProbeRecord) -> Iterator[Finding]:
         word = {"works": "yes", "mended": WITH_VTC_ONLY}.get(outcome, "no")
         return word, outcome, reply.problem or reply.rejection, ""
 
-    answers: dict[words.SchemaSupport, tuple[str, ProbeOutcome]] = {
+    answers: dict[classification.SchemaSupport, tuple[str, ProbeOutcome]] = {
         "schema": ("yes", "works"),
         "ignored": ("no: the schema had no effect", "seen"),
         "refused": ("rejected", "refused"),
         "unknown": ("not known", "seen"),
     }
     yield from _report_reply(
-        f"Does it take {scenarios.SCHEMAS.asks}?", record.replies.get(scenarios.SCHEMAS.name), describe_schema_reply
+        f"Does it accept {scenarios.SCHEMAS.asks}?", record.replies.get(scenarios.SCHEMAS.name), describe_schema_reply
     )
     yield from _report_reply(
         "Does it constrain replies to a JSON Schema?",
         record.replies.get(scenarios.CONSTRAINED.name),
-        lambda reply: (*answers[words.classify_schema(reply)], reply.summary, ""),
+        lambda reply: (*answers[classification.classify_schema(reply)], reply.summary, ""),
     )
 
 
 def _report_strict(record: ProbeRecord) -> Iterator[Finding]:
-    answers: dict[words.StrictSupport, tuple[str, ProbeOutcome]] = {
+    answers: dict[classification.StrictSupport, tuple[str, ProbeOutcome]] = {
         "taken": ("yes", "works"),
         "ignored": ("no: `strict` has no effect", "seen"),
         "refused": ("rejected", "refused"),
         "unknown": ("not known", "seen"),
     }
     flag = "add `--set vtc_constrain=auto`: VTC then constrains all calls of tools with parameters to their schemas"
-    yield from _report_reply(
-        "Does it constrain strict tools to their schemas?",
-        record.replies.get(scenarios.STRICT.name),
-        lambda reply: (
-            *answers[words.classify_strict(reply)],
-            reply.summary,
-            flag * (words.classify_strict(reply) == "taken"),
-        ),
-    )
+
+    def describe_strict_reply(reply: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+        support = classification.classify_strict(reply)
+        answer, outcome = answers[support]
+        return answer, outcome, reply.summary, flag if support == "taken" else ""
+
+    strict = record.replies.get(scenarios.STRICT.name)
+    yield from _report_reply("Does it constrain strict tools to their schemas?", strict, describe_strict_reply)
 
 
 def _report_special_tokens(record: ProbeRecord) -> Iterator[Finding]:
     if not record.tokens.marker or record.native is None or record.tools is None:
         return
     question = f"Does it keep the marker {record.tokens.marker} in the text?"
-    if record.tokens.fate == "dropped":
+    if record.tokens.support == "dropped":
         answer = "no, but with the fields that the server's profile sets" if record.tokens.repaired else "no"
         yield Finding(question, answer, "mended" if record.tokens.repaired else "broken")
     else:
-        outcome: ProbeOutcome = "works" if record.tokens.fate == "kept" else "seen"
-        yield Finding(question, "yes" if record.tokens.fate == "kept" else "not known", outcome)
+        outcome: ProbeOutcome = "works" if record.tokens.support == "kept" else "seen"
+        yield Finding(question, "yes" if record.tokens.support == "kept" else "not known", outcome)
 
 
-def _report_thinking(record: ProbeRecord) -> Iterator[Finding]:
+def _report_reasoning(record: ProbeRecord) -> Iterator[Finding]:
     if record.tools is None:
         return
-    answer, outcome = REASONING_ANSWERS[record.thinking.style]
-    name = f", as `{record.thinking.field}`" if record.thinking.field else ""
-    flag = get_flags(record.kind).reasoning if record.thinking.style in ("raw", "prefilled") else ""
-    yield Finding("How does reasoning arrive?", answer + name, outcome, record.thinking.open, flag)
+    answer, outcome = REASONING_ANSWERS[record.reasoning.style]
+    name = f", as `{record.reasoning.field}`" if record.reasoning.field else ""
+    flag = get_flags(record.kind).reasoning if record.reasoning.style in ("raw", "prefilled") else ""
+    yield Finding("How does reasoning arrive?", answer + name, outcome, record.reasoning.open, flag)
 
 
 def _report_prompt_mode(record: ProbeRecord) -> Iterator[Finding]:
@@ -345,7 +358,7 @@ def _report_prompt_limits(record: ProbeRecord) -> Iterator[Finding]:
 def _describe_truncation(reply: ProbeReply, flag: str) -> tuple[str, ProbeOutcome, str, str]:
     usage = reply.direct.usage
     counted = f"{usage.prompt:,} tokens were counted" if usage else ""
-    if words.is_truncated(reply):
+    if classification.is_truncated(reply):
         return "yes", "broken", f"{counted} of about 6,000", flag
     if reply.problem:
         return "no: it rejects it" if reply.is_rejected else "no reply", "seen", reply.problem, ""
@@ -364,7 +377,7 @@ REPORTERS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
     _report_schemas,
     _report_strict,
     _report_special_tokens,
-    _report_thinking,
+    _report_reasoning,
     _report_prompt_mode,
     _report_prompt_limits,
 )
@@ -422,10 +435,10 @@ def build_json(record: ProbeRecord, line: str, files: Sequence[Path], settings: 
         "context": server.context or None,
         "tools": record.tools,
         "dialect": record.dialect or None,
-        "reasoning": record.thinking.style,
-        "special_tokens": record.tokens.fate,
-        "constrain": words.classify_schema(constrained) if constrained else "unknown",
-        "strict": words.classify_strict(strict) if strict else "unknown",
+        "reasoning": record.reasoning.style,
+        "special_tokens": record.tokens.support,
+        "constrain": classification.classify_schema(constrained) if constrained else "unknown",
+        "strict": classification.classify_strict(strict) if strict else "unknown",
         "taught": [*record.quirks],
         "profiles": [str(file) for file in files],
         "command": line if works else None,

@@ -1,4 +1,4 @@
-"""The questions of a probe (`scenarios.yaml`), and the test of a reply to each."""
+"""The questions of a probe (`scenarios.yaml`), each with a check of the replies to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     asks: str
     question: str
     past: tuple[Message, ...] = ()
-    """The messages after the question."""
+    """The messages after the question, for example a call and its result."""
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"
     calls: tuple[str, ...] = ()
@@ -51,17 +51,22 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def find_faults(self, reply_text: str, calls: Sequence[ToolCall]) -> list[str]:
         """List the faults of a reply; empty for a good one."""
+        # A question that requests text.
         if not self.calls:
             if calls:
                 return [f"it called {', '.join(call.name for call in calls)}"]
-            missing = [text for text in self.contains if text not in reply_text]
-            return [f"{text!r} is missing" for text in missing] if reply_text.strip() else ["the reply is empty"]
+            if not reply_text.strip():
+                return ["the reply is empty"]
+            return [f"{text!r} is missing" for text in self.contains if text not in reply_text]
+        # A question that requests calls: their order, their arguments, and the values in these.
+        faults = []
         names = [call.name for call in calls]
         remaining = iter(names)  # each test below consumes names, so the order counts
-        faults = [] if all(name in remaining for name in self.calls) else [f"it called {', '.join(names) or 'nothing'}"]
-        faults += [fault for call in calls if (fault := self._find_misfit(call))]
-        written = " ".join(call.arguments for call in calls)
-        values = written + json.dumps([_parse_arguments(call.arguments) for call in calls], ensure_ascii=False)
+        if not all(name in remaining for name in self.calls):
+            faults.append(f"it called {', '.join(names) or 'nothing'}")
+        faults += filter(None, map(self._find_misfit, calls))
+        encoded = " ".join(call.arguments for call in calls)
+        values = encoded + json.dumps([_parse_arguments(call.arguments) for call in calls], ensure_ascii=False)
         return faults + [f"{text!r} is missing in the arguments" for text in self.contains if text not in values]
 
     def _find_misfit(self, call: ToolCall) -> str:
@@ -96,7 +101,7 @@ AGENT_HEADERS = _TABLE.headers
 SCENARIOS = {scenario.name: scenario for scenario in _TABLE.scenarios}
 SINGLE = SCENARIOS["single-call"]
 PARALLEL = SCENARIOS["parallel-calls"]
-FOLLOWED_UP = SCENARIOS["tool-result-followup"]
+TOOL_RESULT = SCENARIOS["tool-result-followup"]
 FORCED = SCENARIOS["forced-tool-choice"]
 REQUIRED = SCENARIOS["required-tool-choice"]
 FORBIDDEN = SCENARIOS["no-tool-choice"]
@@ -104,7 +109,7 @@ SCHEMAS = SCENARIOS["hard-schema"]
 CONSTRAINED = SCENARIOS["constrained"]
 STRICT = SCENARIOS["strict-tool"]
 LONG = SCENARIOS["long-prompt"]
-(SEAL,) = CONSTRAINED.contains
+(UNGUESSABLE_VALUE,) = CONSTRAINED.contains
 """A value that no model guesses."""
 
 

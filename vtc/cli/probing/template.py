@@ -10,102 +10,19 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from vtc.apis.openai_chat import API as CHAT
-from vtc.apis.place import BEARER
 from vtc.cli.probing import rendering
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, CanonicalRequest, Message, Tool, ToolCall
-from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.trust import DEFAULT_TRUST, Trust
 from vtc.scrub import is_credential
-
-MAX_PROBE_REQUESTS = 30
-"""Maximum number of requests of one probe."""
-MAX_LATE_ANSWERS = 2
-"""Number of consecutive timeouts after which the probe stops."""
-SELF_DESCRIPTION_SECONDS = 5
-"""Time limit in seconds for questions that need no model."""
-BY_USER = "stopped by Ctrl-C"
-"""The reason of `BoundedAsker.stopped` when the user interrupts the probe."""
-
-
-class NotAskedError(OSError):
-    """Raised in place of an answer when a request was not sent, because the probe has stopped."""
-
-
-class BoundedAsker(Asker):
-    """An asker with limits on requests and time; Ctrl-C stops it but does not end the program.
-
-    After it has stopped, each request gets an answer with a `NotAskedError` that states the reason.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str,
-        seconds: float,
-        total_seconds: float,
-        progress: Callable[[str], None] = lambda _: None,
-        trust: Trust = DEFAULT_TRUST,
-    ) -> None:
-        """Create an asker; `progress` is called with the name of each question before it is sent."""
-        super().__init__(url, key=key, seconds=min(SELF_DESCRIPTION_SECONDS, seconds), trust=trust)
-        self.request_count = 0
-        self.question = ""
-        """The purpose of the next request, for people."""
-        self.stopped = ""
-        """The reason why no more requests are sent; empty while they are."""
-        self._patience = seconds
-        self._until = time.monotonic() + total_seconds
-        self._progress = progress
-        self._late = 0
-        self._asks_model = False
-
-    def use_model_timeout(self) -> None:
-        """Apply the time limit of model answers to all later requests."""
-        self.seconds, self._asks_model = self._patience, True
-
-    def ask(
-        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
-    ) -> ServerAnswer:
-        if not self.stopped and self.request_count == MAX_PROBE_REQUESTS:
-            self.stopped = f"{MAX_PROBE_REQUESTS} requests were sent"
-        remaining = self._until - time.monotonic()
-        if not self.stopped and remaining <= 0:
-            self.stopped = "the time limit of the probe was reached"
-        if self.stopped:
-            return ServerAnswer(error=NotAskedError(None, f"not asked: {self.stopped}"))
-        self.request_count += 1
-        self._progress(self.question or path)
-        patience, self.seconds = self.seconds, min(self.seconds, remaining)
-        try:
-            answer = super().ask(path, body, headers, key)
-        except KeyboardInterrupt:
-            self.stopped = BY_USER
-            return ServerAnswer(error=NotAskedError(None, BY_USER))
-        finally:
-            self.seconds = patience
-        self._late = self._late + 1 if isinstance(answer.error, TimeoutError) else 0
-        if self._asks_model and answer.status in (401, 403):  # the server would reject later requests, too
-            self.stopped = (
-                f"the server denies access (status {answer.status}): give a key that it accepts with --key-env"
-            )
-        elif isinstance(answer.error, ConnectionRefusedError):
-            self.stopped = "the server no longer accepts connections"
-        elif self._late >= MAX_LATE_ANSWERS:
-            self.stopped = f"{self._late} consecutive requests timed out"
-        return answer
-
 
 MAX_TEMPLATE_CHARS = 1 << 18
 """Maximum length of a template; longer ones are not inspected."""
@@ -120,7 +37,7 @@ RESULT = Message("tool", ("Sunny",), call_id="abcdefghi", name="get_weather")
 SYSTEM = Message("system", ("Be brief.",))
 DEVELOPER = Message("developer", ("Be brief.",))
 ANSWER = Message("assistant", ("Hello",))
-REFUSABLE_CONVERSATIONS: Mapping[str, Sequence[Message]] = {
+REJECTABLE_CONVERSATIONS: Mapping[str, Sequence[Message]] = {
     "a system message at the start": (SYSTEM, USER),
     "a system message inside the conversation": (USER, ANSWER, SYSTEM, USER),
     "the role developer": (DEVELOPER, USER),
@@ -134,57 +51,63 @@ REFUSABLE_CONVERSATIONS: Mapping[str, Sequence[Message]] = {
 class TemplateFacts:
     """The behaviour of a chat template."""
 
-    takes_tools: bool = False
-    opens: str = ""
-    """The tag of reasoning that it opens at the end of the prompt."""
+    accepts_tools: bool = False
+    opened_tag: str = ""
+    """The opening tag of reasoning at the end of the prompt; empty if there is none."""
     dialect: str = ""
     """The dialect in which it writes a past call; empty if no known dialect matches."""
-    refuses: tuple[str, ...] = ()
+    rejects: tuple[str, ...] = ()
+    """The descriptions of the conversations that it rejects (`REJECTABLE_CONVERSATIONS`)."""
     problem: str = ""
     """The reason why the template could not be inspected."""
 
 
-class ProblemError(Exception):
+class RenderError(Exception):
     """Raised when a template cannot be rendered, with the reason."""
 
 
 def inspect_template(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> TemplateFacts:
     """Inspect a template; `dialects` are the candidates for its calls, `tags` open and close reasoning."""
+    # Step 1: render conversations, with and without the prompt for the next answer.
     conversations: dict[str, Mapping[str, Any]] = {
-        "bare": _build_fields((USER,)),
-        "with tools": _build_fields((USER,), tools=[TOOL]),
-        "asked": _build_fields((USER,), tools=[TOOL], prompt=False),
-        "said": _build_fields((USER, ANSWER), tools=[TOOL], prompt=False),
-        "called": _build_fields((USER, CALL), tools=[TOOL], prompt=False),
-        **{name: _build_fields(messages) for name, messages in REFUSABLE_CONVERSATIONS.items()},
+        "prompt without tools": _build_fields((USER,)),
+        "prompt": _build_fields((USER,), tools=[TOOL]),
+        "question": _build_fields((USER,), tools=[TOOL], prompt=False),
+        "question and text": _build_fields((USER, ANSWER), tools=[TOOL], prompt=False),
+        "question and call": _build_fields((USER, CALL), tools=[TOOL], prompt=False),
+        **{name: _build_fields(messages) for name, messages in REJECTABLE_CONVERSATIONS.items()},
     }
     try:
-        texts = dict(zip(conversations, _render_template(source, [*conversations.values()]), strict=True))
-    except ProblemError as error:
+        results = dict(zip(conversations, _render_template(source, [*conversations.values()]), strict=True))
+    except RenderError as error:
         return TemplateFacts(problem=str(error))
-    if (bare := texts["bare"].get("text")) is None:
-        return TemplateFacts(problem=f"it cannot be rendered: {texts['bare'].get('refused')}")
-    written = {name: text.get("text", "") for name, text in texts.items()}
-    end = bare.rstrip()
-    opens = next((open_ for open_, _ in tags if end.endswith(open_)), "")
+    without_tools = results["prompt without tools"].get("text")
+    if without_tools is None:
+        return TemplateFacts(problem=f"it cannot be rendered: {results['prompt without tools'].get('refused')}")
+    # Step 2: compare the rendered texts.
+    texts = {name: result.get("text", "") for name, result in results.items()}
+    end = without_tools.rstrip()
+    opened_tag = next((open_ for open_, _ in tags if end.endswith(open_)), "")
     return TemplateFacts(
-        takes_tools=TOOL.name in written["with tools"] and TOOL.name not in bare,
-        opens=opens,
-        dialect=_find_dialect(_extract_call(written, opens), dialects),
-        refuses=tuple(name for name in REFUSABLE_CONVERSATIONS if "text" not in texts[name]),
+        accepts_tools=TOOL.name in texts["prompt"] and TOOL.name not in without_tools,
+        opened_tag=opened_tag,
+        dialect=_find_dialect(_extract_call(texts, opened_tag), dialects),
+        rejects=tuple(name for name in REJECTABLE_CONVERSATIONS if "text" not in results[name]),
     )
 
 
-def _extract_call(written: Mapping[str, str], opens: str) -> str:
+def _extract_call(texts: Mapping[str, str], opened_tag: str) -> str:
     """Extract a past call as the model would write it, without the markup around a message.
 
-    The markup is the difference between the other rendered conversations.
+    The markup is the difference between the other rendered conversations: the prompt for an answer shows the markup
+    before a message of the model, and an answer with text shows the markup after it.
     """
-    asked = written["asked"]
-    prompted = written["with tools"] or asked
-    head = prompted.removeprefix(asked).rstrip().removesuffix(opens).strip()
-    end = written["said"].rpartition(ANSWER.text)[2].strip()
-    return written["called"].removeprefix(asked).strip().removeprefix(head).strip().removesuffix(end).strip()
+    question = texts["question"]
+    prompt = texts["prompt"] or question
+    message_start = prompt.removeprefix(question).rstrip().removesuffix(opened_tag).strip()
+    message_end = texts["question and text"].rpartition(ANSWER.text)[2].strip()
+    message = texts["question and call"].removeprefix(question).strip()
+    return message.removeprefix(message_start).strip().removesuffix(message_end).strip()
 
 
 def _find_dialect(text: str, dialects: Sequence[Description]) -> str:
@@ -195,9 +118,9 @@ def _find_dialect(text: str, dialects: Sequence[Description]) -> str:
 
 
 def _render_template(source: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Render a template with each of these contexts in a separate process (`rendering`). Raises `ProblemError`."""
+    """Render a template with each of these contexts in a separate process (`rendering`). Raises `RenderError`."""
     if len(source) > MAX_TEMPLATE_CHARS:
-        raise ProblemError("it is too long to be inspected")
+        raise RenderError("it is too long to be inspected")
     request = {"source": source, "fields": fields, "seconds": RENDER_SECONDS, "bytes": MAX_RENDER_BYTES}
     command = [sys.executable, "-P", rendering.__file__]
     try:
@@ -211,11 +134,11 @@ def _render_template(source: str, fields: Sequence[Mapping[str, Any]]) -> list[d
         )
         texts = msgspec.convert(json.loads(done.stdout or b"null"), list[dict[str, str]] | None)
     except subprocess.TimeoutExpired:
-        raise ProblemError("it takes too long") from None
+        raise RenderError("it takes too long") from None
     except (OSError, ValueError, msgspec.ValidationError) as error:
-        raise ProblemError(f"it cannot be inspected: {type(error).__name__}") from None
+        raise RenderError(f"it cannot be inspected: {type(error).__name__}") from None
     if texts is None or len(texts) != len(fields):
-        raise ProblemError(
+        raise RenderError(
             "it takes too much memory" if done.returncode == 0 else "it takes too long, or too much memory"
         )
     return texts

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vtc.cli.probing.scenarios import LONG, SEAL
+from vtc.cli.probing.scenarios import LONG, UNGUESSABLE_VALUE
 from vtc.cli.probing.talk import ProbeReply
 from vtc.dialects.syntax.description import Description
 from vtc.profiles.loader import Profiles
@@ -15,19 +15,19 @@ from vtc.profiles.planner import COMMON_TAGS
 from vtc.profiles.schema import ModelProfile
 
 type ToolSupport = Literal["parsed", "leaked", "ignored", "refused"]
-type ThinkingStyle = Literal["parted", "raw", "prefilled", "none"]
-type SpecialTokenFate = Literal["kept", "dropped", "unknown"]
+type ReasoningStyle = Literal["parted", "raw", "prefilled", "none"]
+type SpecialTokenSupport = Literal["kept", "dropped", "unknown"]
 type SchemaSupport = Literal["schema", "ignored", "refused", "unknown"]
 type StrictSupport = Literal["taken", "ignored", "refused", "unknown"]
 
 
 @dataclass(slots=True)
 class SpecialTokens:
-    """The fate of a special token that the model was asked to repeat."""
+    """Support for a special token that the model was asked to repeat: the server keeps or drops it."""
 
     marker: str = ""
     """The token; empty if no request asked for one."""
-    fate: SpecialTokenFate = "unknown"
+    support: SpecialTokenSupport = "unknown"
     repaired: bool = False
     """True if the server keeps the token when its profile's fields are sent."""
 
@@ -44,30 +44,30 @@ def classify_tools(reply: ProbeReply) -> ToolSupport | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ThinkingFacts:
+class ReasoningFacts:
     """The form of the reasoning in replies."""
 
-    style: ThinkingStyle = "none"
+    style: ReasoningStyle = "none"
     open: str = ""
     close: str = ""
     field: str = ""
     """The name of the field in which the server sends it, if it is not the API's usual one."""
 
 
-def classify_thinking(replies: Iterable[ProbeReply], tags: Sequence[tuple[str, str]], opened: str) -> ThinkingFacts:
+def classify_reasoning(replies: Iterable[ProbeReply], tags: Sequence[tuple[str, str]], opened: str) -> ReasoningFacts:
     """Find the form of the reasoning in replies; `opened` is the tag that the chat template opens."""
     for reply in replies:
         if reply.direct.message.reasoning:
-            return ThinkingFacts("parted", field=reply.direct.thoughts)
+            return ReasoningFacts("parted", field=reply.direct.thoughts)
         text = reply.direct.message.text
         for open_, close in tags:
             before, closed, _ = text.partition(close)
             if text.lstrip().startswith(open_) or (closed and open_ in before):
-                return ThinkingFacts("raw", open_, close)
+                return ReasoningFacts("raw", open_, close)
             if closed:
-                return ThinkingFacts("prefilled", open_, close)
+                return ReasoningFacts("prefilled", open_, close)
     close = next((close for open_, close in tags if open_ == opened), "")
-    return ThinkingFacts("prefilled", opened, close) if close else ThinkingFacts()
+    return ReasoningFacts("prefilled", opened, close) if close else ReasoningFacts()
 
 
 def list_reasoning_tags(profiles: Profiles, model: ModelProfile | None) -> tuple[tuple[str, str], ...]:
@@ -97,8 +97,8 @@ def _list_call_markers(dialect: Description) -> Iterator[str]:
             yield text
 
 
-def classify_special_token(reply: ProbeReply, text: str) -> SpecialTokenFate:
-    """Classify the fate of a special token that the model was asked to repeat between `red` and `green`."""
+def classify_special_token(reply: ProbeReply, text: str) -> SpecialTokenSupport:
+    """Find if the server kept a special token that the model was asked to repeat between `red` and `green`."""
     reply_text = reply.direct.message.text.casefold()
     if text.casefold() in reply_text:
         return "kept"
@@ -119,7 +119,7 @@ def classify_schema(reply: ProbeReply) -> SchemaSupport:
         return "refused"
     if reply.problem:
         return "unknown"
-    return "schema" if SEAL in reply.direct.message.text else "ignored"
+    return "schema" if UNGUESSABLE_VALUE in reply.direct.message.text else "ignored"
 
 
 def classify_strict(reply: ProbeReply) -> StrictSupport:
@@ -128,7 +128,7 @@ def classify_strict(reply: ProbeReply) -> StrictSupport:
         return "refused"
     if reply.problem or not reply.via_vtc.message.calls:
         return "unknown"
-    return "taken" if SEAL in reply.via_vtc.message.calls[0].arguments else "ignored"
+    return "taken" if UNGUESSABLE_VALUE in reply.via_vtc.message.calls[0].arguments else "ignored"
 
 
 def is_truncated(reply: ProbeReply) -> bool:
