@@ -54,7 +54,7 @@ def open_session(choice: int, client: int) -> Session:
         body, api, facts = chat.request(messages=turns, tools=None, stream=True), APIS[0], TEXT_CLIENT
     else:
         api = APIS[(client - 1) % len(APIS)]
-        facts = dataclasses.replace(NATIVE_CLIENT, path=SHAPES[api.name].at(stream=True))
+        facts = dataclasses.replace(NATIVE_CLIENT, path=SHAPES[api.name].build_path(stream=True))
         body = {
             "openai-chat": lambda: chat.request(stream=True, tools=[BASH_TOOL, chat.READ]),
             "anthropic-messages": lambda: messages.request(stream=True),

@@ -20,7 +20,7 @@ from tests.apis import chat, gemini, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
 from tests.apis.shapes import make_request_body as asked_of
-from tests.exchanges import agent, shows_reasoning
+from tests.exchanges import agent, reveals_reasoning_late
 from vtc.apis import APIS, Api, BadRequest, Request
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
@@ -122,7 +122,7 @@ def check_reply(open_session: Callable[[], Session], text: str, size: int, finis
     if not whole.reasoning and streamed.reasoning and streamed.content.strip().startswith(streamed.reasoning.strip()):
         # If a stream took text for reasoning, it sends it again as text at the end of the reply or before a call.
         streamed = replace(streamed, reasoning="")
-    is_comparable = not shows_reasoning(other, text)
+    is_comparable = not reveals_reasoning_late(other, text)
     if report.calls and exchange.plan.protocol.client_text:  # white space that a client strips from a value
         streamed, whole = (replace(read, content=_AROUND_TAGS.sub(r"\1", read.content)) for read in (streamed, whole))
     assert not is_comparable or streamed == whole, "streamed and whole replies differ"
@@ -250,7 +250,7 @@ def check_messages(open_session: Callable[[], Session], texts: Sequence[str], si
     message = chat.encode_json(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
     rewritten = other.whole.rewrite(message)
     assert not other.report.failures, other.report.failures
-    is_comparable = not shows_reasoning(other, *texts)
+    is_comparable = not reveals_reasoning_late(other, *texts)
     if is_comparable and all(text.strip() for text in texts):  # the strict client rejects blank text
         assert anthropic.read(out) == anthropic.read(rewritten), "streamed and whole replies differ"
     if is_comparable and not exchange.report.calls and _is_other_text_kept(exchange):
@@ -359,7 +359,7 @@ def check_responses(open_session: Callable[[], Session], texts: Sequence[str], s
     rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
     streamed = openai_responses.read(out)
-    is_comparable = not shows_reasoning(other, *texts)
+    is_comparable = not reveals_reasoning_late(other, *texts)
     assert not is_comparable or _list_contents(streamed) == _list_contents(openai_responses.read(rewritten)), (
         "streamed and whole replies differ"
     )
@@ -404,7 +404,7 @@ def _check_stream_and_whole(
     assert out == feed_stream(open_session(), split_bytes(streamed, 50)), "chunk boundaries change the output"
     rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
-    is_comparable = not shows_reasoning(other, text)
+    is_comparable = not reveals_reasoning_late(other, text)
     assert not is_comparable or read(out) == read_whole(rewritten), "streamed and whole replies differ"
     if not exchange.report.calls and _is_other_text_kept(exchange):
         content, repaired = read(out).content, complete and exchange.plan.reading.lenient

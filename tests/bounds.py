@@ -15,7 +15,7 @@ PATIENCE = 60
 
 
 @pytest.fixture(autouse=True)
-def impatient() -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     def give_up(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"no end after {PATIENCE} s")
 

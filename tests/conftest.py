@@ -31,12 +31,12 @@ settings.register_profile("thorough", deadline=None, max_examples=5_000)
 COMPILED_PATTERNS.max_bytes = 256 << 20
 
 
-MANY = 24
-"""Sets of parameters of a test above which a run tries one in twelve."""
-MOST = 96
-"""Sets of parameters of a test above which a run tries one in 24."""
-SOME = 6
-"""Sets of parameters of a test above which a run tries a selection in which each value occurs."""
+MAX_SETS_FOR_EACH_VALUE = 24
+"""Maximum number of parameter sets of a test of which a run tries each value; of more, it tries one in twelve."""
+MAX_SETS_FOR_ONE_IN_TWELVE = 96
+"""Maximum number of parameter sets of a test of which a run tries one in twelve; of more, it tries one in 24."""
+MAX_SETS_FOR_ALL = 6
+"""Maximum number of parameter sets of a test of which a run tries all."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,10 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Draw fewer examples of each property when the run also selects among the parameters of each test."""
     if not config.getoption("--hypothesis-profile"):
-        settings.load_profile("default" if _all(config) else "quick")
+        settings.load_profile("default" if _runs_all_parameters(config) else "quick")
 
 
-def _all(config: pytest.Config) -> bool:
+def _runs_all_parameters(config: pytest.Config) -> bool:
     return bool(config.getoption("--all")) or any("::" in name for name in config.args)
 
 
@@ -62,7 +62,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
     and policy is tried by many tests. A test that is named on the command line runs with all its parameters.
     """
     yield
-    if metafunc._calls and not _all(metafunc.config):
+    if metafunc._calls and not _runs_all_parameters(metafunc.config):
         # Keep at least one: if all are marked `rest`, `pytest_collection_modifyitems` deselects the test.
         metafunc._calls = _select_sets(metafunc) or metafunc._calls[:1]
 
@@ -71,12 +71,12 @@ def _select_sets(metafunc: pytest.Metafunc) -> list[Any]:
     """Return the selected sets of parameters of a test, without the sets that only `make test-rest` runs."""
     test = metafunc.definition
     sets = [chosen for chosen in metafunc._calls if not any(mark.name == "rest" for mark in chosen.marks)]
-    if len(sets) <= SOME or test.get_closest_marker("every"):
+    if len(sets) <= MAX_SETS_FOR_ALL or test.get_closest_marker("every"):
         return sets
     numbers = {id(chosen): crc32(f"{test.nodeid}[{chosen.id}]".encode(errors="backslashreplace")) for chosen in sets}
-    if len(sets) > MANY:
+    if len(sets) > MAX_SETS_FOR_EACH_VALUE:
         share = test.get_closest_marker("one_in")
-        one_in = share.args[0] if share else 24 if len(sets) > MOST else 12
+        one_in = share.args[0] if share else 24 if len(sets) > MAX_SETS_FOR_ONE_IN_TWELVE else 12
         return [chosen for chosen in sets if not numbers[id(chosen)] % one_in]
     chosen_sets, tried = [], set[tuple[str, object]]()
     for chosen in sorted(sets, key=lambda chosen: numbers[id(chosen)]):
@@ -92,9 +92,9 @@ def _select_sets(metafunc: pytest.Metafunc) -> list[Any]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that only `make test-rest` runs."""
-    if not _all(config):
-        left_out = [item for item in items if item.get_closest_marker("rest")]
-        config.hook.pytest_deselected(items=left_out)
+    if not _runs_all_parameters(config):
+        deselected = [item for item in items if item.get_closest_marker("rest")]
+        config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if not item.get_closest_marker("rest")]
 
 
@@ -103,7 +103,7 @@ def some(pytestconfig: pytest.Config) -> Callable[[Iterable[Any], int], Iterator
     """Return a function that yields one in `one_in` examples, always the same, or all if all parameters are tried."""
 
     def take_some(examples: Iterable[Any], one_in: int) -> Iterator[Any]:
-        every = _all(pytestconfig)
+        every = _runs_all_parameters(pytestconfig)
         return (one for one in examples if every or not crc32(repr(one).encode()) % one_in)
 
     return take_some
@@ -124,7 +124,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Report each test once if several processes share the tests: six messages for each take longer than most tests.
+    """Report each test once if multiple processes share the tests: six messages for each take longer than most tests.
 
     Start, end, and successful setups and teardowns are not reported.
     """

@@ -1,4 +1,4 @@
-"""Sessions of an OpenAI SDK with an unknown model, without a proxy, and a reply that contains a call."""
+"""Build sessions without a proxy, for an OpenAI SDK with an unknown model, and replies with calls for them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def declare_tools(client: str, schemas: Mapping[str, Any]) -> list[dict[str, Any
 
 def agent(client: str, *, stream: bool | None = False) -> Facts:
     """Return the facts of a request; in some APIs the path contains the model and whether to stream."""
-    return replace(AGENT, path=SHAPES[client].at(stream=stream))
+    return replace(AGENT, path=SHAPES[client].build_path(stream=stream))
 
 
 PROFILES = load_profiles([builtin_directory()])
@@ -73,11 +73,11 @@ def open_session(
     return Session.open(API, body, AGENT, planner(**settings or {}), seed, memory)
 
 
-def shows_reasoning(whole: Session, *texts: str) -> bool:
-    """Return True if a whole reply, already read, revealed reasoning that a stream cannot know when it arrives.
+def reveals_reasoning_late(whole: Session, *texts: str) -> bool:
+    """Return True if a stream of this reply sends reasoning as text, because a tag shows it too late.
 
-    A closing tag shows late that the reply began inside the reasoning, or at an opening tag in the middle of the text.
-    A stream of the same reply has already sent that as text, including the calls in it, so the two results differ.
+    This is the case if a closing tag shows that the reply began inside the reasoning, or if the reasoning begins in the
+    middle of the text. A whole reply is parsed with the tag, so the results of the two differ.
     """
     plan, think = whole.plan.reading, whole.plan.reading.thinking
     reader = Reader(

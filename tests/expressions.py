@@ -56,47 +56,47 @@ class Recorded:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.compiled, name)
 
-    def _note(self, method: str, text: Any, pos: int = 0, endpos: int = sys.maxsize) -> None:
+    def _record_use(self, method: str, text: Any, pos: int = 0, endpos: int = sys.maxsize) -> None:
         self.used.add(method)
         self.longest = max(self.longest, min(len(text), endpos) - pos)
 
     def search(self, string: Any, *place: int, **more: Any) -> Any:
-        self._note("search", string, *place)
+        self._record_use("search", string, *place)
         return self.compiled.search(string, *place, **more)
 
     def match(self, string: Any, *place: int, **more: Any) -> Any:
-        self._note("match", string, *place)
+        self._record_use("match", string, *place)
         return self.compiled.match(string, *place, **more)
 
     def fullmatch(self, string: Any, *place: int, **more: Any) -> Any:
-        self._note("fullmatch", string, *place)
+        self._record_use("fullmatch", string, *place)
         return self.compiled.fullmatch(string, *place, **more)
 
     def finditer(self, string: Any, *place: int, **more: Any) -> Any:
-        self._note("search", string, *place)
+        self._record_use("search", string, *place)
         return self.compiled.finditer(string, *place, **more)
 
     def findall(self, string: Any, *place: int, **more: Any) -> Any:
-        self._note("search", string, *place)
+        self._record_use("search", string, *place)
         return self.compiled.findall(string, *place, **more)
 
     def split(self, string: Any, *count: int, **more: Any) -> Any:
-        self._note("search", string)
+        self._record_use("search", string)
         return self.compiled.split(string, *count, **more)
 
     def sub(self, new: Any, string: Any, *count: int, **more: Any) -> Any:
-        self._note("search", string)
+        self._record_use("search", string)
         return self.compiled.sub(new, string, *count, **more)
 
     def subn(self, new: Any, string: Any, *count: int, **more: Any) -> Any:
-        self._note("search", string)
+        self._record_use("search", string)
         return self.compiled.subn(new, string, *count, **more)
 
     @property
     def at_most(self) -> int:
-        """Maximum length of the texts that the expression is meant for, according to its comment."""
-        said = AT_MOST.search(self.source)
-        return int(said[1].replace(",", "")) if said else sys.maxsize
+        """Maximum length of the expression's texts in characters, according to its comment."""
+        comment = AT_MOST.search(self.source)
+        return int(comment[1].replace(",", "")) if comment else sys.maxsize
 
     @property
     def by_match(self) -> bool:
@@ -107,7 +107,7 @@ class Recorded:
 RECORDED: dict[tuple[Any, int, str], Recorded] = {}
 
 
-def _caller() -> FrameType | None:
+def _find_vtc_frame() -> FrameType | None:
     frame = sys._getframe(2)
     while frame.f_globals.get("__name__", "").partition(".")[0] in (
         "re",
@@ -122,30 +122,30 @@ def _caller() -> FrameType | None:
     return frame if frame.f_globals.get("__name__", "").partition(".")[0] == "vtc" else None
 
 
-def _source(frame: FrameType) -> str:
+def _read_source(frame: FrameType) -> str:
     """Return the source lines, with comments, of the call that compiles an expression."""
     positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
     lines = linecache.getlines(frame.f_code.co_filename)[(positions[0] or 1) - 1 : positions[1] or 1]
     return "".join(lines).strip()
 
 
-def record() -> None:
+def start_recording() -> None:
     """Record all expressions that are compiled for VTC from now on."""
     for module in (re, sys.modules[regex.compile.__module__]):
-        setattr(module, "_compile", _recording(getattr(module, "_compile")))  # noqa: B009, B010
+        setattr(module, "_compile", _wrap_compile(getattr(module, "_compile")))  # noqa: B009, B010
 
 
-def _recording(compiling: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_compile(compiling: Callable[..., Any]) -> Callable[..., Any]:
     def compile_recorded(pattern: Any, *arguments: Any, **more: Any) -> Any:
         if isinstance(pattern, Recorded):
             return pattern
-        compiled, frame = compiling(pattern, *arguments, **more), _caller()
+        compiled, frame = compiling(pattern, *arguments, **more), _find_vtc_frame()
         if frame is None or isinstance(pattern, (re.Pattern, regex.Pattern)):
             return compiled
         place = f"{frame.f_globals['__name__']}:{frame.f_lineno}"
         key = (compiled.pattern, compiled.flags, place)
         if key not in RECORDED:
-            RECORDED[key] = Recorded(compiled, place, _source(frame))
+            RECORDED[key] = Recorded(compiled, place, _read_source(frame))
         return RECORDED[key]
 
     return compile_recorded
@@ -216,7 +216,7 @@ def _members(parts: Any) -> str:
     return found
 
 
-def _parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
+def _iterate_parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
     """Yield the parts of an expression that can be repeated in a text, each with the literal text before it."""
     run = ""
     for op, value in tree:
@@ -228,18 +228,18 @@ def _parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
             before, run = before + run, ""
         match op:
             case ops.MAX_REPEAT | ops.MIN_REPEAT | ops.POSSESSIVE_REPEAT:
-                yield from _parts(value[2], before)
+                yield from _iterate_parts(value[2], before)
                 if unit := _sample(value[2]):
                     yield before, unit
             case ops.SUBPATTERN:
-                yield from _parts(value[3], before)
+                yield from _iterate_parts(value[3], before)
             case ops.ATOMIC_GROUP:
-                yield from _parts(value, before)
+                yield from _iterate_parts(value, before)
             case ops.ASSERT | ops.ASSERT_NOT:
-                yield from _parts(value[1], before)
+                yield from _iterate_parts(value[1], before)
             case ops.BRANCH:
                 for branch in value[1]:
-                    yield from _parts(branch, before)
+                    yield from _iterate_parts(branch, before)
             case ops.IN:
                 yield from ((before, each) for each in _members(value)[:6])
             case ops.ANY:
@@ -249,12 +249,12 @@ def _parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
         yield before, run
 
 
-def texts(pattern: str, flags: int) -> Iterator[Callable[[int], str]]:
+def make_texts(pattern: str, flags: int) -> Iterator[Callable[[int], str]]:
     """Yield functions that make a text of a given size: a possible beginning, a repeated part, and an end without a
     match.
     """
     try:
-        found = [*_parts(parser.parse(pattern, flags & ~re.DEBUG & 0x1FF))]
+        found = [*_iterate_parts(parser.parse(pattern, flags & ~re.DEBUG & 0x1FF))]
     except (re.error, ValueError):  # valid for `regex` only
         found = [("", part) for part in re.findall(r"\w+|[^\w\\]", pattern)]
     units = {unit for _, unit in found} | {head + unit for head, unit in found}
@@ -272,7 +272,7 @@ def texts(pattern: str, flags: int) -> Iterator[Callable[[int], str]]:
 # Growth of the time.
 
 
-def seconds(work: Callable[[], object], times: int) -> float:
+def measure_seconds(work: Callable[[], object], times: int) -> float:
     """Return the CPU time of this thread for the fastest of some runs."""
     best = float("inf")
     for _ in range(times):
@@ -282,13 +282,13 @@ def seconds(work: Callable[[], object], times: int) -> float:
     return best
 
 
-def growth(run: Callable[[Any], object], make: Callable[[int], Any], limit: int) -> str:
+def describe_growth(run: Callable[[Any], object], make: Callable[[int], Any], limit: int) -> str:
     """Describe how the time grows with the text, or return an empty string if it grows slowly enough."""
     sizes = [size for size in SIZES if size <= limit]
     if len(sizes) < 2:
         return ""
     for counts in ((1, 1), (9, 5, 2)):  # most are fast, or grow slowly, in one run
-        times = [seconds(partial(run, make(size)), count) for size, count in zip(sizes, counts, strict=False)]
+        times = [measure_seconds(partial(run, make(size)), count) for size, count in zip(sizes, counts, strict=False)]
         if any(many < max(SLOW_SECONDS, MAX_GROWTH * few) for few, many in pairwise(times)):
             return ""
     text = make(SIZES[1])
@@ -297,7 +297,7 @@ def growth(run: Callable[[Any], object], make: Callable[[int], Any], limit: int)
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
+def limit_seconds(seconds: float) -> Iterator[None]:
     """Raise TimeoutError after the given seconds of CPU time."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
@@ -312,7 +312,7 @@ def within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def slow(one: Recorded) -> str:
+def find_slowness(one: Recorded) -> str:
     """Describe why an expression is too slow, or return an empty string."""
     text = one.compiled.pattern
     is_bytes = isinstance(text, bytes)
@@ -325,12 +325,12 @@ def slow(one: Recorded) -> str:
     if one.longest > one.at_most:
         return f"used on a text of {one.longest} characters, which its definition denies"
     pattern = text.decode("latin-1") if is_bytes else text
-    for make, method in product(texts(pattern, one.compiled.flags), sorted(methods)):
+    for make, method in product(make_texts(pattern, one.compiled.flags), sorted(methods)):
         run = getattr(one.compiled, method)
         made = (lambda size, make=make: make(size).encode("utf-8", "replace")) if is_bytes else make
         try:
-            with within(MAX_SECONDS):
-                if why := growth(run, made, one.at_most):
+            with limit_seconds(MAX_SECONDS):
+                if why := describe_growth(run, made, one.at_most):
                     return why
         except TimeoutError:
             return f"no end in {MAX_SECONDS} s: {make(60)!r}"
@@ -338,10 +338,10 @@ def slow(one: Recorded) -> str:
 
 
 def main() -> None:
-    record()
+    start_recording()
     load_all()
     for one in [*RECORDED.values()]:
-        if why := slow(one):
+        if why := find_slowness(one):
             sys.stdout.write(f"{one.place}: {why}\n    {str(one.compiled.pattern)[:200]}\n")
 
 

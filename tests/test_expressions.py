@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.expressions import Recorded, slow
+from tests.expressions import Recorded, find_slowness
 from tests.test_structure import ROOT
 
 QUADRATIC = [
@@ -22,19 +22,19 @@ QUADRATIC = [
 
 @pytest.mark.parametrize("pattern", QUADRATIC)
 def test_an_expression_that_is_quadratic_is_found(pattern: str) -> None:
-    assert slow(Recorded(re.compile(pattern, re.DOTALL), "here", ""))
+    assert find_slowness(Recorded(re.compile(pattern, re.DOTALL), "here", ""))
 
 
 def test_what_a_definition_states_is_held_against_its_use() -> None:
     compiled = re.compile(r"\s*\n")
     matching = Recorded(compiled, "here", "re.compile(…)  # used with match")
     bounded = Recorded(compiled, "here", "re.compile(…)  # for at most 1,000 characters")
-    assert not slow(matching)
-    assert not slow(bounded)
+    assert not find_slowness(matching)
+    assert not find_slowness(bounded)
     matching.search("")
     bounded.match(" " * 1_001)
-    assert slow(matching) == "used with search, which its definition denies"
-    assert slow(bounded) == "used on a text of 1001 characters, which its definition denies"
+    assert find_slowness(matching) == "used with search, which its definition denies"
+    assert find_slowness(bounded) == "used on a text of 1001 characters, which its definition denies"
 
 
 def test_no_expression_takes_more_than_linear_time() -> None:

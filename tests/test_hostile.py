@@ -13,14 +13,14 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from tests.bounds import count_calls, impatient
+from tests.bounds import count_calls, time_limit
 from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, agent, feed_stream, open_session, planner
 from vtc.apis import APIS, BadRequest
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load_profiles
 
-__all__ = ["impatient"]
+__all__ = ["time_limit"]
 
 # Replies
 

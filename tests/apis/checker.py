@@ -12,10 +12,10 @@ from typing import Any
 type Json = dict[str, Any]
 
 NO_OBJECT = "arguments that are no object"
-"""The problem of arguments that are no object, which a server can send and no one can repair."""
+"""The fault of a call whose arguments are not an object; a server can send such a call, and VTC cannot repair it."""
 
 
-def problems(api: str, body: bytes) -> list[str]:
+def list_problems(api: str, body: bytes) -> list[str]:
     """List all faults of a stream."""
     return [*_CHECKS[api](_frames(body, lines=api == "ollama-chat"))]
 
@@ -62,7 +62,7 @@ def _chat(frames: list[Json]) -> Iterator[str]:
             key = (index, entry.get("index"))
             if key not in calls:
                 if entry.get("index") != sum(of == index for of, _ in calls):
-                    yield f"call {entry.get('index')} leaves numbers out"
+                    yield f"the index {entry.get('index')} of a call does not follow the one before"
                 if not (_has_text(entry.get("id")) and _has_text(function.get("name"))):
                     yield "a call begins without its id or its name"
                 calls[key] = entry
@@ -72,7 +72,7 @@ def _chat(frames: list[Json]) -> Iterator[str]:
                 arguments[key] = arguments.get(key, "") + (function.get("arguments") or "")
         if (reason := choice.get("finish_reason")) is not None:
             if not _has_text(reason) or index in ends:
-                yield f"a second end, or one that says nothing: {reason!r}"
+                yield f"a second finish reason, or an empty one: {reason!r}"
             ends.append(index)
             if any(of == index for of, _ in calls) and reason == "stop":
                 yield "calls were made, and stop is the reason"

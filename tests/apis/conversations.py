@@ -18,8 +18,8 @@ BY_NAME = {api.name: api for api in APIS}
 MODEL = "made-up-model"
 
 
-def key(api: str) -> str:
-    """Return the field of the conversation."""
+def get_history_key(api: str) -> str:
+    """Return the name of the request's field that contains the conversation."""
     return {"openai-responses": "input", "gemini-generate": "contents"}.get(api, "messages")
 
 
@@ -82,24 +82,27 @@ ASKED: dict[str, Json] = {
     "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
     "openai-chat": {},
 }
-"""Clients whose API has a field for seals, and the fields by which they request them."""
+"""The fields with which a client requests seals, by the APIs that can carry them."""
 
 
 def make_full_entries(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
     """Return the entries of a reply in the next request of a client that sends everything back, with the results."""
-    lost = make_answer_entries(client, decode_reply(client, out), result)
+    without_reasoning = make_answer_entries(client, decode_reply(client, out), result)
     match client:
         case "anthropic-messages":
-            return [messages.assistant(*messages.read(out).blocks), *lost[1:]]
+            return [messages.assistant(*messages.read(out).blocks), *without_reasoning[1:]]
         case "openai-responses":
-            return [*responses.read(out).items, *(item for item in lost if item["type"].endswith("_output"))]
+            return [
+                *responses.read(out).items,
+                *(item for item in without_reasoning if item["type"].endswith("_output")),
+            ]
         case "openai-chat":
-            return [{**lost[0], **of_message(out, stream=stream)}, *lost[1:]]
-    return [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
+            return [{**without_reasoning[0], **merge_message(out, stream=stream)}, *without_reasoning[1:]]
+    return [gemini.model(*collect_parts(out, stream=stream)), *without_reasoning[1:]]
 
 
-def of_message(out: bytes, *, stream: bool) -> Json:
-    """Return the message of a client of chat completions that sends back everything: its calls and seals."""
+def merge_message(out: bytes, *, stream: bool) -> Json:
+    """Merge the deltas of a chat completion into the message with calls and seals that a client sends back."""
     deltas = [one["choices"][0]["delta"] for one in chat.events(out)[:-1] if one["choices"]] if stream else []
     deltas = deltas or [json.loads(out)["choices"][0]["message"]]
     calls: dict[int, Any] = {}
@@ -117,7 +120,8 @@ def of_message(out: bytes, *, stream: bool) -> Json:
     return {"tool_calls": kept, **{key: value for key, value in (lists | texts).items() if value}}
 
 
-def parts_of(out: bytes, *, stream: bool) -> list[Json]:
+def collect_parts(out: bytes, *, stream: bool) -> list[Json]:
+    """Return the non-empty parts of a reply of Gemini's API."""
     events = chat.events(out) if stream else [json.loads(out)]
     parts = [part for one in events for part in one["candidates"][0]["content"]["parts"]]
     return [one for one in parts if one != gemini.text("")]

@@ -1,7 +1,7 @@
-"""Requests and replies of Gemini's API made by hand, and a reader as strict as the strictest clients.
+"""Handwritten requests and replies of Gemini's API, and a parser as strict as the strictest clients.
 
-Nothing here uses VTC, because the tests need an independent witness of the format of requests, replies and calls.
-The reader fails if Google's SDK or Gemini CLI would fail or lose something.
+This module does not use VTC, because the tests need an independent witness of the format of requests, replies and
+calls. The parser fails if Google's SDK or Gemini CLI would fail or lose something.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.named_events import Json, StreamError, number
+from tests.apis.named_events import Json, StreamError, is_integer
 
 MODEL = chat.MODEL
 PATH = f"/v1beta/models/{MODEL}:generateContent"
@@ -152,7 +152,9 @@ def read(body: bytes) -> Read:
         for candidate in one.get("candidates") or ():
             assert found.reason is None, f"something comes behind the end: {one}"
             _part(found, candidate)
-        assert all(number(count) for count in (one.get("usageMetadata") or {}).values() if not isinstance(count, list))
+        assert all(
+            is_integer(count) for count in (one.get("usageMetadata") or {}).values() if not isinstance(count, list)
+        )
     assert found.reason in REASONS, f"it does not end: {found}"
     given = [id_ for id_ in found.ids if id_ is not None]
     assert len(set(given)) == len(given), f"two calls of one id: {given}"

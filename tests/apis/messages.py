@@ -1,8 +1,8 @@
-"""Requests and replies of Anthropic Messages made by hand, and a reader as strict as the strictest clients.
+"""Handwritten requests and replies of Anthropic Messages, and a parser as strict as the strictest clients.
 
-Nothing here uses VTC, because the tests need an independent witness of the format of requests, replies and calls.
-The reader fails if anthropic-python, the AI SDK or Claude Code would fail or lose something; a comment at each check
-names the client.
+This module does not use VTC, because the tests need an independent witness of the format of requests, replies and
+calls. The parser fails if anthropic-python, the AI SDK or Claude Code would fail or lose something; a
+comment at each check names the client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.named_events import DONE, Json, StreamError, events, frame, frames, number
+from tests.apis.named_events import DONE, Json, StreamError, events, frame, frames, is_integer
 
 MODEL = chat.MODEL
 PATH = "/v1/messages"
@@ -241,7 +241,7 @@ def _read_message(body: Json) -> Read:
     assert (body["type"], body["role"]) == ("message", "assistant")
     assert isinstance(body["id"], str)
     assert isinstance(body["model"], str)
-    assert all(number(body["usage"][count]) for count in ("input_tokens", "output_tokens"))
+    assert all(is_integer(body["usage"][count]) for count in ("input_tokens", "output_tokens"))
     return _check_reply(Read(body["content"], body["stop_reason"], body.get("stop_sequence"), body["usage"]))
 
 
@@ -297,7 +297,7 @@ class _StreamReader:
         assert isinstance(message["model"], str)
         assert message.get("stop_reason") is None
         # anthropic-python needs the usage, the AI SDK its input_tokens.
-        assert number(message["usage"]["input_tokens"])
+        assert is_integer(message["usage"]["input_tokens"])
         self.found.usage = dict(message["usage"])
 
     def _block(self, index: int, block: Json) -> None:
@@ -357,7 +357,7 @@ class _StreamReader:
         self.found.stop_reason = event["delta"]["stop_reason"]
         self.found.stop_sequence = event["delta"].get("stop_sequence")
         # anthropic-python needs the usage, the AI SDK its output_tokens.
-        assert number(event["usage"]["output_tokens"])
+        assert is_integer(event["usage"]["output_tokens"])
         self.found.usage |= event["usage"]
 
 

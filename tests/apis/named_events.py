@@ -67,6 +67,6 @@ def _event(block: str) -> Event | None:
     return Event(name, DONE if said == DONE else json.loads(said))
 
 
-def number(value: Any) -> bool:
-    """True if `value` is an integer and no bool."""
+def is_integer(value: Any) -> bool:
+    """Return True if `value` is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)

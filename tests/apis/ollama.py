@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.named_events import Json, StreamError, number
+from tests.apis.named_events import Json, StreamError, is_integer
 
 MODEL = chat.MODEL
 PATH = "/api/chat"
@@ -202,7 +202,7 @@ def _read_lines(lines: list[Json], *, whole: bool, ids: bool) -> Read:
         if one["done"]:
             assert isinstance(one["done_reason"], str)
             assert one["done_reason"]
-            assert all(number(one[count]) for count in COUNTS if count in one)
+            assert all(is_integer(one[count]) for count in COUNTS if count in one)
             found.done_reason = one["done_reason"]
     # ollama-js throws.
     assert found.done_reason is not None, "no line says that it is done"

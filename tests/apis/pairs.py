@@ -1,4 +1,4 @@
-"""Every pair of a client's API and a server's, and replies of servers of each API: for tests of the bridge.
+"""All pairs of a client's API and a server's API, and replies of servers of each API, for tests of the bridge.
 
 This module uses VTC only for the names of the APIs.
 """

@@ -35,6 +35,6 @@ ERRORS = ("messages/anthropic-overloaded.sse", "ollama/parser-error.ndjson")
 
 
 def of(api: str) -> dict[str, bytes]:
-    """Return the replies of one API (``messages``) that all clients accept, by file."""
+    """Return the replies in a folder (``messages``) that all clients accept, by file."""
     others = {*DEVIATIONS, *ERRORS}
     return {name: body for name, body in REPLIES.items() if name.startswith(f"{api}/") and name not in others}

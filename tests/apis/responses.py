@@ -1,11 +1,11 @@
-"""Requests and replies of OpenAI Responses made by hand, and a reader as strict as the strictest clients.
+"""Handwritten requests and replies of OpenAI Responses, and a parser as strict as the strictest clients.
 
-Nothing here uses VTC, because the tests need an independent witness of the format of requests, replies and calls.
-The reader fails if openai-python's `.stream()`, the AI SDK or Codex would fail or lose something; a comment at each
-check names the client.
+This module does not use VTC, because the tests need an independent witness of the format of requests, replies and
+calls. The parser fails if openai-python's `.stream()`, the AI SDK or Codex would fail or lose something; a
+comment at each check names the client.
 
-The builders of items omit the numbers that depend on the place in the stream: `numbered` adds
-`output_index` and `sequence_number`.
+The events of an item have no numbers, because these depend on the place in the stream: `all_events` adds
+`output_index`, and `number_events` adds `sequence_number`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.named_events import DONE, Json, StreamError, events, frame, number
+from tests.apis.named_events import DONE, Json, StreamError, events, frame, is_integer
 
 MODEL = chat.MODEL
 PATH = "/v1/responses"
@@ -339,7 +339,7 @@ def _read_response(body: Json) -> Read:
     assert body["status"] in ("completed", "incomplete")
     assert isinstance(body["id"], str)
     # The AI SDK fails without it.
-    assert number(body["created_at"]) or isinstance(body["created_at"], float)
+    assert is_integer(body["created_at"]) or isinstance(body["created_at"], float)
     assert isinstance(body["model"], str)
     _check_usage(body)
     for item in body["output"]:
@@ -427,7 +427,7 @@ class _StreamReader:
         if kind == "response.created":
             raise AssertionError("a second response.created")
         elif kind == "response.failed":
-            assert number(event["sequence_number"])  # the AI SDK fails without it
+            assert is_integer(event["sequence_number"])  # the AI SDK fails without it
             raise StreamError(event["response"]["error"])
         elif kind in ("response.completed", "response.incomplete"):
             self._end(kind, event["response"])
@@ -449,7 +449,7 @@ class _StreamReader:
         self.head = head
         assert isinstance(head["id"], str)
         # The AI SDK fails without them.
-        assert number(head["created_at"]) or isinstance(head["created_at"], float)
+        assert is_integer(head["created_at"]) or isinstance(head["created_at"], float)
         assert isinstance(head["model"], str)
         assert head["status"] in ("in_progress", "queued")
         assert head["output"] == []
@@ -575,7 +575,7 @@ def _check_item(item: Json, *, done: bool) -> None:
 def _check_usage(response: Mapping[str, Any]) -> None:
     """Fail if Codex cannot parse the counts; they may be absent."""
     if usage := response.get("usage"):
-        assert all(number(usage[count]) for count in ("input_tokens", "output_tokens", "total_tokens"))
+        assert all(is_integer(usage[count]) for count in ("input_tokens", "output_tokens", "total_tokens"))
 
 
 def _check_reply(found: Read) -> Read:

@@ -11,13 +11,13 @@ from vtc.apis.relay.choice import Pipeline
 
 
 def rewrite_reply(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
-    """Return the bytes that are sent for a whole reply."""
+    """Pass a whole reply through a relay with a toy pipeline; return the body that the client receives."""
     try:
-        came = convert_to_stream(api, body)
+        received = convert_to_stream(api, body)
     except NoReply:
         return body
     relay = Relay(api.decoder(form, drop), api.encoder(form, drop), pipeline)
     reader = relay.decoder.framing.make_reader()
-    out = [piece for frame in [*reader.feed(came), *reader.finish()] for piece in relay.feed(frame)]
-    went = b"".join([*out, *relay.finish()])
-    return fold_rewritten(api, body, came, went)
+    out = [piece for frame in [*reader.feed(received), *reader.finish()] for piece in relay.feed(frame)]
+    sent = b"".join([*out, *relay.finish()])
+    return fold_rewritten(api, body, received, sent)

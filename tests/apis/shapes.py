@@ -1,4 +1,4 @@
-"""Every API by its name, for tests that hold for all: its path, a request, and a text reply."""
+"""The path, a request and a text reply of each API, for tests that run with all APIs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Shape:
     """A function from pieces of text to frames."""
     media_type: str = "text/event-stream"
     streaming: str = ""
-    """The path of requests for a stream, if it differs."""
+    """The path of requests for a stream, if it differs from `path`."""
 
-    def at(self, *, stream: bool | None = False, model: str | None = None) -> str:
+    def build_path(self, *, stream: bool | None = False, model: str | None = None) -> str:
         """Return the path of a request; in some APIs it contains the model, and whether to stream."""
         path = f"{self.streaming}?alt=sse" if stream and self.streaming else self.path
         return path.replace(gemini.MODEL, model or gemini.MODEL)

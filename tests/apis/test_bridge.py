@@ -188,7 +188,7 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
     """The last message is an exception; the server's prompt cache is valid for the rest."""
     from tests.apis.shapes import SHAPES
 
-    key = conversations.key(server)
+    key = conversations.get_history_key(server)
     bodies = [
         BY_NAME[server].build_request(bridge_request(client, SHAPES[client].request(**fields)))
         for fields in turns(client)

@@ -93,7 +93,7 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 @each
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
-    key = conversations.key(api.name)
+    key = conversations.get_history_key(api.name)
     before = encode_json(one.apply_changes())
     assert encode_json(one.apply_changes(Changes(messages=one.messages))) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
@@ -136,6 +136,6 @@ def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
 
 @each
 def test_conversation_that_is_no_list_is_refused(api: Api) -> None:
-    key = conversations.key(api.name)
+    key = conversations.get_history_key(api.name)
     with pytest.raises(BadRequest, match=f"`{key}` is not a list"):
         request(api, **{key: {}})

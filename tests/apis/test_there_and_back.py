@@ -106,7 +106,7 @@ def _plain(call: ToolCall) -> ToolCall:
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server: str) -> None:
-    key = conversations.key(server)
+    key = conversations.get_history_key(server)
     plan = planner(upstream_api=(server,), tools="prompt", dialect="hermes")
     bodies = [
         json.loads(Session.open(BY_NAME[client], body_of(client, **fields), agent(client), plan, f"{turn}").request())

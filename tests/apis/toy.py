@@ -25,6 +25,7 @@ class Toy:
     guarded: bool = False
     """Check native calls: deny one named `bad`, rename one named `old`."""
     held: str = ""
+    """Text that is buffered because its construct is not closed."""
     released: bool = False
     calls_made: int = 0
     lates: int = 0

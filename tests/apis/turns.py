@@ -13,7 +13,7 @@ def turns(client: str) -> list[Json]:
     """Return the fields of ten requests of one conversation, each of which continues the one before."""
     found: list[Json] = []
     said_: list[Any] = []
-    key = conversations.key(client)
+    key = conversations.get_history_key(client)
     for turn in range(10):
         call_id = f"c{turn}"
         match client:

@@ -11,7 +11,7 @@ from benchmarks.hostile import PROMPTS, REPLIES, list_work, open_session
 from tests.apis import chat
 from tests.attacks.clients import find_chat_calls
 from tests.attacks.lab import native, open_under, stream_reply, whole
-from tests.bounds import count_calls, impatient
+from tests.bounds import count_calls, time_limit
 from tests.known import MAX_BUFFERED_CALLS, MAX_PROMPT_LENGTH
 from vtc.apis.relay import MAX_CHOICES
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
@@ -22,8 +22,8 @@ MOST_STEPS = 1_200_000
 """Maximum number of function calls, in VTC and the interpreter, for one read of a stream or a request: some 0.2 s."""
 
 
-__all__ = ["impatient"]
-pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient"), pytest.mark.rest]
+__all__ = ["time_limit"]
+pytestmark = [pytest.mark.every, pytest.mark.usefixtures("time_limit"), pytest.mark.rest]
 
 
 @pytest.mark.parametrize("what", PROMPTS)

@@ -69,7 +69,7 @@ def test_explain_names_the_variable_of_a_lent_key(tmp_path: Path, monkeypatch: p
 def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(make_request_body(api, model="Qwen/Qwen3-8B"))
-    result = run("explain", "--request", str(path), "--path", SHAPES[api].at(model="Qwen/Qwen3-8B"))
+    result = run("explain", "--request", str(path), "--path", SHAPES[api].build_path(model="Qwen/Qwen3-8B"))
     assert result.exit_code == 0
     assert "model: qwen3" in result.output
     plan = result.output.partition("plan\n")[2]
@@ -119,7 +119,7 @@ def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
     result = run("explain", "--flow", str(path))
     assert result.exit_code == 0
     first, *lines = result.output.splitlines()
-    where = re.escape(f"address{SHAPES[api].at(model='Qwen/Qwen3-8B')}")
+    where = re.escape(f"address{SHAPES[api].build_path(model='Qwen/Qwen3-8B')}")
     assert re.fullmatch(
         where + r" 200 \w{8}: vtc: Qwen/Qwen3-8B: read, hermes -> tool_calls, \d tools -> hermes prompt", first
     )

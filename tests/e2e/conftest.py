@@ -1,4 +1,4 @@
-"""A real mitmproxy with the addon between a scripted model server and real clients, all in the test's event loop."""
+"""Fixtures that run a real mitmproxy with the addon between a scripted server and real clients, in one event loop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Answer:
 
 
 class Flows:
-    """A mitmproxy addon that queues ended flows; it runs after VTC's addon, so that has processed them."""
+    """A mitmproxy addon that queues ended flows. It runs after VTC's addon, which has therefore processed them."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Queue[http.HTTPFlow] = asyncio.Queue()
@@ -92,8 +92,8 @@ class Lab:
         async with asyncio.timeout(PATIENCE):
             return await self.proxy.flows.ended.get()
 
-    async def asked_for(self) -> http.HTTPFlow:
-        """Return the next ended flow of a client; VTC's own requests to the server have no report."""
+    async def next_client_flow(self) -> http.HTTPFlow:
+        """Return the next ended flow of a client; skip the flows without a report, which are VTC's own requests."""
         while "vtc" not in (flow := await self.flow()).metadata:
             pass
         return flow
@@ -141,10 +141,10 @@ def make_script(replies: Replies) -> Script:
 
 def by_turn(*replies: Replies) -> Script:
     """Return a script that answers each request with the next reply."""
-    left = [make_script(one) for one in replies]
+    remaining = [make_script(one) for one in replies]
 
     def script(seen: Seen) -> Reply:
-        return left.pop(0)(seen)
+        return remaining.pop(0)(seen)
 
     return script
 
@@ -166,7 +166,7 @@ def read_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_addons_of_tests_before() -> None:
-    """Forget addons that other tests did not end: one of them would answer if a server is down."""
+    """Forget the addons of earlier tests, because one that was not ended would answer for a server that is down."""
     connections.HOLDERS.clear()
 
 
@@ -186,7 +186,7 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
         patch.setattr(opts.changed, "send", lambda **_: None)
         master = DumpMaster(opts, with_termlog=False, with_dumper=False)
         master.addons.add(addon, flows)
-    # Configures the addons, as starting with `-s` does by itself.
+    # Setting options configures the addons, as `mitmdump -s` does.
     opts.update(**{"confdir": str(confdir), "vtc_mode": "rewrite", **settings})
     server = master.addons.get("proxyserver")
     assert isinstance(server, Proxyserver)
@@ -196,7 +196,7 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
             while not server.listen_addrs():
                 if task.done():
                     task.result()
-                await asyncio.sleep(0)  # it sends no event when it listens
+                await asyncio.sleep(0)  # mitmproxy sends no event when it listens
         yield Proxy(f"http://127.0.0.1:{server.listen_addrs()[0][1]}", master, addon, flows)
     finally:
         # shutdown() does not close the port, the connections and their tasks.
@@ -206,7 +206,7 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
                 if transport.handler:
                     transport.handler.cancel("the test is over")
         async with asyncio.timeout(PATIENCE):
-            while server.connections:  # noqa: ASYNC110 - it tells nobody when they are closed
+            while server.connections:  # noqa: ASYNC110 - mitmproxy has no event for this
                 await asyncio.sleep(0)
         master.shutdown()
         await task
@@ -231,7 +231,7 @@ def client_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=confdir / "mitmproxy-ca-cert.pem")
 
 
-class NewerTls(ssl.SSLContext):
+class Http2TlsContext(ssl.SSLContext):
     """A TLS context that offers HTTP/2 only; httpx prefers HTTP/1.1, and mitmproxy follows the client's choice."""
 
     def set_alpn_protocols(self, protocols: Iterable[str]) -> None:
@@ -241,7 +241,7 @@ class NewerTls(ssl.SSLContext):
 @pytest.fixture(scope="session")
 def newer_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
     """Return a context like `client_tls`, for HTTP/2."""
-    context = NewerTls(ssl.PROTOCOL_TLS_CLIENT)
+    context = Http2TlsContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(confdir / "mitmproxy-ca-cert.pem")
     return context
 

@@ -57,10 +57,10 @@ async def serving(script: Script, tls: ssl.SSLContext) -> AsyncIterator[Upstream
         yield upstream
     finally:
         server.close()
-        left = list(tasks)
-        for task in left:
+        open_tasks = list(tasks)
+        for task in open_tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*open_tasks, return_exceptions=True)
         await server.wait_closed()
         if upstream.errors:
             raise ExceptionGroup("the HTTP/2 server failed", upstream.errors)

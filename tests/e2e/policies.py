@@ -19,7 +19,7 @@ BASH = chat.tool("bash", command="string")
 
 
 def write_policy(directory: Path, **fields: Any) -> list[str]:
-    """Write a file with one policy, and return it as the option `vtc_profiles` takes it."""
+    """Write a file with one policy; return the value of the option `vtc_profiles`."""
     file = directory / "policy.yaml"
     file.write_bytes(chat.encode_json({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
     return [str(file)]

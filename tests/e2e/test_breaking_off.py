@@ -340,7 +340,7 @@ async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(clie
     choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
     lab = await start([last, chat.DONE], vtc_upstream_api="openai-chat")
-    answer = await lab.post(make_request_body(client, stream=True), path=SHAPES[client].at(stream=True))
+    answer = await lab.post(make_request_body(client, stream=True), path=SHAPES[client].build_path(stream=True))
     assert "upstream is gone" in str([*_values(answer.body)][-1])
 
 

@@ -29,7 +29,7 @@ def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] 
 
     def script(one: Seen) -> Reply:
         seen(one)
-        streams = one.path == shape.at(stream=True) != shape.path
+        streams = one.path == shape.build_path(stream=True) != shape.path
         if not streams and one.path.partition("?")[0] != shape.path:
             return Reply([b'{"error": {"message": "Not Found"}}'], JSON, 404, framing="length")
         body = one.json
@@ -52,7 +52,7 @@ async def test_an_sdk_calls_a_tool_and_gets_its_answer(
 ) -> None:
     lab = await start(serving(server, in_text=in_text), vtc_upstream_api=server)
     assert await talk(client, lab, stream=stream) == ([("read", {"filePath": "/a"})], "It says hello.")
-    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].at(stream=stream)}
+    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].build_path(stream=stream)}
 
 
 @pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if pair[0] != pair[1]], ids=lambda name: name)
@@ -76,7 +76,7 @@ async def test_an_error_of_the_server_is_one_of_the_clients_api(
     for status, body, headers in bodies:
         lab = await start(Reply([body], headers, status, framing="length"), vtc_upstream_api=server)
         answer = await lab.post(
-            chat.encode_json(SHAPES[client].request(stream=stream)), path=SHAPES[client].at(stream=stream)
+            chat.encode_json(SHAPES[client].request(stream=stream)), path=SHAPES[client].build_path(stream=stream)
         )
         found = json.loads(answer.body)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
@@ -134,10 +134,10 @@ async def test_a_key_of_googles_client_goes_to_where_the_server_looks_for_it(que
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_a_model_that_the_path_says_is_asked_for_by_the_servers_name(stream: bool, start: Start) -> None:
     lab = await start(serving("gemini-generate"), vtc_models=["gemini-*=lab-model"])
-    path = SHAPES["gemini-generate"].at(stream=stream, model="gemini-9-pro")
+    path = SHAPES["gemini-generate"].build_path(stream=stream, model="gemini-9-pro")
     answer = await lab.post(gemini.request("Read it"), path=path)
     assert gemini.read(answer.body).calls == [*READ]
-    assert [seen.path for seen in lab.upstream.seen] == [SHAPES["gemini-generate"].at(stream=stream)]
+    assert [seen.path for seen in lab.upstream.seen] == [SHAPES["gemini-generate"].build_path(stream=stream)]
     flow = await lab.flow()
     assert "gemini-9-pro" in flow.comment
 

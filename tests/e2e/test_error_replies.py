@@ -49,7 +49,7 @@ async def test_client_gets_the_reply_that_an_error_holds(
     """This holds for a server whose profile names the error format, and for a server without a profile."""
     reply = groq(f"I look.\n{CALL}") if server == "hosted" else llama(CALL, 31)
     lab = await start(reply, vtc_server=server if known else "")
-    answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].at(stream=stream))
+    answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].build_path(stream=stream))
     assert answer.status == 200
     assert answer.headers["content-type"] == (SHAPES[api].media_type if stream else "application/json")
     assert read_reply(api, answer.body, stream=stream) == ("I look." if server == "hosted" else "", READ)

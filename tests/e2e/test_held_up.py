@@ -16,7 +16,7 @@ import pytest
 from mitmproxy import http
 
 from tests.apis import chat
-from tests.e2e.conftest import PATH, PATIENCE, Lab, NewerTls, Start
+from tests.e2e.conftest import PATH, PATIENCE, Http2TlsContext, Lab, Start
 from tests.e2e.policies import BROKEN, write_policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
 from vtc.proxy.connections import MAX_READ_BYTES
@@ -185,7 +185,7 @@ def working(first: Reply, asked: asyncio.Event, gone: asyncio.Event) -> Callable
     return lambda seen: left.pop() if left else Reply(pieces(), JSON)
 
 
-async def reset(lab: Lab, tls: NewerTls, body: bytes, asked: asyncio.Event) -> None:
+async def reset(lab: Lab, tls: Http2TlsContext, body: bytes, asked: asyncio.Event) -> None:
     """Send a request over HTTP/2 and reset its stream; the connection stays open."""
     port = int(lab.proxy.url.rpartition(":")[2])
     tls.set_alpn_protocols([])  # offers HTTP/2 in any case
@@ -207,7 +207,7 @@ async def reset(lab: Lab, tls: NewerTls, body: bytes, asked: asyncio.Event) -> N
 @pytest.mark.parametrize("first", [REFUSAL, SHORT], ids=["after a refusal", "retry"])
 @pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
 async def test_a_second_request_ends_when_its_client_has_gone(
-    version: str, first: Reply, start: Start, newer_tls: NewerTls, tmp_path: Path
+    version: str, first: Reply, start: Start, newer_tls: Http2TlsContext, tmp_path: Path
 ) -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
     lab = await start(working(first, asked, gone), vtc_profiles=write_policy(tmp_path, retry={"max": 1}))
@@ -221,5 +221,5 @@ async def test_a_second_request_ends_when_its_client_has_gone(
             client.cancel()
             gone.set()
         await lab.upstream.gone.wait()
-        await lab.asked_for()
+        await lab.next_client_flow()
     assert not lab.proxy.addon._live

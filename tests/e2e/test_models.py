@@ -61,7 +61,7 @@ async def ask(lab: Lab, client: str, model: str, *, stream: bool) -> tuple[pairs
     """Request a model as a client; return the parsed reply, and the models that the reply names."""
     shape = SHAPES[client]
     body = make_request_body(client, stream=stream, **({} if client == "gemini-generate" else {"model": model}))
-    answer = await lab.post(body, path=shape.at(stream=stream, model=model))
+    answer = await lab.post(body, path=shape.build_path(stream=stream, model=model))
     assert answer.status == 200, answer.body
     names = re.findall(rb'"(?:model|modelVersion)":\s*"([^"]*)"', answer.body)
     return pairs.read(client, answer.body, stream=stream), {name.decode() for name in names}
@@ -86,11 +86,11 @@ async def test_one_model_stands_for_each_that_the_server_does_not_list(
     lab = await start(serving(server, [OWN, "other"]), vtc_models=[OWN], **DISCOVERED)
     said, names = await ask(lab, client, FOREIGN, stream=stream)
     assert (said.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
-    report = (await lab.asked_for()).metadata["vtc"]
+    report = (await lab.next_client_flow()).metadata["vtc"]
     assert (report["asked"], report["server_model"], report["model"]) == (FOREIGN, OWN, "hermes")
     assert report["settings"]["models"] == [f"{FOREIGN}={OWN}"]
     await ask(lab, client, "other", stream=stream)
-    report = (await lab.asked_for()).metadata["vtc"]
+    report = (await lab.next_client_flow()).metadata["vtc"]
     assert (report["server_model"], report["settings"]["models"]) == ("", [])
     assert models_asked(lab) == [OWN, "other"]
 
@@ -105,7 +105,7 @@ async def test_the_only_model_of_a_server_stands_for_one_that_it_refused_from_th
     for turn in range(2):
         said, names = await ask(lab, client, FOREIGN, stream=stream)
         assert (said.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
-        report = (await lab.asked_for()).metadata["vtc"]
+        report = (await lab.next_client_flow()).metadata["vtc"]
         assert (report["outcome"], report["server_model"], report["model"]) == ("rewritten", OWN, "hermes")
         assert report["settings"]["models"] == [f"{FOREIGN}={OWN}"]
         assert models_asked(lab) == [FOREIGN, OWN, OWN][: 2 + turn]
@@ -119,7 +119,7 @@ async def test_where_a_server_lists_more_models_or_none_its_refusal_says_how_to_
     lab = await start(serving("openai-chat", models), **DISCOVERED)
     answer = await lab.post(chat.request(model=FOREIGN))
     assert answer.status == 404
-    (error,) = (await lab.asked_for()).metadata["vtc"]["errors"]
+    (error,) = (await lab.next_client_flow()).metadata["vtc"]["errors"]
     assert "`vtc run URL --model NAME`" in error
     assert '`--set "vtc_models=claude-*=NAME"`' in error
 

@@ -12,7 +12,7 @@ import pytest
 from tests.apis import chat, ollama, pairs
 from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import Answer, Lab, Start, by_turn
-from tests.e2e.text_clients import AGENT, CLINE, LIST, profiles
+from tests.e2e.text_clients import AGENT, CLINE, LIST, write_profiles
 from tests.e2e.upstream import JSON, Reply, Seen
 
 PATH = "/api/chat"
@@ -108,7 +108,7 @@ async def test_refused_call_is_told_to_the_model(stream: bool, start: Start, tmp
     mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["read"], "on_denied": "steer"}}
     lab = await start(
         replying(chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), stream=stream),
-        vtc_profiles=profiles(tmp_path, model=mine),
+        vtc_profiles=write_profiles(tmp_path, model=mine),
     )
     _, found = await ask(lab, stream=stream)
     assert found.calls == []
@@ -121,7 +121,7 @@ async def test_own_call_that_a_policy_refuses_does_not_leave(stream: bool, start
     made = ollama.call("read", filePath="/a")
     whole = Reply([chat.encode_json(ollama.message("", made))], JSON, framing="length")
     streamed = Reply(ollama.make_stream(ollama.piece("", made)), ollama.NDJSON)
-    lab = await start(streamed if stream else whole, vtc_profiles=profiles(tmp_path, model=mine))
+    lab = await start(streamed if stream else whole, vtc_profiles=write_profiles(tmp_path, model=mine))
     _, found = await ask(lab, stream=stream)
     assert found.calls == []
 
@@ -129,7 +129,7 @@ async def test_own_call_that_a_policy_refuses_does_not_leave(stream: bool, start
 async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:
     mine = {"match": {"model": chat.MODEL}, "upstream_stream": "never"}
     text = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
-    lab = await start(replying(text, stream=False, thinking="Hm"), vtc_profiles=profiles(tmp_path, model=mine))
+    lab = await start(replying(text, stream=False, thinking="Hm"), vtc_profiles=write_profiles(tmp_path, model=mine))
     answer, found = await ask(lab, stream=True)
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert (found.reasoning, found.calls) == ("Hm", CALLED)
@@ -139,7 +139,7 @@ async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path)
 @STREAM
 async def test_agent_in_a_loop_is_stopped(stream: bool, start: Start, tmp_path: Path) -> None:
     mine = {"match": {"model": chat.MODEL}, "guards": {"loop": {"repeated_calls": 2}}}
-    lab = await start(replying("never", stream=stream), vtc_profiles=profiles(tmp_path, model=mine))
+    lab = await start(replying("never", stream=stream), vtc_profiles=write_profiles(tmp_path, model=mine))
     turn = [ollama.assistant("", ollama.call("read", filePath="/a")), ollama.result("no")]
     _, found = await ask(lab, stream=stream, messages=[ollama.user("Go"), *turn * 4])
     assert found.content.startswith("Stopped: ")
@@ -163,7 +163,8 @@ async def test_model_is_asked_again_about_a_call_that_cannot_be_read(
         chat.DIALECTS["hermes"]("read", {"filePath": "/a"}),
     )
     lab = await start(
-        by_turn(replying(bad, stream=False), replying(good, stream=False)), vtc_profiles=profiles(tmp_path, model=mine)
+        by_turn(replying(bad, stream=False), replying(good, stream=False)),
+        vtc_profiles=write_profiles(tmp_path, model=mine),
     )
     _, found = await ask(lab, stream=stream)
     assert found.calls == CALLED
@@ -235,10 +236,10 @@ async def test_where_its_context_is_known_each_client_has_it_told_to_the_server(
 ) -> None:
     """This uses Ollama's API, even if no option names it; without a known context a client keeps chat completions."""
     ready: dict[str, Any] = {"ready": {"context": context}} if context else {}
-    mine = profiles(tmp_path, server={"match": {"host": "127.0.0.1"}, **ready})
+    mine = write_profiles(tmp_path, server={"match": {"host": "127.0.0.1"}, **ready})
     lab = await start(of_two_apis, vtc_profiles=mine, vtc_discover="on", connection_strategy="lazy")
     for _ in range(2):
-        answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].build_path(stream=stream))
         assert answer.status == 200
         assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", pairs.READ)
     *_, first, last = lab.upstream.seen

@@ -504,7 +504,7 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     assert said == {"role": "assistant", "content": BROKEN}
     assert question["role"] == "user"
     assert "Nothing of your last reply was carried out" in question["content"]
-    flow = await lab.asked_for()
+    flow = await lab.next_client_flow()
     report = flow.metadata["vtc"]
     assert [entry["action"] for entry in report["policies"]] == ["asked"]
     assert (len(report["calls"]), report["refusals"]) == (2, [])
@@ -542,7 +542,7 @@ async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
         lab = await start(by_turn(reply, reply), vtc_profiles=checked)
         await lab.post(chat.request(stream=stream, tools=[RUN]))
         assert reply is broken or "PRIVATE" in lab.upstream.seen[1].json["messages"][-1]["content"]
-        flow = await lab.asked_for()
+        flow = await lab.next_client_flow()
         assert {"asked", "exhausted"} <= {entry["action"] for entry in flow.metadata["vtc"]["policies"]}
         assert "PRIVATE" not in flow.comment
         told = [entry["reason"] for key in ("policies", "refusals") for entry in flow.metadata["vtc"][key]]
@@ -564,7 +564,7 @@ async def test_where_asking_again_does_not_help_the_first_reply_is_given(
     lab = await start(by_turn(whole(BROKEN), second), vtc_profiles=write_policy(tmp_path, retry={"max": 1}))
     message = (await lab.post(chat.request(stream=True))).message
     assert message.content == BROKEN
-    flow = await lab.asked_for()
+    flow = await lab.next_client_flow()
     assert [entry["action"] for entry in flow.metadata["vtc"]["policies"]] == told
     assert len(lab.upstream.seen) == 2
 

@@ -147,11 +147,13 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
     caplog.set_level(logging.INFO, "vtc")
     lab, shape = await start(without_tools(server, *NO_TOOLS[server]), vtc_upstream_api=server), SHAPES[client]
     for fields, expected, told in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
-        answer = await lab.post(make_request_body(client, stream=stream, **fields), path=shape.at(stream=stream))
+        answer = await lab.post(
+            make_request_body(client, stream=stream, **fields), path=shape.build_path(stream=stream)
+        )
         assert (answer.status, len(lab.upstream.seen)) == (200, expected)
         said = pairs.read(client, answer.body, stream=stream)
         assert said == (pairs.make_content("It says hello.") if fields else pairs.make_content("I look.", READ))
-        report = (await lab.asked_for()).metadata["vtc"]
+        report = (await lab.next_client_flow()).metadata["vtc"]
         assert not report.get("errors")
         assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == told
     assert len([line for line in caplog.messages if "rejected `tools`" in line]) == 1
@@ -199,7 +201,7 @@ async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
     lab, flows = await start(script, vtc_upstream_api="openai-chat", vtc_keep_bodies="on"), list[HTTPFlow]()
     file = tmp_path / "flows"
     for _ in range(2):
-        await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].build_path(stream=stream))
         flows.append(await lab.flow())
         while "vtc" not in flows[-1].metadata:  # VTC's retries
             flows.append(await lab.flow())
@@ -245,7 +247,7 @@ async def test_so_is_a_model_whose_clients_speak_any_api(
     asked_for = {key: value for key, value in shape.request(stream=stream, **fields).items() if value is not None}
     for expected in (2, 1):
         before = len(lab.upstream.seen)
-        answer = await lab.post(chat.encode_json(asked_for), path=shape.at(stream=stream))
+        answer = await lab.post(chat.encode_json(asked_for), path=shape.build_path(stream=stream))
         assert answer.status == 200
         assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", READ)
         assert lab.upstream.seen[-1].path == "/v1/responses"
@@ -353,7 +355,9 @@ async def test_who_wants_a_whole_reply_of_a_server_of_streams_gets_it(
     lab, shape = await start(in_streams(server, calls), vtc_upstream_api=server), SHAPES[client]
     for stream, fields, expected in ((False, {}, 2), (False, {} if calls else {"tools": None}, 1), (True, {}, 1)):
         before = len(lab.upstream.seen)
-        answer = await lab.post(make_request_body(client, stream=stream, **fields), path=shape.at(stream=stream))
+        answer = await lab.post(
+            make_request_body(client, stream=stream, **fields), path=shape.build_path(stream=stream)
+        )
         assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
         media_type = answer.headers["content-type"].partition(";")[0]
         assert media_type == (shape.media_type if stream else "application/json")
@@ -483,7 +487,7 @@ async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_
         assert last.headers.get("anthropic-beta") == left
         assert {**last.headers, "anthropic-beta": ""} == {**first.headers, "anthropic-beta": ""}
         assert (last.body, last.path) == (first.body, first.path)
-        report = (await lab.asked_for()).metadata["vtc"]
+        report = (await lab.next_client_flow()).metadata["vtc"]
         line = "header anthropic-beta: prompt-caching-scope-2026-01-05 left out"
         assert (f"{line}, as the server requires it" in report["request"]) != told
         assert any(f"from now on: {line}" in note for note in report["notes"]) == told
@@ -554,7 +558,7 @@ async def test_a_full_window_is_told_in_the_clients_words(status: int, client: s
     """This holds also for an error with status 200, as LM Studio and OpenRouter send it."""
     error = json.dumps(FULL).encode()
     lab = await start(lambda _: Reply([error], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
-    answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
+    answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].build_path(stream=stream))
     assert len(lab.upstream.seen) == 1
     told_as_full(client, answer, stream=stream)
     assert "longer than the model's window: 5000 tokens of 4096" in (await lab.flow()).comment
@@ -570,7 +574,7 @@ async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: 
     data, media_type = json.dumps(own).encode(), SHAPES[speaks].media_type
     frame = data + b"\n" if speaks == "ollama-chat" else b"event: error\ndata: " + data + b"\n\n"
     lab = await start(lambda _: Reply([frame], {"content-type": media_type}), vtc_upstream_api=server)
-    answer = await lab.post(make_request_body(client, stream=True), path=SHAPES[client].at(stream=True))
+    answer = await lab.post(make_request_body(client, stream=True), path=SHAPES[client].build_path(stream=True))
     assert answer.status == 200
     errors = errors_in(answer.body)
     assert errors
@@ -589,7 +593,7 @@ async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, strea
     )
     error = json.dumps({"error": {"message": words, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
     lab = await start(lambda _: Reply([error], JSON, 413, framing="length"), vtc_upstream_api="openai-chat")
-    answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].at(stream=stream))
+    answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].build_path(stream=stream))
     assert (answer.status, len(lab.upstream.seen)) == (413, 1)
     told = json.loads(answer.body)["error"]
     assert words in (told if client == "ollama-chat" else told["message"])

@@ -197,7 +197,7 @@ async def test_a_key_that_the_server_repeats_is_in_nothing_that_is_said(
     caplog.set_level(logging.DEBUG)
     log = tmp_path / "log.jsonl"
     lab = await start(ANSWERS[answer], vtc_upstream_api="openai-chat", vtc_log=str(log))
-    path = SHAPES[client].at(stream=True, model="qwen3-coder")
+    path = SHAPES[client].build_path(stream=True, model="qwen3-coder")
     leaks = []
     for place, (headers, query, fields) in PLACES.items():
         caplog.clear()

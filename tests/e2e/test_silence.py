@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, pairs
-from tests.apis.conversations import decode_reply, decode_usage, key, make_answer_entries, make_question
+from tests.apis.conversations import decode_reply, decode_usage, get_history_key, make_answer_entries, make_question
 from tests.apis.pairs import NAMES, PAIRS, READ
 from tests.apis.shapes import SHAPES, THINKING
 from tests.e2e.conftest import PATIENCE, Lab, Start, by_turn
@@ -33,7 +33,7 @@ SILENT: dict[str, tuple[str, str]] = {
 def replying(server: str, seen: Seen, text: str, calls: pairs.Calls = (), reasoning: str = "", parts: int = 2) -> Reply:
     """Return a reply, streamed or whole as the request asks."""
     shape = SHAPES[server]
-    if seen.path == shape.at(stream=True) != shape.path or seen.json.get("stream", server == "ollama-chat"):
+    if seen.path == shape.build_path(stream=True) != shape.path or seen.json.get("stream", server == "ollama-chat"):
         pieces = [text[:5], text[5:]] if text else []
         body = pairs.make_stream(server, pieces, calls, reasoning=reasoning)
         return Reply([body], {"content-type": shape.media_type})
@@ -69,7 +69,7 @@ async def test_an_sdk_gets_the_call_that_was_not_made_at_first(
     assert await talk(client, lab, stream=stream) == ([("read", {"filePath": "/a"})], "It says hello.")
     assert len(lab.upstream.seen) == 3
     paths = {seen.path for seen in lab.upstream.seen}
-    assert paths == {SHAPES[server].at(stream=stream)}
+    assert paths == {SHAPES[server].build_path(stream=stream)}
 
 
 def body_of(client: str, **fields: Any) -> bytes:
@@ -80,7 +80,7 @@ def body_of(client: str, **fields: Any) -> bytes:
 
 async def ask_api(lab: Lab, client: str, *, stream: bool = True, **fields: Any) -> tuple[pairs.ReplyContent, bytes]:
     """Send a request as a client of an API, and parse the reply as its strictest client does."""
-    answer = await lab.post(body_of(client, stream=stream, **fields), path=SHAPES[client].at(stream=stream))
+    answer = await lab.post(body_of(client, stream=stream, **fields), path=SHAPES[client].build_path(stream=stream))
     assert answer.status == 200
     return pairs.read(client, answer.body, stream=stream), answer.body
 
@@ -112,7 +112,7 @@ async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
 
 async def list_retry_actions(lab: Lab) -> list[str]:
     """Return the actions on the turn from the report of the client's flow, not the follow-up's."""
-    flow = await lab.asked_for()
+    flow = await lab.next_client_flow()
     return [entry["action"] for entry in flow.metadata["vtc"]["policies"] if entry["policy"] == "retry"]
 
 
@@ -286,7 +286,7 @@ async def test_a_second_request_ends_when_its_client_has_gone(start: Start, tmp_
         client.cancel()
         gone.set()
         await lab.upstream.gone.wait()
-        await lab.asked_for()
+        await lab.next_client_flow()
     assert not lab.proxy.addon._live
 
 
@@ -329,12 +329,15 @@ async def test_the_first_reply_and_the_reminder_stay_in_later_turns(
     entries = make_question(client, "Read it")
     for result in ("hello", "hello again"):
         answer = await lab.post(
-            body_of(client, stream=True, **{key(client): entries}), path=SHAPES[client].at(stream=True)
+            body_of(client, stream=True, **{get_history_key(client): entries}),
+            path=SHAPES[client].build_path(stream=True),
         )
         entries = [*entries, *make_answer_entries(client, decode_reply(client, answer.body), result)]
         entries = [*entries, *make_question(client, "And?")] if result == "hello again" else entries
-    await lab.post(body_of(client, stream=True, **{key(client): entries}), path=SHAPES[client].at(stream=True))
-    prompts = [seen.json[key(server)] for seen in lab.upstream.seen]
+    await lab.post(
+        body_of(client, stream=True, **{get_history_key(client): entries}), path=SHAPES[client].build_path(stream=True)
+    )
+    prompts = [seen.json[get_history_key(server)] for seen in lab.upstream.seen]
     assert len(prompts) == 4
     for before, after in itertools.pairwise(prompts[1:]):
         assert remove_marks(after[: len(before)]) == remove_marks(before)

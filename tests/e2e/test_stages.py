@@ -18,7 +18,7 @@ from tests.apis import chat
 from tests.e2e.conftest import PATH, Lab, Start, by_turn
 from tests.e2e.test_faults import receive_stream
 from tests.e2e.test_transport import encode_gzip
-from tests.e2e.text_clients import AGENT, profiles, request
+from tests.e2e.text_clients import AGENT, request, write_profiles
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
 from vtc.apis import calls as tool_calls
@@ -236,7 +236,7 @@ async def test_calls_that_upstream_made_itself(
     mine = {"match": {"model": chat.MODEL}, "guards": guards}
     lab = await start(
         [*frames, chat.chunk({}, "tool_calls"), chat.DONE],
-        vtc_profiles=profiles(tmp_path, model=mine) if guarded else [],
+        vtc_profiles=write_profiles(tmp_path, model=mine) if guarded else [],
     )
     calls = stage.plant(monkeypatch)
     if guarded:
@@ -268,7 +268,7 @@ async def test_no_fault_of_ours_opens_a_policy(
     text = chat.DIALECTS["hermes"]("rm", {"path": "b"})
     frames = [chat.ROLE, *chat.make_text_chunks("I", " will.", *text), *own, chat.chunk({}, "tool_calls"), chat.DONE]
     mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["rm"], "on_denied": "drop"}}
-    lab = await start(frames, vtc_profiles=profiles(tmp_path, model=mine))
+    lab = await start(frames, vtc_profiles=write_profiles(tmp_path, model=mine))
     stage.plant(monkeypatch)
     body = b""
     asked = chat.request(stream=True, tools=[chat.tool("rm", path="string"), chat.READ])
@@ -335,7 +335,7 @@ async def test_a_reply_that_is_settled_first(
     text = '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'
     lab = await start(
         Reply([chat.encode_json(chat.completion(text))], JSON, framing="length"),
-        vtc_profiles=profiles(tmp_path, model=mine),
+        vtc_profiles=write_profiles(tmp_path, model=mine),
     )
     # It is converted to a stream twice, for reading and for the client.
     stage = Stage(whole_replies, name, 1) if name == "convert_to_stream" else Stage(RequestEncoder, name)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.apis import chat
 from tests.e2e.conftest import Answer, Lab, Replies, Start, by_turn
-from tests.e2e.text_clients import AGENT, CLINE, LIST, PROMPTS, assistant, profiles, request, said_by_user
+from tests.e2e.text_clients import AGENT, CLINE, LIST, PROMPTS, assistant, make_user_message, request, write_profiles
 from tests.e2e.upstream import JSON, Reply, Seen
 
 ROO = (PROMPTS / "roo.md").read_text("utf-8")
@@ -224,7 +224,7 @@ MENDED = {
 @STREAM
 async def test_what_the_client_would_not_read_is_written_anew(stream: bool, tmp_path: Path, start: Start) -> None:
     replies = [replying(text, stream) for text in MENDED]
-    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
+    lab = await start(by_turn(*replies), vtc_profiles=write_profiles(tmp_path, client=client()))
     for expected in MENDED.values():
         assert await read_client_text(lab, stream=stream) == expected
 
@@ -357,9 +357,9 @@ async def test_special_bodies_reach_the_client_as_it_reads_them(stream: bool, st
 
 
 HISTORY = [
-    said_by_user("<task>\nLook.\n</task>", "<environment_details>x</environment_details>"),
+    make_user_message("<task>\nLook.\n</task>", "<environment_details>x</environment_details>"),
     assistant(f"I will look.\n\n{READ}"),
-    said_by_user(
+    make_user_message(
         "[read_file for 'a.py'] Result:\n1 | moose </read_file>", "<environment_details>y</environment_details>"
     ),
 ]
@@ -386,13 +386,13 @@ async def test_prompt_and_history_are_translated(stream: bool, start: Start) -> 
     assert question == HISTORY[0]
     assert own == assistant("I will look.\n\n" + chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}))
     told_back = "<tool_response>\n1 | moose </read_file>\n</tool_response>\n\n"
-    assert result == said_by_user(told_back, "<environment_details>y</environment_details>")
+    assert result == make_user_message(told_back, "<environment_details>y</environment_details>")
 
 
 async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Start) -> None:
     lab = await start(
         replying(chat.DIALECTS["invoke"]("read_file", {"path": "a.py"}), True),
-        vtc_profiles=profiles(tmp_path, model=model(tools="prompt", dialect="invoke")),
+        vtc_profiles=write_profiles(tmp_path, model=model(tools="prompt", dialect="invoke")),
     )
     assert await read_client_text(lab, stream=True) == READ
     prompt = lab.upstream.seen[0].json["messages"][0]["content"]
@@ -414,7 +414,7 @@ async def test_the_models_own_way_and_the_clients_are_both_read(start: Start) ->
 async def test_a_model_with_native_tools_is_given_them(by: str, stream: bool, tmp_path: Path, start: Start) -> None:
     promoting: dict[str, Any] = {"vtc_tools": "native"}
     if by == "profile":
-        promoting = {"vtc_profiles": profiles(tmp_path, model=model(promote=True))}
+        promoting = {"vtc_profiles": write_profiles(tmp_path, model=model(promote=True))}
     lab = await start(calling(stream, ("list_files", {"path": "."}), content="I will check."), **promoting)
     answer = await ask(lab, request(*HISTORY, stream=stream))
     assert answer.message == chat.Read(f"I will check.\n\n{LIST}", finish_reason="stop")
@@ -430,14 +430,16 @@ async def test_a_model_with_native_tools_is_given_them(by: str, stream: bool, tm
     assert own == assistant("I will look.")
     assert made["function"] == {"name": "read_file", "arguments": '{"path":"a.py"}'}
     assert result == {"role": "tool", "tool_call_id": made["id"], "content": "1 | moose </read_file>"}
-    assert details == said_by_user("<environment_details>y</environment_details>")
+    assert details == make_user_message("<environment_details>y</environment_details>")
     assert (await lab.report())["request"] == ["9 tools -> `tools`"]
 
 
 async def test_ids_and_prompt_stay_the_same_while_the_conversation_grows(start: Start) -> None:
     """Prompt caches work because each request begins with the one before."""
-    turns = [*HISTORY, assistant(READ), said_by_user("[read_file for 'a.py'] Result:\nsame"), assistant(LIST)]
-    turns.append(said_by_user("[list_files for '.'] Result:", "a.py", {"type": "image_url", "image_url": {"url": "x"}}))
+    turns = [*HISTORY, assistant(READ), make_user_message("[read_file for 'a.py'] Result:\nsame"), assistant(LIST)]
+    turns.append(
+        make_user_message("[list_files for '.'] Result:", "a.py", {"type": "image_url", "image_url": {"url": "x"}})
+    )
     lab = await start(lambda _: replying("Hm.", False), vtc_tools="native")
     for count in (1, 3, 5, 7):
         await ask(lab, request(*turns[:count]))
@@ -484,9 +486,11 @@ async def test_a_system_message_of_tools_alone_is_gone_without_them(start: Start
 async def test_denials_errors_and_missing_results(start: Start) -> None:
     turns = [
         assistant(READ),
-        said_by_user("[read_file for 'a.py'] Result:\nThe user denied this operation.", "<feedback>Why?</feedback>"),
+        make_user_message(
+            "[read_file for 'a.py'] Result:\nThe user denied this operation.", "<feedback>Why?</feedback>"
+        ),
         assistant("Because."),
-        said_by_user(f"[ERROR] No tool was used. Write:\n\n{LIST}"),
+        make_user_message(f"[ERROR] No tool was used. Write:\n\n{LIST}"),
         assistant(LIST),
         {"role": "user", "content": "Never mind."},
     ]
@@ -495,7 +499,7 @@ async def test_denials_errors_and_missing_results(start: Start) -> None:
     _, first, denied, feedback, because, error, second, missing, last = lab.upstream.seen[0].json["messages"]
     assert denied["tool_call_id"] == first["tool_calls"][0]["id"]
     assert denied["content"] == "The user denied this operation."
-    assert (feedback, because, error) == (said_by_user("<feedback>Why?</feedback>"), turns[2], turns[3])
+    assert (feedback, because, error) == (make_user_message("<feedback>Why?</feedback>"), turns[2], turns[3])
     assert missing["tool_call_id"] == second["tool_calls"][0]["id"]
     assert missing["content"] == "(no result)"
     assert last == turns[-1]
@@ -525,7 +529,7 @@ SAYINGS: dict[str | None, str] = {
 async def test_the_gap_before_a_call_is_a_setting(stream: bool, tmp_path: Path, start: Start) -> None:
     """The setting is a number of newlines."""
     replies = [calling(stream, ("list_files", {"path": "."}), content=said) for said in ("One.", "Two.\n")]
-    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(call_gap=1)))
+    lab = await start(by_turn(*replies), vtc_profiles=write_profiles(tmp_path, client=client(call_gap=1)))
     assert [await read_client_text(lab, stream=stream) for _ in range(2)] == [f"One.\n{LIST}", f"Two.\n{LIST}"]
 
 
@@ -546,7 +550,7 @@ async def test_parallel_calls_reach_the_client_as_its_profile_says(
 ) -> None:
     """Their pieces alternate and are distinguished by index."""
     replies = [calling(stream, *BOTH, content="Both.") for stream in BOTH_WAYS]
-    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(**settings)))
+    lab = await start(by_turn(*replies), vtc_profiles=write_profiles(tmp_path, client=client(**settings)))
     for stream in BOTH_WAYS:
         assert await read_client_text(lab, stream=stream) == expected
 
@@ -658,7 +662,7 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
 
 async def test_calls_that_are_streamed_in_any_way_become_text(tmp_path: Path, start: Start) -> None:
     replies = [frames for frames, _ in STREAMS.values()]
-    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
+    lab = await start(by_turn(*replies), vtc_profiles=write_profiles(tmp_path, client=client()))
     for name, (_, expected) in STREAMS.items():
         assert await read_client_text(lab, stream=True) == expected, name
 
@@ -774,7 +778,9 @@ async def test_two_streams_of_one_client_never_mix(start: Start) -> None:
 
     assert len(first) == len(second)
     lab = await start(script)
-    answers = await asyncio.gather(*(ask(lab, request(said_by_user(which), stream=True)) for which in ("one", "two")))
+    answers = await asyncio.gather(
+        *(ask(lab, request(make_user_message(which), stream=True)) for which in ("one", "two"))
+    )
     assert [answer.message.content for answer in answers] == [
         f"First.\n\n{READ.replace('a.py', 'one')}",
         f"Second.\n\n{READ.replace('a.py', 'two')}",
@@ -817,10 +823,10 @@ async def test_a_whole_task(form: str, start: Start) -> None:
     settings = {"vtc_tools": "native"} if form == "native" else {"vtc_tools": "prompt", "vtc_dialect": form}
     lab = await start(strict(form), **settings)
     for stream in BOTH_WAYS:
-        turns = [said_by_user("<task>Look.</task>")]
+        turns = [make_user_message("<task>Look.</task>")]
         first = (await ask(lab, request(*turns, stream=stream))).message.content
         assert first == READ
-        turns += [assistant(first), said_by_user("[read_file for 'a.py'] Result:\nmoose", "<environment_details>")]
+        turns += [assistant(first), make_user_message("[read_file for 'a.py'] Result:\nmoose", "<environment_details>")]
         last = (await ask(lab, request(*turns, stream=stream))).message.content
         assert last == "<attempt_completion>\n<result>It says moose.</result>\n</attempt_completion>"
     lab.set(vtc_mode="off")

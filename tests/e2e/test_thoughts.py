@@ -14,7 +14,7 @@ from tests.apis.conversations import (
     ASKED,
     BY_NAME,
     decode_reply,
-    key,
+    get_history_key,
     make_answer_entries,
     make_full_entries,
     make_question,
@@ -65,8 +65,8 @@ async def talk(
     entries, answers = make_question(client, "Read it"), []
     for turn in range(4):
         more: dict[str, Any] = ASKED[client] if brings else {}
-        body: dict[str, Any] = {key(client): entries, "stream": stream, "model": model, **more}
-        path = SHAPES[client].at(stream=stream, model=body["model"])
+        body: dict[str, Any] = {get_history_key(client): entries, "stream": stream, "model": model, **more}
+        path = SHAPES[client].build_path(stream=stream, model=body["model"])
         lab = await restart() if restart and turn == 1 else lab
         answer = await lab.post(SHAPES[client].request(**body), path=path)
         answers.append(answer)

@@ -71,7 +71,7 @@ async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str,
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
-        answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].at(stream=stream))
+        answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].build_path(stream=stream))
         flow = await lab.flow()
     said = f"the model server at 127.0.0.1:{port} cannot be reached"
     assert answer.status == 502
@@ -103,7 +103,7 @@ async def test_a_whole_reply_that_is_none_is_an_error_of_the_api_and_told(
     for api in SHAPES:
         for tools in ({}, {"tools": []}):  # a reply that is read, and one without tools
             body = {**json.loads(make_request_body(api)), **tools}
-            answer = await lab.post(body, path=SHAPES[api].at())
+            answer = await lab.post(body, path=SHAPES[api].build_path())
             flow = await lab.flow()
             assert answer.status == 502
             assert answer.headers["content-type"] == "application/json"
@@ -202,7 +202,7 @@ async def test_http_and_https_mixed_up_are_told_to_the_client(
     assert answer.status == 502
     told = f"{wrong} speaks {scheme}: start VTC with `vtc run {url}`"
     assert told in answer.body.decode()
-    assert told in (await lab.asked_for()).comment
+    assert told in (await lab.next_client_flow()).comment
     assert any(told in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
 
 
@@ -339,7 +339,7 @@ async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
     body = pairs.make_stream(server, text) if stream else pairs.make_whole_reply(server, "".join(text))
     reply = Reply([body], {"content-type": SHAPES[server].media_type} if stream else JSON)
     lab = await start(reply, vtc_upstream_api=server, vtc_log=str(tmp_path / "log"))
-    await lab.post(SHAPES[client].request(stream=stream), path=SHAPES[client].at(stream=stream))
+    await lab.post(SHAPES[client].request(stream=stream), path=SHAPES[client].build_path(stream=stream))
     flow = await lab.flow()
     assert "a possible call was not read: @@read( …" in flow.comment
     assert flow.marked == ":warning:"

@@ -76,7 +76,7 @@ async def test_withheld_stream_ends_alone_over_http2(start_http2: Start, tmp_pat
 # WebSocket
 
 
-READ_PATHS = [shape.at(stream=stream) for shape in SHAPES.values() for stream in (False, True)]
+READ_PATHS = [shape.build_path(stream=stream) for shape in SHAPES.values() for stream in (False, True)]
 UPGRADE = {
     "connection": "Upgrade",
     "upgrade": "websocket",

@@ -1,4 +1,4 @@
-"""A scripted model server over HTTP/1.1, with or without TLS, that controls every byte and every cut."""
+"""A scripted model server over HTTP/1.1, with or without TLS; a test determines each write and where it breaks off."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ async def serving(
         yield upstream
     finally:
         server.close()
-        left = list(tasks)
-        for task in left:
+        open_tasks = list(tasks)
+        for task in open_tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*open_tasks, return_exceptions=True)
         await server.wait_closed()
         if upstream.errors:
             raise ExceptionGroup("the script of the model server failed", upstream.errors)

@@ -21,7 +21,7 @@ def open_with_tools(client: str, server: str, *, stream: bool) -> Session:
     """Open an exchange whose client has the tools."""
     (api,) = [api for api in APIS if api.name == client]
     body = chat.encode_json(SHAPES[client].request(stream=stream, tools=declare_tools(client, TOOLS)))
-    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].at(stream=stream))
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].build_path(stream=stream))
     return Session.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
 
 

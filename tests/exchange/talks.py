@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.conversations import BY_NAME, decode_reply, key, make_answer_entries
+from tests.apis.conversations import BY_NAME, decode_reply, get_history_key, make_answer_entries
 from tests.apis.shapes import SHAPES
 from tests.exchanges import AGENT, feed_stream, planner
 from vtc.exchange import Session
@@ -34,7 +34,7 @@ class Talk:
     def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
         """Send the conversation with these entries; return the server's request."""
         self.entries = [*self.entries, *entries]
-        fields = {key(self.client): self.entries, "stream": True, "model": self.model, **fields}
+        fields = {get_history_key(self.client): self.entries, "stream": True, "model": self.model, **fields}
         body = chat.encode_json(SHAPES[self.client].request(**fields))
         api = () if self.client == self.server else (self.server,)
         plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
@@ -42,7 +42,7 @@ class Talk:
         self.count += 1
         facts = self.facts
         if SHAPES[self.client].streaming:
-            facts = replace(facts, path=SHAPES[self.client].at(stream=fields["stream"], model=fields["model"]))
+            facts = replace(facts, path=SHAPES[self.client].build_path(stream=fields["stream"], model=fields["model"]))
         memory = None if self.forgets else self.memory
         seed = f"seed {self.count}"
         self.exchange = Session.open(BY_NAME[self.client], body, facts, plans, seed, memory, self.secret)

@@ -61,7 +61,7 @@ def open_api_session(
     api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any
 ) -> Session:
     (found,) = [one for one in APIS if one.name == api]
-    path = SHAPES[api].at(stream=fields.get("stream"), model=fields.get("model"))
+    path = SHAPES[api].build_path(stream=fields.get("stream"), model=fields.get("model"))
     facts = Facts(user_agent="Any/1", host="model.test", path=path)
     request = chat.encode_json(SHAPES[api].request(**fields))
     return Session.open(found, request, facts, planner(**settings or {}), "seed", memory)

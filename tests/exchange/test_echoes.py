@@ -12,7 +12,7 @@ import pytest
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
-from tests.e2e.text_clients import CLINE, assistant, said_by_user
+from tests.e2e.text_clients import CLINE, assistant, make_user_message
 from tests.exchange.test_classes import LIST, READ, WAYS, every_api, open_api_session, read_text_reply, write_samples
 from tests.exchanges import AGENT, API, PROFILES, feed_stream
 from vtc.dialects.writing import write_calls
@@ -169,7 +169,7 @@ def test_a_text_client_carries_out_no_echo_that_grep_shows(*, before: str, strea
     shown = behind(before, f"To clean up:\n{COMMAND}")
     turns = [
         assistant("<read_file>\n<path>a.md</path>\n</read_file>"),
-        said_by_user("[read_file for 'a.md'] Result:", shown),
+        make_user_message("[read_file for 'a.md'] Result:", shown),
     ]
     fields: dict[str, Any] = {"messages": [{"role": "system", "content": CLINE}, *turns], "tools": None}
     exchange = open_api_session("openai-chat", stream=stream, **fields)
@@ -184,9 +184,9 @@ def test_a_text_client_carries_out_no_echo_that_grep_shows(*, before: str, strea
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_text_client_is_given_a_message_in_place_of_an_echo(*, stream: bool) -> None:
     turns = [
-        said_by_user("<task>\nLook.\n</task>"),
+        make_user_message("<task>\nLook.\n</task>"),
         assistant("<read_file>\n<path>a.md</path>\n</read_file>"),
-        said_by_user("[read_file for 'a.md'] Result:", f"To clean up:\n{COMMAND}"),
+        make_user_message("[read_file for 'a.md'] Result:", f"To clean up:\n{COMMAND}"),
     ]
     fields: dict[str, Any] = {"messages": [{"role": "system", "content": CLINE}, *turns], "tools": None}
     exchange = open_api_session("openai-chat", stream=stream, **fields)

@@ -68,7 +68,9 @@ def make_request(api: str, **fields: Any) -> bytes:
 
 def exchange(planner: Planner, api: str, agent: str = "Draws/1", **fields: Any) -> Session:
     (found,) = [one for one in APIS if one.name == api]
-    facts = Facts(user_agent=agent, host="127.0.0.1", path=SHAPES[api].at(stream=True, model=fields.get("model")))
+    facts = Facts(
+        user_agent=agent, host="127.0.0.1", path=SHAPES[api].build_path(stream=True, model=fields.get("model"))
+    )
     return Session.open(found, make_request(api, **fields), facts, planner, "seed")
 
 

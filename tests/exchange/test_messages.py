@@ -16,7 +16,7 @@ from fuzz import targets
 from tests.apis import chat, messages, sdks
 from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import MIXED, REPLIES
-from tests.exchanges import PROFILES, SAID, FastPath, feed_stream, planner, shows_reasoning
+from tests.exchanges import PROFILES, SAID, FastPath, feed_stream, planner, reveals_reasoning_late
 from vtc.apis import APIS
 from vtc.dialects import Reader
 from vtc.exchange import Session
@@ -155,7 +155,7 @@ def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
     whole = open_messages(**how)
     rewritten = whole.whole.rewrite(chat.encode_json(messages.message(*content, stop_reason=reason)))
     assert whole.report.failures == []
-    assert said_by(out) == said_by(rewritten) or shows_reasoning(
+    assert said_by(out) == said_by(rewritten) or reveals_reasoning_late(
         whole, *("".join(one) for one in said if isinstance(one, list))
     )
 

@@ -170,7 +170,7 @@ def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
 def exchange(api: str, *, stream: bool) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     body = chat.encode_json(SHAPES[api].request(stream=stream))
-    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=stream))
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].build_path(stream=stream))
     return Session.open(found, body, facts, planner(), "seed")
 
 

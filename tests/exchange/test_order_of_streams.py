@@ -32,7 +32,7 @@ CALLS: Any = st.lists(
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_streams_are_in_order_for_every_client(name: str, client: str) -> None:
     exchange = open_with_tools(client, FOLDERS[name.split("/")[0]], stream=True)
-    assert checker.problems(client, in_cuts(exchange, REPLIES[name], 1000)) == []
+    assert checker.list_problems(client, in_cuts(exchange, REPLIES[name], 1000)) == []
 
 
 @given(
@@ -44,14 +44,14 @@ def test_recorded_streams_are_in_order_for_every_client(name: str, client: str) 
 )
 def test_random_streams_are_in_order(api: str, client: str, pieces: list[str], calls: Any, cuts: int) -> None:
     body = pairs.make_stream(api, pieces, calls)
-    assert checker.problems(client, in_cuts(open_with_tools(client, api, stream=True), body, cuts)) == []
+    assert checker.list_problems(client, in_cuts(open_with_tools(client, api, stream=True), body, cuts)) == []
 
 
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("case", CASES["frames"], ids=lambda case: case["name"])
 def test_streams_that_came_out_of_order_are_put_in_order(case: dict[str, Any], client: str) -> None:
     body = encode_frames(case)
-    assert checker.problems(client, in_cuts(open_with_tools(client, case["api"], stream=True), body, 100)) == []
+    assert checker.list_problems(client, in_cuts(open_with_tools(client, case["api"], stream=True), body, 100)) == []
 
 
 BLOCKS = st.lists(
@@ -80,7 +80,7 @@ def test_random_blocks_that_are_mixed_are_put_in_order(client: str, blocks: Any,
     calls = [("write", {"filePath": "a"}) for kind, _ in blocks if kind == "call"]
     body = b"".join([messages.START, *frames, *messages.end("tool_use" if calls else "end_turn")])
     out = in_cuts(open_with_tools(client, "anthropic-messages", stream=True), body, 100)
-    assert checker.problems(client, out) == []
+    assert checker.list_problems(client, out) == []
     if client == "openai-chat" and len(calls) > 1:
         return  # in this API pieces of several calls can be interleaved, because each has its number
     found = pairs.read(client, out, stream=True)
@@ -107,7 +107,7 @@ def test_the_checker_knows_most_of_them() -> None:
     known = [
         case["name"]
         for case in CASES["frames"]
-        if not case.get("run_on") and checker.problems(case["api"], encode_frames(case))
+        if not case.get("run_on") and checker.list_problems(case["api"], encode_frames(case))
     ]
     assert len(known) >= 24
 
@@ -123,7 +123,7 @@ def test_random_pieces_of_a_call_are_put_in_order(pieces: list[tuple[str, dict[s
         entry = {"index": 0, **odd, "function": {"name": name, "arguments": text}}
         frames.append(chat.chunk({**role, "tool_calls": [entry]}, reason))
     body = b"".join([*frames, chat.chunk({}, "tool_calls"), chat.DONE])
-    found = checker.problems(
+    found = checker.list_problems(
         "openai-chat", in_cuts(open_with_tools("openai-chat", "openai-chat", stream=True), body, 50)
     )
     assert {*found} <= {checker.NO_OBJECT}

@@ -19,7 +19,7 @@ from fuzz.targets import is_text_preserved
 from tests.apis import chat, pairs
 from tests.bounds import count_calls
 from tests.exchange.crossings import open_bridge
-from tests.exchanges import BODY, CALLED, SAID, TEXT, feed_stream, open_session, shows_reasoning
+from tests.exchanges import BODY, CALLED, SAID, TEXT, feed_stream, open_session, reveals_reasoning_late
 from vtc.wire import UnsupportedEncoding
 
 
@@ -132,7 +132,7 @@ def test_any_reply_in_any_cut_says_what_the_whole_says(
     text = "".join(said)
     exchange = open_session(settings=settings)
     whole = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text, reason))))
-    assert streamed == whole or shows_reasoning(exchange, text)
+    assert streamed == whole or reveals_reasoning_late(exchange, text)
     if not whole.calls and "think" not in text and "thought" not in text:
         assert is_text_preserved([text], whole.content, repaired=finish and settings.get("lenient") != "off")
 

@@ -28,7 +28,7 @@ def exchange(api: str, **settings: Any) -> Session:
     body = chat.encode_json(
         SHAPES[api].request(stream=True, tools=declare_tools(api, dict.fromkeys(("write", "read"), FILE)))
     )
-    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=True))
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].build_path(stream=True))
     return Session.open(found, body, facts, planner(**settings), "seed")
 
 

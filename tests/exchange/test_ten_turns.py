@@ -17,7 +17,7 @@ import pytest
 
 from fuzz import targets
 from tests.apis import chat, messages, pairs, responses
-from tests.apis.conversations import BY_NAME, decode_reply, key, make_answer_entries, make_question
+from tests.apis.conversations import BY_NAME, decode_reply, get_history_key, make_answer_entries, make_question
 from tests.apis.pairs import PAIRS
 from tests.exchange.talks import Talk, one_id
 from vtc.exchange import Session
@@ -102,8 +102,8 @@ def send_ten_turns(client: str, server: str, **settings: Any) -> Iterator[dict[s
 def check(bodies: list[dict[str, Any]], server: str) -> None:
     assert len(bodies) == 10
     for before, after in pairwise(bodies):
-        kept = before[key(server)][:-1]
-        assert json.dumps(after[key(server)][: len(kept)]) == json.dumps(kept)
+        kept = before[get_history_key(server)][:-1]
+        assert json.dumps(after[get_history_key(server)][: len(kept)]) == json.dumps(kept)
         for name in ("tools", "system", "instructions"):
             assert json.dumps(after.get(name)) == json.dumps(before.get(name)), name
 
@@ -141,7 +141,7 @@ def test_ten_turns_of_claude_code(server: str, dialect: str) -> None:
         assert "billing" not in text
         assert text.count("It came late.") == 7
     for body in bodies:
-        body[key(server)] = [_remove_marks(one) for one in body[key(server)]]
+        body[get_history_key(server)] = [_remove_marks(one) for one in body[get_history_key(server)]]
     check(bodies, server)
 
 

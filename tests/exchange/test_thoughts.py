@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages, pairs
-from tests.apis.conversations import BY_NAME, decode_reply, find_reasoning, key, make_answer_entries, make_question
+from tests.apis.conversations import (
+    BY_NAME,
+    decode_reply,
+    find_reasoning,
+    get_history_key,
+    make_answer_entries,
+    make_question,
+)
 from tests.apis.pairs import PAIRS
 from tests.apis.shapes import THINKING
 from tests.exchange.talks import Talk, one_id
@@ -38,8 +45,8 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
     assert [find_reasoning(server, one) for one in bodies] == expected
     assert f"reasoning of {2 + len(last)} past turns restored" in talk.exchange.report.request
     for before, after in pairwise(bodies):
-        kept = before[key(server)][:-1]
-        assert after[key(server)][: len(kept)] == kept
+        kept = before[get_history_key(server)][:-1]
+        assert after[get_history_key(server)][: len(kept)] == kept
     pairs.check_request(server, bodies[-1])
 
 

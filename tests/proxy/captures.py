@@ -34,7 +34,7 @@ def capture_flow(
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
     ask = make_request_body(api, stream=stream, **fields)
-    path = path or shape.at(stream=stream, model=fields.get("model"))
+    path = path or shape.build_path(stream=stream, model=fields.get("model"))
     flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=ask))
     addon = addon or VirtualToolCalling()
     with taddons.context(addon) as context:

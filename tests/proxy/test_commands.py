@@ -45,7 +45,7 @@ class Session:
         """Pass a whole exchange through the addon, and list its flow."""
         shape = SHAPES[api]
         headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
-        body, path = make_request_body(api, stream=False, **fields), path or shape.at(model=fields.get("model"))
+        body, path = make_request_body(api, stream=False, **fields), path or shape.build_path(model=fields.get("model"))
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
         asyncio.run(self.addon.request(flow))
         body = chat.encode_json(reply or shape.whole(text))

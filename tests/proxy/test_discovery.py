@@ -62,7 +62,7 @@ async def before(upstream: str, confdir: Path, **settings: Any) -> AsyncIterator
 
 async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:
     """Send a request of an API."""
-    return await client.post(SHAPES[name].at(), content=make_request_body(name))
+    return await client.post(SHAPES[name].build_path(), content=make_request_body(name))
 
 
 @pytest.mark.parametrize("client_api", CLIENTS)

@@ -78,7 +78,7 @@ class Scenario:
 
     def request(self) -> http.Request:
         body = make_request_body(self.client, stream=self.stream, tools=declare_tools(self.client, {"bash": SCHEMA}))
-        path = SHAPES[self.client].at(stream=self.stream).encode()
+        path = SHAPES[self.client].build_path(stream=self.stream).encode()
         return tutils.treq(
             method=b"POST", path=path, headers=http.Headers(content_type="application/json"), content=body
         )

@@ -34,7 +34,7 @@ def test_a_replay_begins_with_the_request_as_it_was_received(
     client: str, server: str, query: str, replayed: str
 ) -> None:
     """Path, query, headers and body are those of the original request, also if the server has another API."""
-    path = f"{SHAPES[client].at()}?a=b{'&' if query else ''}{query}"
+    path = f"{SHAPES[client].build_path()}?a=b{'&' if query else ''}{query}"
     headers = {"user-agent": "Agent/1", "accept-encoding": "gzip", **({} if query else HEADERS[client])}
     headers["content-length"] = str(len(make_request_body(client)))
     ask = tutils.treq(

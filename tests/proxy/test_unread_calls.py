@@ -23,7 +23,7 @@ HEADERS = [{"x-forwarded-for": "10.0.0.7"}, {"via": "1.1 x"}, {"origin": "https:
 
 async def find_command(lab: Lab) -> list[str]:
     """Return the command that the next flow's line names."""
-    flow = await lab.asked_for()
+    flow = await lab.next_client_flow()
     (command,) = re.findall(r"a possible call was not read: \S+ … \((.*?)\)", flow.comment)
     return shlex.split(command)
 
@@ -50,7 +50,7 @@ async def test_the_command_of_the_line_drafts_the_dialect(start: Start) -> None:
 async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], start: Start) -> None:
     lab = await start(chat.make_stream(UNREAD))
     await lab.post(ASK)
-    id_ = (await lab.asked_for()).id
+    id_ = (await lab.next_client_flow()).id
     for asked, more, status in (
         (id_, {}, 200),
         (id_[:13], {}, 200),
@@ -65,7 +65,7 @@ async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], st
 async def test_no_secret_of_the_request_is_told(start: Start) -> None:
     lab = await start(chat.make_stream(UNREAD.replace("/a", "open-sesame-77")))
     await lab.post(ASK, headers={"authorization": "Bearer open-sesame-77"})
-    answer = await lab.client.get(f"/.vtc/unread/{(await lab.asked_for()).id}")
+    answer = await lab.client.get(f"/.vtc/unread/{(await lab.next_client_flow()).id}")
     assert (answer.status_code, "open-sesame" in answer.text) == (200, False)
 
 
@@ -74,13 +74,13 @@ async def test_only_the_last_are_kept(start: Start) -> None:
     ids = []
     for _ in range(17):
         await lab.post(ASK)
-        ids.append((await lab.asked_for()).id)
+        ids.append((await lab.next_client_flow()).id)
     statuses = [(await lab.client.get(f"/.vtc/unread/{id_}")).status_code for id_ in ids]
     assert statuses == [404] + [200] * 16
     lab.set(vtc_cache="off")
     assert (await lab.client.get(f"/.vtc/unread/{ids[-1]}")).status_code == 404
     await lab.post(ASK)
-    while "vtc" not in (flow := await lab.asked_for()).metadata or ".vtc" in flow.request.path:
+    while "vtc" not in (flow := await lab.next_client_flow()).metadata or ".vtc" in flow.request.path:
         pass
     assert "(save flows with `-w FILE` for vtc new-dialect)" in flow.comment
 

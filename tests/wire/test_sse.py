@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.bounds import impatient
+from tests.bounds import time_limit
 from vtc.wire import EventReader, EventStream, Frame, FrameTooLong
 from vtc.wire.framing import MAX_FRAME_BYTES
 from vtc.wire.sse import select_event_lines, select_other_lines
 
-__all__ = ["impatient"]
+__all__ = ["time_limit"]
 
 
 def read(*chunks: bytes) -> list[Frame]:

@@ -116,7 +116,7 @@ def send_to_target(name: str, client: str, body: bytes) -> Json:
     """Send a request of an agent to a target; return the outgoing request."""
     target = TARGETS[name]
     server = target.get("api", "openai-chat")
-    facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].at(model=target["model"]))
+    facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].build_path(model=target["model"]))
     plans = planner(**({} if client == server else {"upstream_api": (server,)}))
     body = Session.open(BY_NAME[client], body, facts, plans, "seed").request()
     pairs.check_request(server, json.loads(body))

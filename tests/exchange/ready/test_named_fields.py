@@ -350,7 +350,7 @@ def scattered_fields(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
 
 def said_in(name: str, body: bytes) -> Any:
     """Return the content of a body: texts, calls and results, tools, and demands."""
-    request = BY_NAME[name].request(body, SHAPES[name].at())
+    request = BY_NAME[name].request(body, SHAPES[name].build_path())
     messages = [
         (
             message.role,

@@ -23,7 +23,7 @@ RECORDED = load_recordings()
 def test_each_request_is_taken_and_the_same_again_at_once(rule: str, agent: str) -> None:
     client, body = RECORDED[agent]["api"], chat.encode_json(RECORDED[agent]["body"])
     plans = planner(**({} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}))
-    facts, memory = replace(AGENT, path=SHAPES[client].at()), Memory()
+    facts, memory = replace(AGENT, path=SHAPES[client].build_path()), Memory()
     first, again = (
         send_until_accepted(Session.open(BY_NAME[client], body, facts, plans, "seed", memory), RULES[rule])
         for _ in range(2)
