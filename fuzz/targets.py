@@ -349,12 +349,12 @@ def check_responses(open_session: Callable[[], Session], texts: Sequence[str], s
     """Check a reply of Responses with these texts as messages, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
     items = [openai_responses.text_events(*parts, id=f"msg_{index}") for index, parts in enumerate(pieces)]
-    body = b"".join(openai_responses.streamed(*items, status=status))
+    body = b"".join(openai_responses.make_stream(*items, status=status))
     exchange, other = open_session(), open_session()
     out = feed_stream(exchange, split_bytes(body, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures
     assert out == feed_stream(open_session(), split_bytes(body, 50)), "chunk boundaries change the output"
-    make_response = openai_responses.response if status == "completed" else openai_responses.cut
+    make_response = openai_responses.response if status == "completed" else openai_responses.make_cut_reply
     whole = chat.encode_json(make_response(*(item[-1]["item"] for item in items)))
     rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
