@@ -287,7 +287,12 @@ class Decoder(msgspec.Struct):
             events += decode_item(item, len(self.items), self.form, self._count_calls(len(self.items)))
             self.done_calls |= {len(self.items)}
             self.items = (*self.items, str(item.get("type") or "message"))
-        return [*events, *self._decode_response(value, type_)] if items and type_ in END_EVENTS else events
+        if items and type_ in END_EVENTS:
+            return [*events, *self._decode_response(value, type_)]
+        if items:
+            unknown = {key: entry for key, entry in value.items() if not _is_known_field(type_, key, entry)}
+            events += [Origin(NAME, f"event.{key}", entry) for key, entry in unknown.items()]
+        return events
 
     def _count_calls(self, number: int) -> int:
         """Count the calls before an item."""
