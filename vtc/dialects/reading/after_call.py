@@ -233,7 +233,7 @@ def accept_calls(context: Context, call: OpenCall, events: list[Call]) -> Comple
         if echo:
             return _abandon_echo(context, call, events[0].call, echo)
     placeholder = context.facts.placeholder
-    key = "" if call.text.sent else open_call.find_placeholder(events, placeholder)
+    key = open_call.find_placeholder(events, placeholder) if placeholder and not call.text.sent else ""
     if key:
         return abandon_call(context, call, f"its {key!r} is {placeholder!r}, as in the example of the prompt")
     example = _explain_example(context, call) if syntax.dialect.ends_reply and syntax.dialect.is_block else ""

@@ -50,8 +50,6 @@ def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str
 
 def find_placeholder(events: Iterable[Call], placeholder: str) -> str:
     """Find an argument whose value is the placeholder of the prompt's example; return its key, empty if none."""
-    if not placeholder:
-        return ""
     for event in events:
         if json.dumps(placeholder) not in event.call.arguments:
             continue
