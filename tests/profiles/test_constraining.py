@@ -32,7 +32,7 @@ def join_reasons(found: Plan) -> str:
 def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
     found = plan(server, settings={"dialect": "bare-json"}).steps["constrain"]
     assert isinstance(found, ReplyConstraint)
-    assert (found.form, found.dialect.name, found.demand.demanded) == (form, "bare-json", True)
+    assert (found.form, found.dialect.name, found.demand.calls_only) == (form, "bare-json", True)
     assert [tool.name for tool in found.tools] == ["read"]
 
 
@@ -59,7 +59,7 @@ def test_where_no_grammar_is_sent(settings: dict[str, Any], fields: dict[str, An
 
 def test_free_text_is_constrained_where_that_is_wished() -> None:
     found = plan("vllm", settings={"constrain": "auto"}, tool_choice="auto").steps["constrain"]
-    assert not found.demand.demanded
+    assert not found.demand.calls_only
 
 
 def test_a_tool_by_name_is_the_only_one() -> None:
@@ -72,21 +72,21 @@ def test_a_tool_by_name_is_the_only_one() -> None:
 @pytest.mark.parametrize("parallel", [True, False])
 def test_parallel_calls_as_the_client_allows_them(parallel: bool) -> None:
     found = plan("vllm", parallel_tool_calls=parallel).steps["constrain"]
-    assert found.demand.several == parallel
+    assert found.demand.allows_multiple == parallel
 
 
 def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
     found = plan("llama.cpp").steps["constrain"]
-    assert ("<think>", "</think>") in found.demand.thoughts
+    assert ("<think>", "</think>") in found.demand.reasoning_tags
     for model, fields in (("m", {"reasoning_effort": "none"}), ("qwen2.5-7b-instruct", {})):
         found = plan("llama.cpp", model, **fields).steps["constrain"]
-        assert not found.demand.thoughts
+        assert not found.demand.reasoning_tags
 
 
 def test_a_prompt_that_begins_the_thoughts() -> None:
     """llama.cpp applies the grammar from the first token on, others can wait for the end of the reasoning."""
     model = "deepseek-r1"
-    assert plan("llama.cpp", model).steps["constrain"].demand.begun == ("</think>",)
+    assert plan("llama.cpp", model).steps["constrain"].demand.reasoning_closers == ("</think>",)
     found = plan("vllm", model)
     assert "constrain" not in found.steps
     assert "replies begin with thoughts" in join_reasons(found)

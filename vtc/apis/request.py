@@ -209,7 +209,7 @@ class Request(ABC):
         thought = (Opaque(thought=Thought(message.recalled_reasoning)),) if message.recalled_reasoning else ()
         return replace(message, content=(*thought, *message.content))
 
-    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+    def form_with(self, reasoning_fields: tuple[str, ...]) -> Any:
         """Return the `form` for a client that gets reasoning in these fields, if its API has several."""
         return self.form
 

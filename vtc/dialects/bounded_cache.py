@@ -25,13 +25,13 @@ class _CacheEntry(NamedTuple):
 
 
 class BoundedCache:
-    """A thread-safe least-recently-used cache with a limit in bytes.
+    """A thread-safe least-recently-used cache with a limit in bytes. `on_evict` is called after an eviction.
 
     Large replies are parsed in threads outside the event loop, so threads share an instance.
     """
 
-    def __init__(self, most_bytes: int, on_evict: Callable[[], object] = lambda: None) -> None:
-        self.max_bytes = most_bytes
+    def __init__(self, max_bytes: int, on_evict: Callable[[], object] = lambda: None) -> None:
+        self.max_bytes = max_bytes
         self.size = 0
         """Bytes of all entries."""
         self._on_evict = on_evict

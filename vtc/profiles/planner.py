@@ -306,10 +306,10 @@ def make_constraint(form: ConstraintForm, dialect: Description, plan: Plan) -> R
     """Collect the parts of the reply's grammar."""
     thinking = plan.reading.thinking
     demand = Demand(
-        demanded=plan.demands,
-        several=plan.protocol.max_calls != 1,
-        thoughts=() if thinking.never else thinking.tags,
-        begun=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
+        calls_only=plan.demands,
+        allows_multiple=plan.protocol.max_calls != 1,
+        reasoning_tags=() if thinking.never else thinking.tags,
+        reasoning_closers=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
     )
     tools = tuple(tool for tool in plan.offered if tool.name == plan.tool_choice) or plan.offered
     return ReplyConstraint(form, dialect, tools, demand)

@@ -244,7 +244,9 @@ def test_sealed_reasoning_is_sent_even_without_text() -> None:
 
 def test_a_custom_tool_gets_its_raw_input_from_pieces() -> None:
     pieces = [CallDelta(0, arguments=one) for one in ('{"inp', 'ut": "a\\', 'n\\"b"}')]
-    found = read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=ResponseForm(custom=frozenset({"patch"})))
+    found = read(
+        START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=ResponseForm(custom_tools=frozenset({"patch"}))
+    )
     assert found.custom_calls == [("patch", 'a\n"b')]
 
 
@@ -253,7 +255,7 @@ def test_raw_input_is_streamed(text: str, ascii_: bool, cuts: list[int]) -> None
     written_ = json.dumps({"input": text}, ensure_ascii=ascii_)
     places = [0, *sorted(min(cut, len(written_)) for cut in cuts), len(written_)]
     pieces = [CallDelta(0, arguments=written_[a:b]) for a, b in pairwise(places)]
-    form = ResponseForm(custom=frozenset({"patch"}))
+    form = ResponseForm(custom_tools=frozenset({"patch"}))
     assert read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=form).custom_calls == [("patch", text)]
 
 

@@ -274,7 +274,7 @@ def test_a_message_that_is_ended_in_its_server_s_place_has_all_fields() -> None:
 
 
 def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
-    found = read(*make_stream(text_events("[patch]")), form=ResponseForm(custom=frozenset({"patch"})))
+    found = read(*make_stream(text_events("[patch]")), form=ResponseForm(custom_tools=frozenset({"patch"})))
     assert found.custom_calls == [("patch", "{}")]
 
 

@@ -96,7 +96,7 @@ def test_tools_are_offered_under_names_that_tell_their_namespace() -> None:
     assert one.offer.declared == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch", "web_search"]
     assert [*one.offer.tools[3].parameters["properties"]] == ["input"]
     assert "start:" in one.offer.tools[3].description
-    assert one.form.custom == {"mcp__fs.patch", "apply_patch"}
+    assert one.form.custom_tools == {"mcp__fs.patch", "apply_patch"}
     assert one.form.flat_names["mcp__fs__read"] == one.form.flat_names["mcp__fs.read"] == ("mcp__fs", "read")
 
 

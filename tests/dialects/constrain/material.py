@@ -97,10 +97,10 @@ def required_grammar(name: str) -> Checker:
     words = [one for one in re.split(r"(?<=>)|(?=<)|\s", good) if len(one) > 1]
     if "</{key}>" in (DIALECTS[name].params or ("",))[0]:  # the reader decides later about a call in such a value
         words = [one for one in words if "write_file" not in one]
-    return Checker(render_constraint("gbnf", DIALECTS[name], [*TOOLS.values()], Demand(demanded=True)), words)
+    return Checker(render_constraint("gbnf", DIALECTS[name], [*TOOLS.values()], Demand(calls_only=True)), words)
 
 
 @cache
 def free(name: str) -> Checker:
     """Return the grammar of free text with calls in it."""
-    return Checker(gbnf.write_grammar(build_reply_grammar(DIALECTS[name], [*TOOLS.values()], Demand(demanded=False))))
+    return Checker(gbnf.write_grammar(build_reply_grammar(DIALECTS[name], [*TOOLS.values()], Demand(calls_only=False))))

@@ -156,13 +156,13 @@ def test_calls_may_stand_in_free_text(name: str) -> None:
 
 
 def test_thoughts_may_come_first() -> None:
-    demand = Demand(demanded=True, thoughts=(("<think>", "</think>"),), begun=("</think>",))
+    demand = Demand(calls_only=True, reasoning_tags=(("<think>", "</think>"),), reasoning_closers=("</think>",))
     tools, good = [*TOOLS.values()], text_of("hermes", call("now", {}))
     grammar = Checker(render_constraint("gbnf", DIALECTS["hermes"], tools, demand))
     for before in ("", "<think>\nA <tool_call> it is.\n</think>\n\n", "So be it.</think>\n"):
         assert accepts(grammar, before + good)
     assert not grammar.accepts("<think>so")
-    assert not Checker(render_constraint("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True))).accepts(
+    assert not Checker(render_constraint("gbnf", DIALECTS["hermes"], tools, Demand(calls_only=True))).accepts(
         f"<think></think>{good}"
     )
 
@@ -170,7 +170,7 @@ def test_thoughts_may_come_first() -> None:
 def test_parallel_calls_only_where_they_are_allowed() -> None:
     two = text_of("hermes", call("now", {}), call("now", {}))
     one = Checker(
-        render_constraint("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(demanded=True, several=False))
+        render_constraint("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(calls_only=True, allows_multiple=False))
     )
     assert required_grammar("hermes").accepts(two)
     assert not one.accepts(two)
@@ -182,7 +182,7 @@ def test_an_unknown_schema_loosens_the_value() -> None:
         "properties": {"a": {"not": {"type": "null"}}, "b": {"$ref": "#/$defs/b"}, "c": {"type": "odd"}, "d": True},
         "$defs": {"b": {"type": "integer", "minimum": 3}},
     }
-    grammar = Checker(render_constraint("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True)))
+    grammar = Checker(render_constraint("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(calls_only=True)))
     text = '<tool_call>\n{"name": "f", "arguments": {"a": [1], "b": 1, "c": {"x": null}, "d": "y"}}\n</tool_call>'
     assert accepts(grammar, text)
     assert not grammar.accepts(text.replace('"b": 1', '"b": "1"'))
@@ -192,7 +192,7 @@ def test_an_unknown_schema_loosens_the_value() -> None:
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "additionalProperties": True}])
 def test_a_tool_that_says_nothing_of_its_parameters_takes_any(name: str, schema: dict[str, Any]) -> None:
     tools = {"now": Tool("now", "", schema)}
-    grammar = Checker(render_constraint("gbnf", DIALECTS[name], [*tools.values()], Demand(demanded=True)))
+    grammar = Checker(render_constraint("gbnf", DIALECTS[name], [*tools.values()], Demand(calls_only=True)))
     assert accepts(grammar, write_calls([call("now", {})], DIALECTS[name], tools).lstrip())
     some = write_calls([call("now", {"zone": "UTC"})], DIALECTS[name], tools).lstrip()
     assert accepts(grammar, some) or name == "tag"  # its closer would have to be known
@@ -204,7 +204,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
         "properties": {"node": {"$ref": "#/$defs/node"}},
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
     }
-    assert render_constraint("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True))
+    assert render_constraint("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(calls_only=True))
 
 
 REFERRING = {
@@ -252,11 +252,11 @@ def nodes_of(tree: Any) -> int:
 def test_what_schemas_refer_to_is_made_once(name: str) -> None:
     tools = [Tool(f"tool_{number}", "", REFERRING) for number in range(20)]
     one, many = (
-        nodes_of(build_reply_grammar(DIALECTS[name], some, Demand(demanded=True))) for some in (tools[:1], tools)
+        nodes_of(build_reply_grammar(DIALECTS[name], some, Demand(calls_only=True))) for some in (tools[:1], tools)
     )
     assert one < 500
     assert many < 20 * one
-    grammars = [render_constraint("gbnf", DIALECTS[name], some, Demand(demanded=True)) for some in (tools[:1], tools)]
+    grammars = [render_constraint("gbnf", DIALECTS[name], some, Demand(calls_only=True)) for some in (tools[:1], tools)]
     assert len(grammars[1]) < len(grammars[0]) + 20 * 200
 
 
@@ -265,7 +265,7 @@ def test_what_schemas_refer_to_is_made_once(name: str) -> None:
 def test_a_grammar_that_is_too_long_is_given_up_while_it_is_made(schema: dict[str, Any], name: str) -> None:
     tools = [Tool(f"tool_{number}", "", {"properties": {"a": schema}}) for number in range(20)]
     with pytest.raises(Inexpressible, match="longer than"):
-        build_reply_grammar(DIALECTS[name], tools, Demand(demanded=True))
+        build_reply_grammar(DIALECTS[name], tools, Demand(calls_only=True))
 
 
 def test_no_more_schemas_are_read_than_a_grammar_may_say() -> None:
@@ -280,14 +280,14 @@ def test_a_schema_of_json_is_given_up_while_it_is_made() -> None:
     for schema in (REFERRING, {"properties": {"a": BEYOND["beginnings of each other"]}}):
         tools = [Tool(f"tool_{number}", "", schema) for number in range(20)]
         with pytest.raises(Inexpressible, match=r"longer than|cover more than"):
-            render_constraint("json_schema", DIALECTS["llama3"], tools, Demand(demanded=True))
+            render_constraint("json_schema", DIALECTS["llama3"], tools, Demand(calls_only=True))
 
 
 def test_many_tools_have_less_freedom_and_then_none() -> None:
     def of(count: int) -> str:
         schemas = ({"properties": {f"p{i}_{j}": material.TEXT for j in range(12)}} for i in range(count))
         tools = [Tool(f"tool_{i}", "", one) for i, one in enumerate(schemas)]
-        return str(render_constraint("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True)))
+        return str(render_constraint("gbnf", DIALECTS["hermes"], tools, Demand(calls_only=True)))
 
     assert len(of(60)) < 60 * len(of(1))
     with pytest.raises(Inexpressible, match="longer than"):
@@ -295,7 +295,7 @@ def test_many_tools_have_less_freedom_and_then_none() -> None:
 
 
 def test_the_same_tools_give_the_same_text() -> None:
-    texts = {render_constraint("gbnf", DIALECTS["tag"], [*TOOLS.values()], Demand(demanded=False)) for _ in range(3)}
+    texts = {render_constraint("gbnf", DIALECTS["tag"], [*TOOLS.values()], Demand(calls_only=False)) for _ in range(3)}
     assert len(texts) == 1
 
 
@@ -303,7 +303,7 @@ def test_the_same_tools_give_the_same_text() -> None:
 @pytest.mark.parametrize("kind", ["gbnf", "structural_tag", "json_schema"])
 def test_other_dialects_say_why_not(name: str, kind: Any) -> None:
     with pytest.raises(Inexpressible, match=re.escape(DIALECTS[name].unconstrained)):
-        render_constraint(kind, DIALECTS[name], [*TOOLS.values()], Demand(demanded=True))
+        render_constraint(kind, DIALECTS[name], [*TOOLS.values()], Demand(calls_only=True))
 
 
 def test_a_literal_of_python_mixes_no_json_into_it() -> None:

@@ -45,7 +45,7 @@ def compile_tag(name: str, demanded: bool, thoughts: bool = False) -> Any:
     made = engine()
     vocabulary = [*(bytes([one]) for one in range(256)), b"<end>"]
     info = made.TokenizerInfo(vocabulary, vocab_type=made.VocabType.RAW, vocab_size=257, stop_token_ids=[END])
-    demand = Demand(demanded=demanded, thoughts=(("<think>", "</think>"),) if thoughts else ())
+    demand = Demand(calls_only=demanded, reasoning_tags=(("<think>", "</think>"),) if thoughts else ())
     tag = render_constraint("structural_tag", DIALECTS[name], [*TOOLS.values()], demand)
     compiler = made.GrammarCompiler(info, max_threads=1, cache_enabled=False)
     return compiler.compile_structural_tag(json.dumps({"type": "structural_tag", "format": tag}))

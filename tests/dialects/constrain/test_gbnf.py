@@ -18,7 +18,7 @@ from vtc.dialects.constrain.tree import (
     FreeText,
     Leaf,
     Node,
-    Some,
+    Repeat,
     join_nodes,
     make_choice,
     make_each,
@@ -40,7 +40,7 @@ r0 ::= r1 ("\n" r1)*
 def test_a_grammar_is_for_people_to_read_too() -> None:
     dialect = replace(DIALECTS["hermes"], call="<{name}>{args}</{name}>")
     tree = build_reply_grammar(
-        dialect, [Tool("f", "", {"properties": {"n": {"type": "integer"}}})], Demand(demanded=True)
+        dialect, [Tool("f", "", {"properties": {"n": {"type": "integer"}}})], Demand(calls_only=True)
     )
     text = gbnf.write_grammar(tree)
     assert text == HERMES
@@ -98,7 +98,7 @@ def test_no_escape_runs_into_what_follows() -> None:
 
 def test_what_stands_there_twice_is_one_rule() -> None:
     text = gbnf.render_tree(
-        join_nodes(Lit("a"), Some(Leaf("string"), Lit(","), 0), Lit("b"), Some(Leaf("string"), Lit(","), 0))
+        join_nodes(Lit("a"), Repeat(Leaf("string"), Lit(","), 0), Lit("b"), Repeat(Leaf("string"), Lit(","), 0))
     )
     assert text.count("string ::=") == text.count("r0 ::=") == 1
     assert "r1" not in text

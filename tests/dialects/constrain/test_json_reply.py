@@ -13,7 +13,7 @@ from vtc.dialects.constrain import Demand, Inexpressible, render_constraint
 from vtc.events import Tool
 
 FULL = {"path": "a.py", "content": "b", "mode": "new", "about": {"who": "me"}}
-DEMAND = Demand(demanded=True)
+DEMAND = Demand(calls_only=True)
 
 
 @pytest.mark.parametrize("name", ["bare-json", "llama3", "json-array"])
@@ -45,4 +45,4 @@ def test_other_dialects_are_more_than_json(name: str) -> None:
 
 def test_a_call_must_be_demanded() -> None:
     with pytest.raises(Inexpressible, match="must be required"):
-        render_constraint("json_schema", DIALECTS["bare-json"], [*TOOLS.values()], Demand(demanded=False))
+        render_constraint("json_schema", DIALECTS["bare-json"], [*TOOLS.values()], Demand(calls_only=False))

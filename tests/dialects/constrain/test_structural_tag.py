@@ -17,7 +17,7 @@ FULL = {"path": "a.py", "content": "b", "mode": "new"}
 
 def tag(name: str, **demand: Any) -> Any:
     return render_constraint(
-        "structural_tag", DIALECTS[name], [*TOOLS.values()], Demand(**{"demanded": False, **demand})
+        "structural_tag", DIALECTS[name], [*TOOLS.values()], Demand(**{"calls_only": False, **demand})
     )
 
 
@@ -52,15 +52,15 @@ def test_all_openings_of_the_dialect_are_triggers(name: str) -> None:
 
 
 def test_a_demand_is_one_grammar() -> None:
-    assert tag("hermes", demanded=True)["type"] == "grammar"
+    assert tag("hermes", calls_only=True)["type"] == "grammar"
 
 
 def test_only_one_call_stops_after_the_first() -> None:
-    assert [tag("hermes", several=several)["stop_after_first"] for several in (True, False)] == [False, True]
+    assert [tag("hermes", allows_multiple=several)["stop_after_first"] for several in (True, False)] == [False, True]
 
 
 def test_thoughts_are_free() -> None:
-    made = tag("hermes", thoughts=(("<think>", "</think>"),), begun=("</think>",))
+    made = tag("hermes", reasoning_tags=(("<think>", "</think>"),), reasoning_closers=("</think>",))
     assert made["type"] == "or"
     assert [one["type"] for one in made["elements"]] == ["sequence", "sequence", "triggered_tags"]
     assert [one["elements"][0]["begin"] for one in made["elements"][:2]] == ["<think>", ""]

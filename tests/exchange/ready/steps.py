@@ -28,7 +28,7 @@ ALL: dict[str, Any] = {
     "thinking": "unsaid",
     "context": 65536,
     "max_tokens": 8192,
-    "constrain": ReplyConstraint("gbnf", PROFILES.dialects["hermes"], (Tool("now"),), Demand(demanded=True)),
+    "constrain": ReplyConstraint("gbnf", PROFILES.dialects["hermes"], (Tool("now"),), Demand(calls_only=True)),
 }
 """Every step, with a value."""
 

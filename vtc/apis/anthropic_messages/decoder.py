@@ -107,7 +107,7 @@ class Decoder(msgspec.Struct):
     current_block: int | None = None
     """Number of the newest block; None after its end."""
     initial_inputs: dict[int, Any] = {}
-    """Arguments from the starts of calls, by block; None once deltas have replaced them."""
+    """By block, the arguments in the start of a call (usually an empty object); None once a delta brought others."""
     usage: Json = {}
     call_count: int = 0
     """Number of calls that have started."""
@@ -140,7 +140,8 @@ class Decoder(msgspec.Struct):
             if event and is_error(event):
                 return self._decode_event({**event, "type": "error"})
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        received, (frame, event) = frame, drop_frame_fields(frame, event, self.drop - _REQUIRED_FIELDS, self.framing)
+        received = frame
+        frame, event = drop_frame_fields(frame, event, self.drop - _REQUIRED_FIELDS, self.framing)
         decoded = self._decode_event(event)
         return decoded if frame is received else replace(decoded, frame=frame)
 
@@ -191,10 +192,8 @@ class Decoder(msgspec.Struct):
                 )
                 return Decoded((TextDelta(""),), metadata)
             case "tool_use":
-                self.initial_inputs, self.call_count = (
-                    {**self.initial_inputs, number: block.get("input", "")},
-                    self.call_count + 1,
-                )
+                self.initial_inputs = {**self.initial_inputs, number: block.get("input", "")}
+                self.call_count += 1
                 clean = is_clean(block, _CLEAN_CALL)
                 call = CallDelta(
                     number, get_text(block.get("id")) or None, get_text(block.get("name")), source=block, clean=clean
@@ -211,11 +210,12 @@ class Decoder(msgspec.Struct):
             case _, "text_delta":
                 text = TextDelta(str(delta.get("text") or ""))
                 if kind != "text" or number != self.current_block:
-                    return Decoded((text,), (Origin(NAME, "within", number), *unknown))
+                    # `other_block` tells the encoder that the text arrived in a block where it does not belong.
+                    return Decoded((text,), (Origin(NAME, "other_block", number), *unknown))
                 if text.text:
                     return Decoded((text,), unknown)
             case "thinking", "thinking_delta" if delta.get("thinking"):
-                within = () if number == self.current_block else (Origin(NAME, "within", number),)
+                within = () if number == self.current_block else (Origin(NAME, "other_block", number),)
                 return Decoded((ReasoningDelta(str(delta["thinking"])),), (*within, *unknown))
             case "thinking", "signature_delta" if number == self.current_block:
                 return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.call_count), *unknown))
@@ -224,18 +224,19 @@ class Decoder(msgspec.Struct):
                 if arguments and self.initial_inputs.get(number) is not None:
                     self.initial_inputs = {**self.initial_inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), unknown)
-        is_text = delta_type in ("citations_delta", *_KNOWN_FIELDS) and delta_type != "input_json_delta" and not unknown
-        known = _is_known(event) and (kind in _HARMLESS_BLOCKS or is_text)
+        # Other deltas are passed on. One is harmless if it is of text, or belongs to a block that holds no call.
+        is_known_type = delta_type == "citations_delta" or delta_type in _KNOWN_FIELDS
+        is_harmless_delta = is_known_type and delta_type != "input_json_delta" and not unknown
+        harmless = _is_known(event) and (kind in _HARMLESS_BLOCKS or is_harmless_delta)
         lost = "citations" if delta_type == "citations_delta" else ""
-        return Decoded((), (Origin(NAME, delta_type or DELTA, event, harmless=known, lost=lost),))
+        return Decoded((), (Origin(NAME, delta_type or DELTA, event, harmless=harmless, lost=lost),))
 
     def _decode_block_stop(self, event: Json, number: int) -> Decoded:
         kind = self.block_types.get(number, "")
         self.block_types = {key: kind for key, kind in self.block_types.items() if key != number}
-        is_current, self.current_block = (
-            number == self.current_block,
-            None if number == self.current_block else self.current_block,
-        )
+        is_current = number == self.current_block
+        if is_current:
+            self.current_block = None
         unknown = (*_find_unknown_fields(event),)
         if kind == "text" and is_current:
             return Decoded((BlockEnd(),), unknown)
@@ -260,12 +261,12 @@ class Decoder(msgspec.Struct):
             return Decoded((), (*metadata,))
         finish = Finish(STOP_REASON_TABLE[reason] if reason else "stop", native_reason=reason)
         # A call whose block has not ended and that received no arguments stays incomplete at the end of the message.
-        untold = [
+        unstreamed = [
             number
             for number, kind in self.block_types.items()
             if kind == "tool_use" and self.initial_inputs[number] is not None
         ]
-        cut = [replace(self._make_initial_arguments(number), complete=False) for number in untold]
+        cut = [replace(self._make_initial_arguments(number), complete=False) for number in unstreamed]
         return Decoded((*cut, finish), (*metadata,))
 
     def _make_initial_arguments(self, number: int) -> CallDelta:

@@ -58,14 +58,14 @@ class OutgoingCall(msgspec.Struct, frozen=True):
     name: str
     id: str | None
     nesting: JsonNesting
-    passed: TextChain = None
+    forwarded: TextChain = None
     """Argument pieces that were forwarded in their frames; parsed only when another event arrives between them."""
 
-    def with_passed_pieces(self) -> OutgoingCall:
+    def with_forwarded_pieces(self) -> OutgoingCall:
         """Return the call with its JSON nesting advanced over the forwarded pieces."""
-        if not self.passed:
+        if not self.forwarded:
             return self
-        return replace(self, nesting=self.nesting.advance(join_chain(self.passed)), passed=None)
+        return replace(self, nesting=self.nesting.advance(join_chain(self.forwarded)), forwarded=None)
 
 
 class CallsInOrder(msgspec.Struct):
@@ -90,7 +90,7 @@ class CallsInOrder(msgspec.Struct):
                 self.begun |= {number}
                 self.open = OutgoingCall(number, name, event.id, JsonNesting(), (None, event.arguments))
             case CallDelta(number), OutgoingCall() as call if number == call.number:
-                self.open = replace(call, passed=(call.passed, event.arguments))
+                self.open = replace(call, forwarded=(call.forwarded, event.arguments))
             case Origin(value={"type": "content_block_start"}), _:
                 self.open = OutgoingCall(block_number_of(event), "", None, JsonNesting())
             case Origin(value={"type": "content_block_stop"}), OutgoingCall(number) if number == block_number_of(event):
@@ -98,7 +98,7 @@ class CallsInOrder(msgspec.Struct):
 
     def feed(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
         """Accept the next event; yield the events that can be sent now."""
-        self.open = self.open and self.open.with_passed_pieces()
+        self.open = self.open and self.open.with_forwarded_pieces()
         if isinstance(event, Start | Usage | Finish | Failure) or (
             isinstance(event, Origin) and block_number_of(event) == NO_BLOCK
         ):
@@ -130,14 +130,14 @@ class CallsInOrder(msgspec.Struct):
             if not isinstance(entry, CallDelta):
                 yield from self.feed(entry)
             elif entry.name:
-                yield from self._begin_call([entry], waits=False)
+                yield from self._begin_call([entry], can_wait=False)
             elif entry.arguments:
                 yield Text(entry.arguments)
 
     def _take_queued(self) -> list[ReplyEvent]:
         """Empty the queue and return its events in order."""
-        waited, self.queue = list_chain(self.queue), None
-        return waited
+        queued, self.queue = list_chain(self.queue), None
+        return queued
 
     def _enqueue(self, some: Iterable[ReplyEvent]) -> None:
         for event in some:
@@ -151,8 +151,9 @@ class CallsInOrder(msgspec.Struct):
             return False
         if not event.name or (event.id and event.id == call.id):
             return True
-        differs = event.index is None or bool(event.id and call.id)
-        return not call.nesting.is_whole and not (differs and event.name != call.name)
+        # A piece with a name of the same number starts another call if this one is complete, or its name must differ.
+        is_identified = event.index is None or bool(event.id and call.id)
+        return not call.nesting.is_whole and not (is_identified and event.name != call.name)
 
     def _feed_piece(self, piece: CallDelta) -> Iterator[ReplyEvent]:
         """Add a piece to the open call, or to one that starts as soon as its name and id are known."""
@@ -164,19 +165,19 @@ class CallsInOrder(msgspec.Struct):
         elif piece.index in self.begun and not piece.name:
             yield piece
         else:
-            waited = self._take_queued()
-            parts = [event for event in waited if isinstance(event, CallDelta) and event.index == piece.index]
-            self._enqueue(event for event in waited if event not in parts)
+            queued = self._take_queued()
+            parts = [event for event in queued if isinstance(event, CallDelta) and event.index == piece.index]
+            self._enqueue(event for event in queued if event not in parts)
             yield from self._begin_call([*parts, piece])
 
-    def _begin_call(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[ReplyEvent]:
+    def _begin_call(self, parts: Sequence[CallDelta], *, can_wait: bool = True) -> Iterator[ReplyEvent]:
         """Start a call, or queue its pieces until its name and id are known; without an id it starts when complete."""
         named = next((part for part in parts if part.name), parts[0])
         id_ = next((part.id for part in parts if part.id), None)
         arguments = "".join([part.arguments for part in parts])
         call = replace(named, id=id_, arguments=arguments)
         nesting = JsonNesting().advance(arguments)
-        if waits and not (call.name and (call.id or nesting.is_whole)):
+        if can_wait and not (call.name and (call.id or nesting.is_whole)):
             self.queue = self.queue, call
             return
         number = call.index
@@ -242,7 +243,7 @@ class SentEvents(msgspec.Struct):
     native: bool = False
     """True if the server speaks this API as well."""
     block_count: int = 0
-    """Number of blocks that the client was sent, which is the next block's number."""
+    """Number of blocks that have started at the client, which is also the client's number of the next block."""
     open_indices: dict[int, int] = {}
     """The open blocks: the client's number by the server's."""
     open: ContentBlock | None = None
@@ -265,22 +266,23 @@ class SentEvents(msgspec.Struct):
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.native = True
-        # The client's numbers already differ from the server's, so the frame must be re-encoded.
+        # Step 1: if the client's numbers already differ from the server's, the frame must be re-encoded.
         if not self._is_aligned and Failure not in map(type, events):
             self.in_step = False
             return True
+        # Step 2: defer the starts and ends of text blocks; track all other events. A frame without events has content.
         has_content, self.in_step = not events, True
         for event in events:
             match event:
                 case BlockStart(number=number):
-                    expected = self.block_count + sum(isinstance(noted, BlockStart) for noted in self.deferred)
+                    expected = self.block_count + sum(isinstance(earlier, BlockStart) for earlier in self.deferred)
                     self._compare_index(number if not self._is_hidden(event.kind) else ADDED_BLOCK, expected)
                     self._defer(event)
                 case BlockEnd():
-                    is_begun = any(isinstance(noted, BlockStart) for noted in self.deferred)
+                    is_begun = any(isinstance(earlier, BlockStart) for earlier in self.deferred)
                     self.in_step = self.in_step and (is_begun or self.open is not None)
                     self._defer(event)
-                case Origin(kind="within"):  # a delta of a block that is not the open one
+                case Origin(kind="other_block"):  # a delta of a block that is not the open one
                     self.in_step, has_content = False, True
                 case Origin(kind="fields"):
                     pass
@@ -408,8 +410,9 @@ class Encoder(SentEvents):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if choice:
             return []  # a message has only one choice
-        # Step 1: encode the events, one call after the other, and ends of blocks after the other events.
-        self.deferred, started = _drop_empty_blocks(self.deferred), self.started
+        # Step 1: encode the events: calls one after the other, and the ends of blocks after all other events.
+        started = self.started
+        self.deferred = _drop_empty_blocks(self.deferred)
         self.calls = copy.copy(self.calls)
         written = [
             event
@@ -469,7 +472,7 @@ class Encoder(SentEvents):
                     self.message_delta = data
                 else:
                     yield data
-            case Origin(kind=kind) if kind not in ("within", "fields"):
+            case Origin(kind=kind) if kind not in ("other_block", "fields"):
                 yield from self._encode_origin(event)
             case Usage():
                 self.usage = event.own.value if event.own else render_usage(event)
@@ -521,8 +524,10 @@ class Encoder(SentEvents):
         block = {**_get_block(start), **(block or _STARTS[kind])}
         yield {"type": START, **own, "index": self.open.index, "content_block": block}
         if start:
-            parts, self.deferred = [event for event in self.deferred if isinstance(event, Origin)], ()
-            yield from ({**part.value, "index": self.open.index} for part in parts if block_number_of(part) == number)
+            origins, self.deferred = [event for event in self.deferred if isinstance(event, Origin)], ()
+            for origin in origins:
+                if block_number_of(origin) == number:
+                    yield {**origin.value, "index": self.open.index}
 
     def _make_delta(self, field: str, text: str) -> Json:
         assert self.open is not None
@@ -576,7 +581,7 @@ class Encoder(SentEvents):
         index, self.has_calls = self._assign_index(number), True
         self.in_step = number == index
         id_ = call.id or "toolu_" + re.sub(r"[^A-Za-z0-9]", "", f"{self.id}{index}")
-        source = call.source if part_of({"of": call.source}, "of").get("type") == "tool_use" else {}
+        source = call.source if isinstance(call.source, dict) and call.source.get("type") == "tool_use" else {}
         block = {**source, "type": "tool_use", "id": id_, "name": call.name, "input": {}}
         yield {"type": START, "index": index, "content_block": block}
         if call.arguments:
@@ -638,19 +643,19 @@ def _get_block(start: BlockStart | None) -> Json:
     return part_of(start.own.value, "content_block") if start and start.own else {}
 
 
-def _drop_block_ends(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
-    return tuple(event for event in noted if not isinstance(event, BlockEnd))
+def _drop_block_ends(events: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
+    return tuple(event for event in events if not isinstance(event, BlockEnd))
 
 
-def _drop_empty_blocks(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
+def _drop_empty_blocks(events: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
     """Remove the starts and ends of blocks that ended without text, since they need not be sent."""
     kept: list[DeferredEvent] = []
-    for event in noted:
+    for event in events:
         if isinstance(event, BlockStart | BlockEnd):
-            # No text followed the start before: drop it with its events. Keep one end, of a block that was sent.
-            begun = any(isinstance(before, BlockStart) for before in kept)
-            kept = [before for before in kept if isinstance(before, BlockEnd)]
-            if isinstance(event, BlockEnd) and (begun or kept):
+            # An earlier start had no text: drop it and its deltas. Keep the end of a block that the client was sent.
+            has_start = any(isinstance(earlier, BlockStart) for earlier in kept)
+            kept = [earlier for earlier in kept if isinstance(earlier, BlockEnd)]
+            if isinstance(event, BlockEnd) and (has_start or kept):
                 continue
         kept.append(event)
     return (*kept,)

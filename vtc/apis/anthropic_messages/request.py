@@ -160,17 +160,21 @@ def render_call(call: ToolCall) -> dict[str, Any]:
 
 def render_stop(end: Finish, delta: Json, *, has_calls: bool, has_refusal: bool, native: bool) -> Json:
     """Render the stop reason; the server's own word if it is one of this API and matches the blocks that were sent."""
-    # Keep the server's word if it has the canonical meaning, and agrees with the presence of calls.
+    # Step 1: keep the server's word if it has the canonical meaning, and agrees with the presence of calls.
     reason = end.native_reason
     meaning = STOP_REASON_TABLE[reason] if native and reason else STOP_REASONS.get(reason)
     is_own = meaning == end.reason or (native and not reason and end.reason == "stop")
     if is_own and has_calls is {"stop": False, "tool_calls": True}.get(end.reason, has_calls):
         return {"stop_reason": end.native_reason, "stop_sequence": delta.get("stop_sequence")}
-    word = "tool_use" if has_calls else "refusal" if has_refusal else "end_turn"
+    # Step 2: otherwise choose the word for the canonical reason or, if that is none of these, for the blocks.
     if end.reason == "length":
         word = "max_tokens"
     elif end.reason == "halted":
         word = "refusal"
+    elif has_calls:
+        word = "tool_use"
+    else:
+        word = "refusal" if has_refusal else "end_turn"
     return {"stop_reason": word, "stop_sequence": None}
 
 
@@ -227,6 +231,7 @@ def build_request(canonical: CanonicalRequest) -> Json:
 
     Reasoning is omitted unless this same server produced it, because the server may check the signature that it made.
     """
+    # Step 1: the model, the limits and the messages.
     prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {
         "model": canonical.model,
@@ -237,6 +242,7 @@ def build_request(canonical: CanonicalRequest) -> Json:
         fields["system"] = prompt
     fields["messages"] = content.group_turns(messages, _render_blocks, model="assistant", key="content")
     fields["stream"] = canonical.stream
+    # Step 2: the tools and the choice among them.
     if canonical.tools:
         fields["tools"] = [
             {
@@ -254,6 +260,7 @@ def build_request(canonical: CanonicalRequest) -> Json:
             choice["disable_parallel_tool_use"] = True
         if choice != {"type": "auto"}:
             fields["tool_choice"] = choice
+    # Step 3: thinking, its effort and the form of the answer.
     config: dict[str, Any] = {}
     if canonical.effort == "none":
         fields["thinking"] = {"type": "disabled"}
@@ -343,7 +350,7 @@ def _add_description(part: Json, text: str) -> str:
 def find_lost_fields(part: Any) -> Iterator[str]:
     """Name the fields of a document or a search result that no other API can express."""
     if isinstance(part, dict) and part.get("type") in ("document", "search_result"):
-        if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
+        if part_of(part, "citations").get("enabled"):
             yield "citations"
         if part.get("context") and not isinstance(interpret_part(part), str):
             yield "context of documents"
@@ -381,17 +388,18 @@ def _drop_blank_texts(blocks: Any) -> Any:
     if not isinstance(blocks, list) or not any(map(_is_blank, blocks)) or all(map(_is_blank, blocks)):
         return blocks
     kept: list[Any] = []
-    mark = None
+    pending_mark = None  # a mark that no earlier block can hold; it moves to the next block that can
     for block in blocks:
         if not _is_blank(block):
-            kept.append(block if mark is None or not _can_hold_cache_mark(block) else {**block, "cache_control": mark})
-            mark = None if kept[-1] is not block else mark
-        elif moved := block.get("cache_control"):
+            if pending_mark is not None and _can_hold_cache_mark(block):
+                block, pending_mark = {**block, "cache_control": pending_mark}, None
+            kept.append(block)
+        elif mark := block.get("cache_control"):
             place = next((n for n in reversed(range(len(kept))) if kept[n].get("type") not in THINKING_TYPES), None)
             if place is None:
-                mark = moved  # for the next block that can hold it
+                pending_mark = mark
             else:
-                kept[place] = {"cache_control": moved, **kept[place]}
+                kept[place] = {"cache_control": mark, **kept[place]}
     return kept
 
 

@@ -110,7 +110,9 @@ def read_result_text(part: Mapping[str, Any]) -> str:
     whole = response
     if isinstance(response, dict) and len(response) == 1:
         whole = next((value for key, value in response.items() if key in _RESULT_FIELDS), None)
-    return whole if isinstance(whole, str) else json.dumps(response, ensure_ascii=False) if response else ""
+    if isinstance(whole, str):
+        return whole
+    return json.dumps(response, ensure_ascii=False) if response else ""
 
 
 def render_result(message: Message, text: str) -> dict[str, Any]:

@@ -87,10 +87,9 @@ class Decoder(msgspec.Struct):
             return Decoded((failure,), tuple(make_origin(f"event.{key}", event[key]) for key in unknown))
         if not event or not any(key in event for key in _REPLY_FIELDS):
             return Decoded(keep_alive=True) if frame.data is None else None
-        received, (frame, event) = (
-            frame,
-            drop_frame_fields(frame, event, self.drop, self.framing) if self.drop else (frame, event),
-        )
+        received = frame
+        if self.drop:
+            frame, event = drop_frame_fields(frame, event, self.drop, self.framing)
         event = to_camel_case(event)
         deltas: list[Delta] = []
         metadata: list[FrameMetadata] = [*self._decode_metadata(event)]
@@ -101,7 +100,8 @@ class Decoder(msgspec.Struct):
                 metadata.append(entry)
             else:
                 deltas.append(entry)
-                self.call_count += isinstance(entry, CallDelta)
+                if isinstance(entry, CallDelta):
+                    self.call_count += 1
         return Decoded((*deltas,), (*metadata,), None if frame is received else frame)
 
     def _decode_metadata(self, event: Json) -> Iterator[FrameMetadata]:
@@ -131,8 +131,9 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
     candidates, others = split_entries(event.get("candidates"))
     if others:
         yield make_origin(f"{_WRONG_TYPE}.candidates", others)
-    if not candidates and (why := part_of(event, "promptFeedback").get("blockReason")):
-        yield Finish("halted", native_reason=str(why))
+    block_reason = part_of(event, "promptFeedback").get("blockReason")
+    if block_reason and not candidates:  # the server rejected the prompt
+        yield Finish("halted", native_reason=str(block_reason))
     for candidate in candidates:
         choice = count_of(candidate, "index")
         content = part_of(candidate, "content")
@@ -141,7 +142,8 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
             yield from _decode_part(part, choice)
         if others:
             yield make_origin(f"{_WRONG_TYPE}.parts", others, choice)
-        known = {"content", "index", "finishReason"} if content or not candidate.get("content") else {"index"}
+        has_bad_content = not content and bool(candidate.get("content"))  # a value of a wrong type
+        known = {"index"} if has_bad_content else {"content", "index", "finishReason"}
         for key in candidate.keys() - known:
             yield make_origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS_FIELDS)
         for key in content.keys() - {"parts", "role"}:
@@ -153,14 +155,19 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
 def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
     """Decode a part, its seal first."""
     signature = part.get(SIGNATURE)
-    on: SealPlace = "call" if isinstance(part.get("functionCall"), dict) else "text" if _has_text(part) else ""
+    has_call = isinstance(part.get("functionCall"), dict)
+    on: SealPlace = ""
+    if has_call:
+        on = "call"
+    elif _has_text(part):
+        on = "text"
     if isinstance(signature, str):
         yield Seal(encrypted=signature, choice=choice, on=on)
     known = {"thought", SIGNATURE}
     if isinstance(text := part.get("text"), str):
         known.add("text")
         yield ReasoningDelta(text, choice) if part.get("thought") is True else TextDelta(text, choice)
-    if isinstance(part.get("functionCall"), dict):
+    if has_call:
         known.add("functionCall")
         call = read_call({key: part[key] for key in part.keys() & ("functionCall", SIGNATURE)})
         clean = is_clean(part["functionCall"], _CLEAN_CALL)
@@ -252,11 +259,9 @@ class Encoder(msgspec.Struct):
         out = self._render_event(parts, own, end, choice)
         if failed:
             self.ended = not self.native
-            code, kind = (
-                (400, "INVALID_ARGUMENT")
-                if failed.kind == CONTEXT_LENGTH_EXCEEDED
-                else (500, failed.kind or "INTERNAL")
-            )
+            code, kind = 500, failed.kind or "INTERNAL"
+            if failed.kind == CONTEXT_LENGTH_EXCEEDED:
+                code, kind = 400, "INVALID_ARGUMENT"
             out.append({"error": {"code": code, "message": failed.message, "status": kind}})
         return out
 
@@ -323,7 +328,11 @@ class Encoder(msgspec.Struct):
 
 def _get_signature(event: ReplyEvent) -> str | None:
     """Return the signature in the original part of a call."""
-    source = event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
+    source = None
+    if isinstance(event, Call):
+        source = event.call.source
+    elif isinstance(event, CallDelta):
+        source = event.source
     return source.get(SIGNATURE) if isinstance(source, dict) else None
 
 

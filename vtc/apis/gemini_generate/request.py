@@ -129,8 +129,10 @@ def _render_parts(message: Message) -> list[Json]:
         written = _render_sequence(message)
         text = "\n".join(part["text"] for part in written if "text" in part)
         return [render_result(message, text), *(part for part in written if "text" not in part)]
-    thoughts = [{"text": message.reasoning, "thought": True}] if message.reasoning else []
-    return [*thoughts, *_render_sequence(message)]
+    parts: list[Json] = [*_render_sequence(message)]
+    if message.reasoning:
+        parts.insert(0, {"text": message.reasoning, "thought": True})
+    return parts
 
 
 def _render_sequence(message: Message) -> list[dict[str, Any]]:
@@ -183,18 +185,21 @@ def interpret_part(part: Any) -> str | Media | Seal | None:
             return Seal(value)
         case {"thought": True}:
             return None
-        case {"inlineData": {"mimeType": str(type_), "data": str(data)}} if kind_of := _media_kind_of(type_):
-            return Media("image" if kind_of == "image" else "document", type_, data)
+        case {"inlineData": {"mimeType": str(type_), "data": str(data)}} if kind := _find_media_kind(type_):
+            return Media("image" if kind == "image" else "document", type_, data)
         case {"fileData": {"fileUri": str(url), **rest}} if url.startswith(("http:", "https:")):
-            kind = _media_kind_of(str(rest.get("mimeType") or ""))
+            kind = _find_media_kind(str(rest.get("mimeType") or ""))
             return media.parse_media_url("document" if kind == "document" else "image", url)
         case {"text": str(text)}:
             return text
     return None
 
 
-def _media_kind_of(media_type: str) -> str:
-    return "image" if media_type.startswith("image/") else "document" if media_type == "application/pdf" else ""
+def _find_media_kind(media_type: str) -> str:
+    """Return the kind of a media type; empty if other APIs cannot express it."""
+    if media_type.startswith("image/"):
+        return "image"
+    return "document" if media_type == "application/pdf" else ""
 
 
 def name_part(part: Any) -> str:
@@ -210,9 +215,9 @@ def read_effort(config: Mapping[str, Any]) -> str | None:
     if isinstance(level, str):
         return level.lower()
     if isinstance(budget, int) and budget >= 0:
-        return (
-            next((word for word, most in THINKING_BUDGETS.items() if 0 < budget <= most), "high") if budget else "none"
-        )
+        if budget == 0:
+            return "none"
+        return next((name for name, max_tokens in THINKING_BUDGETS.items() if budget <= max_tokens), "high")
     return "auto" if budget == -1 or config.get("includeThoughts") is True else None
 
 
@@ -338,13 +343,13 @@ class Request(request.Request):
         self.model, self.stream = (match.model, match.streams) if match else (self.model, False)
         config = part_of(self.fields, _CONFIG)
         thinking = part_of(config, "thinkingConfig")
-        how_much = read_effort(thinking)
+        effort = read_effort(thinking)
         schema = config.get("responseJsonSchema") or convert_schema(config.get("responseSchema"))
         form = read_answer(config, schema)
         self.generation = replace(
             self.generation,
-            effort=how_much,
-            thinks=None if how_much is None else how_much != "none",
+            effort=effort,
+            thinks=None if effort is None else effort != "none",
             answer=form,
             constrained=form is not None or config.get("responseMimeType") == "text/x.enum",
             wants_choices=config.get("candidateCount") not in (None, 1),

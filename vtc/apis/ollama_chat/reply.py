@@ -48,15 +48,15 @@ from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
 REASONS = ReasonTable({"stop": "other", "load": "other", "unload": "other", "length": "length"})
-_EVERY_LINE = ("model", "created_at")
-_HARMLESS = (
+_COMMON_FIELDS = ("model", "created_at")
+_HARMLESS_FIELDS = (
     *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
     *("eval_duration", "logprobs", "remote_model", "remote_host"),
 )
 """Fields of a line in which no client finds a call."""
 _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
-"""Marks counts that the line already contains."""
-_CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
+"""The origin of counts that the forwarded line already contains, so that the encoder does not add them again."""
+_CLEAN_CALL: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
 """Kinds of value in a clean call."""
 _CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call, CallDelta)
 _MESSAGE_FIELDS = ("role", "content", "tool_calls")
@@ -74,28 +74,29 @@ class Decoder(msgspec.Struct):
         if line and is_error(line):
             return Decoded(
                 (Failure(str(line.get("error") or line.get("message") or "")),),
-                (*_make_origins(line, {"error", *_EVERY_LINE}),),
+                (*_make_origins(line, {"error", *_COMMON_FIELDS}),),
             )
         if not line or not isinstance(line.get("message"), dict):
             return Decoded(keep_alive=True) if frame.data is None else None
         deltas = _read_deltas(line)
-        received, (frame, line) = (
-            frame,
-            drop_frame_fields(frame, line, self.drop, self.framing) if self.drop else (frame, line),
-        )
+        received = frame
+        if self.drop:
+            frame, line = drop_frame_fields(frame, line, self.drop, self.framing)
         return Decoded((*deltas,), (*self._read_metadata(line),), None if frame is received else frame)
 
     def _read_metadata(self, line: Json) -> Iterator[FrameMetadata]:
         message, done = line["message"], line.get("done") is True
         if not self.begun:
             self.begun = True
-            head = {key: line[key] for key in _EVERY_LINE if key in line}
+            head = {key: line[key] for key in _COMMON_FIELDS if key in line}
             yield Start(model=str(line.get("model") or ""), own=Origin(NAME, "head", head, harmless=True))
-        if message.get("tool_calls") and (others := _split_calls(message)[1]):
-            yield Origin(NAME, "message.tool_calls", others)
+        if message.get("tool_calls"):
+            _, others = _split_calls(message)
+            if others:
+                yield Origin(NAME, "message.tool_calls", others)
         for key in message.keys() - {*_MESSAGE_FIELDS, "thinking"}:
             yield Origin(NAME, f"message.{key}", message[key], harmless=False)
-        yield from _make_origins(line, {*_EVERY_LINE, "message", "done"})
+        yield from _make_origins(line, {*_COMMON_FIELDS, "message", "done"})
         if done:
             prompt, completion = count_of(line, "prompt_eval_count"), count_of(line, "eval_count")
             if prompt + completion:
@@ -109,16 +110,16 @@ class Encoder(msgspec.Struct):
     counts: ClassVar[bool] = False
     call_fields: ClassVar[frozenset[str]] = frozenset()
     in_step: ClassVar[bool] = True
-    ids: bool = False
+    with_ids: bool = False
     drop: frozenset[str] = frozenset()
     head: Json = {}
     native: bool = False
     """True if the server speaks this API: its last line contains usage."""
     finish: Finish | None = None
     """The end of a bridged reply, which may arrive before usage."""
-    used: Json = {}
-    """The usage of a bridged reply so far."""
-    over: bool = False
+    usage: Json = {}
+    """The token counts of a bridged reply, as fields of the last line."""
+    ended: bool = False
     """True after the last line or the error of a bridged reply."""
     pieces: tuple[CallDelta, ...] = ()
     """Pieces of incomplete calls: this API has only whole calls."""
@@ -126,28 +127,28 @@ class Encoder(msgspec.Struct):
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         for event in events:
             if isinstance(event, Start):
-                self._start(event)
+                self._record_start(event)
         return True
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         lines: list[Json] = []
-        if self.over:
+        if self.ended:
             return lines
         if not self.head and any(isinstance(event, _CONTENT_EVENTS) for event in events):  # the server sent no start
-            self._start(Start())
+            self._record_start(Start())
         # Step 1: collect this API's own fields, usage and the end.
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
         for event in events:
             match event:
                 case Start():
-                    self._start(event)
+                    self._record_start(event)
                 case Origin(api=api, kind=kind, value=value) if api == NAME:
                     place, _, key = kind.partition(".")
                     own[place][key] = value
                 case Usage(own=None):
-                    self.used = {"prompt_eval_count": event.prompt, "eval_count": event.completion}
-                    own["line"] |= self.used
+                    self.usage = {"prompt_eval_count": event.prompt, "eval_count": event.completion}
+                    own["line"] |= self.usage
                 case Finish():
                     end = event
         if own["message"] and not end:
@@ -173,7 +174,7 @@ class Encoder(msgspec.Struct):
                     lines.append(self._render_line(content=text))
                 case Failure(message=message):
                     lines += [*self._render_collected_calls(), {"error": message}]
-                    self.over = not self.native
+                    self.ended = not self.native
         # Step 3: write the last line, once usage is known.
         if end:
             lines += self._render_collected_calls()
@@ -185,12 +186,12 @@ class Encoder(msgspec.Struct):
         return lines
 
     def end(self) -> list[Json]:
-        is_open = self.head and not (self.over or self.native)
-        return self._render_last_line(self.finish or Finish("stop"), **self.used) if is_open else []
+        is_open = self.head and not (self.ended or self.native)
+        return self._render_last_line(self.finish or Finish("stop"), **self.usage) if is_open else []
 
     def _render_last_line(self, end: Finish, **fields: Any) -> list[Json]:
         """Render the last line, once."""
-        self.finish, self.over = None, not self.native
+        self.finish, self.ended = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
         reason = (end.native_reason if self.native else "") or reason
         return [{**self._render_line(), "done": True, "done_reason": reason, **fields}]
@@ -204,13 +205,13 @@ class Encoder(msgspec.Struct):
         """Render a call; as text if its arguments are no object, because this API has no other form for them."""
         if (text := render_as_text(call)) is not None:
             return self._render_line(content=text)
-        return self._render_line(tool_calls=[entry_of(call, ids=self.ids)])
+        return self._render_line(tool_calls=[entry_of(call, ids=self.with_ids)])
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, because clients parse each line; None before the first and after the last one."""
-        return self.framing.encode([self._render_line()])[0] if self.head and not self.over else None
+        return self.framing.encode([self._render_line()])[0] if self.head and not self.ended else None
 
-    def _start(self, start: Start) -> None:
+    def _record_start(self, start: Start) -> None:
         if not self.head:
             self.native = start.own is not None
             head = {"model": start.model, "created_at": datetime.fromtimestamp(start.created, UTC).isoformat()}
@@ -223,12 +224,12 @@ class Encoder(msgspec.Struct):
 def _make_origins(line: Json, known: Collection[str]) -> Iterator[Origin]:
     """Yield the fields that only this API knows."""
     for key in line.keys() - known:
-        yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
+        yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS_FIELDS)
 
 
 def _render_line(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     """Render a line of an unfinished reply."""
-    head = {key: like[key] for key in _EVERY_LINE if key in like}
+    head = {key: like[key] for key in _COMMON_FIELDS if key in like}
     return {**head, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
@@ -244,7 +245,7 @@ def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
     deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
     for entry in _split_calls(message)[0] if message.get("tool_calls") else ():
         function = entry["function"]
-        arguments, clean = format_arguments(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
+        arguments, clean = format_arguments(function.get("arguments")) or "{}", is_clean(function, _CLEAN_CALL)
         name = get_text(function.get("name"))
         deltas.append(CallDelta(None, text_at(entry, "id"), name, arguments, entry, clean=clean, last=True))
     if message.get("content") or not deltas:

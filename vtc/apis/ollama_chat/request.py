@@ -38,11 +38,10 @@ LAYOUT = BodyLayout(
     carried=("format", "think", "keep_alive"),
 )
 _EFFORT_ALIASES = {"minimal": "low", "xhigh": "high", "max": "high"}
-"""Effort levels that this API does not have."""
+"""Effort levels that this API does not have, with the closest ones that it has."""
 
-
-_FOREIGN = ("input_image", "image")
-"""Types of image parts that chat completions do not have."""
+_FOREIGN_IMAGE_TYPES = ("input_image", "image")
+"""Types of image parts of other APIs than chat completions."""
 
 
 def _split_images(message: Any) -> Any:
@@ -51,13 +50,13 @@ def _split_images(message: Any) -> Any:
         return message
     texts, images = _separate_images(map(_interpret_part, message["content"]))
     text = ("\n\n" if message.get("role") == "system" else "\n").join(filter(None, texts))
-    beside = {"images": [*(message.get("images") or ()), *images]} if images else {}
-    return {**message, "content": text, **beside}
+    image_field = {"images": [*(message.get("images") or ()), *images]} if images else {}
+    return {**message, "content": text, **image_field}
 
 
 def _interpret_part(part: Any) -> str | Media:
     """Interpret a part; one without equivalent in this API becomes a note in the text."""
-    meaning = shapes.read_foreign_part(part, _FOREIGN) or openai_chat.interpret_part(part)
+    meaning = shapes.read_foreign_part(part, _FOREIGN_IMAGE_TYPES) or openai_chat.interpret_part(part)
     kind = str(part.get("type") or "part") if isinstance(part, dict) else "part"
     return describe_omitted_part(kind) if meaning is None else meaning
 

@@ -14,7 +14,11 @@ API = Api(
     NAME,
     Place("/chat/completions", version="/v1", own_headers="openai-", flags="openai-beta"),
     Request,
-    lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else (), sole=form.sole if form else False),
+    lambda form, drop: Decoder(
+        drop,
+        reasoning_fields=form.reasoning_fields if form else (),
+        wants_one_choice=form.wants_one_choice if form else False,
+    ),
     lambda form, drop: Encoder(form or ChatForm(), drop),
     unfold_reply,
     fold_chunks,

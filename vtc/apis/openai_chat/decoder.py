@@ -23,7 +23,7 @@ from vtc.apis.clean import BLANK_TEXTS, MISSING, NULL, NUMBER, OPTIONAL, WRITTEN
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, EntryPieces, read_call
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, EntryChain, read_call
 from vtc.events import (
     BlockStart,
     CallDelta,
@@ -42,10 +42,10 @@ from vtc.json_text import decode_json
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
-_HEAD = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "provider"}
-_LATE = ("system_fingerprint", "service_tier", "provider")
-"""Fields of the head that may change or arrive late."""
-_HARMLESS = {
+_HEAD_FIELDS = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "provider"}
+_LATE_HEAD_FIELDS = ("system_fingerprint", "service_tier", "provider")
+"""Fields of the head that may change, or arrive in a later chunk than the first one."""
+_HARMLESS_FIELDS = {
     "chunk": {
         "obfuscation",
         "prompt_token_ids",
@@ -68,23 +68,24 @@ _HARMLESS = {
     "delta": {"annotations", *words.SEALED_FIELDS, "token_ids"},
 }
 """Fields in which no client finds a call, by the object that contains them."""
-_READ = {
-    "chunk": {*_HEAD, "choices", "usage", "error"},
+_DECODED_FIELDS = {
+    "chunk": {*_HEAD_FIELDS, "choices", "usage", "error"},
     "choice": {"index", "delta", "finish_reason"},
     "delta": {"content", "role", *REASONING_FIELDS, "refusal", "tool_calls"},
 }
 _REPORTED_IF_LOST = ("annotations", "audio", "logprobs", "images", "citations", "function_call")
-"""Fields with further content for a client."""
-_PARTS = ("image_url", "reference")
+"""Fields with content that is named in the report if the client's API cannot express it."""
+_HARMLESS_PART_TYPES = ("image_url", "reference")
 """Types of parts in which no client finds a call."""
 
-
-_CLEAN: Mapping[str, Table] = {
+_CLEAN_VALUES: Mapping[str, Table] = {
     "choice": {"finish_reason": (MISSING, NULL, WRITTEN)},
     "delta": {"role": (MISSING, "assistant"), "content": (*OPTIONAL, NUMBER)},
 }
-"""Values that clients rely on, by the object that contains them; calls have their own tables. The structs below are
-equivalent."""
+"""Kinds of value that clients rely on, by the object that contains them (calls: `words.read_call`).
+
+The structs below accept only chunks that are clean by this table.
+"""
 
 
 class _ChunkDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -129,28 +130,28 @@ class Decoder(msgspec.Struct):
     framing: ClassVar[sse.EventStream] = FRAMING
 
     drop: frozenset[str] = frozenset()
-    begun: frozenset[int] = frozenset()
+    begun_choices: frozenset[int] = frozenset()
     """The choices that have begun."""
     head: Json = {}
     """The fields of every chunk, from the first one."""
-    thoughts: tuple[str, ...] = ()
+    reasoning_fields: tuple[str, ...] = ()
     """The fields in which the client gets reasoning; empty for the server's own fields."""
-    sole: bool = False
+    wants_one_choice: bool = False
     """True if the client asks for one choice."""
-    numbers: dict[int, int] = {}
+    next_call_numbers: dict[int, int] = {}
     """By choice, the expected number of the server's next call."""
     open_calls: dict[int, OpenCalls] = {}
     """By choice, the calls whose arguments are incomplete."""
     choices_with_field: frozenset[int] = frozenset()
     """The choices with a separate field for reasoning: their entries of reasoning repeat it."""
-    details: dict[int, EntryPieces] = {}
-    """By choice, the entries of reasoning since the last seal."""
+    unsealed_entries: dict[int, EntryChain] = {}
+    """By choice, the entries of reasoning since the last seal; None directly after a seal."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Decode a chunk.
 
-        Nearly all chunks have text or reasoning of one choice. Decoding only the few fields that decide this costs a
-        third of decoding plain data.
+        The fast case is a chunk with only text, or only reasoning, of one choice that has begun; nearly all chunks are.
+        Parsing it with `_Chunk` costs a third of parsing plain data. `_decode_any` decodes all other frames.
         """
         data = frame.data
         if data is None:
@@ -162,19 +163,21 @@ class Decoder(msgspec.Struct):
         choice = chunk.choices[0] if len(chunk.choices) == 1 else None
         if (
             self.drop
-            or self.thoughts
+            or self.reasoning_fields
             or choice is None
-            or (choice.index or 0) not in self.begun
+            or (choice.index or 0) not in self.begun_choices
             or choice.finish_reason is not None
         ):
-            return self._decode_any(frame, data, known=True)
+            return self._decode_any(frame, data, matches_schema=True)
         delta, index = choice.delta, choice.index or 0
         thought = delta.reasoning_content or delta.reasoning
         is_more = delta.tool_calls or delta.function_call or delta.refusal or chunk.usage is not None
-        if is_more or not choice.logprobs is choice.token_ids is choice.stop_reason is choice.matched_stop is None:
-            return self._decode_any(frame, data, known=True)
-        if bool(thought) == bool(delta.content):
-            return self._decode_any(frame, data, known=True)
+        if is_more or choice.logprobs is not None or choice.token_ids is not None:
+            return self._decode_any(frame, data, matches_schema=True)
+        if choice.stop_reason is not None or choice.matched_stop is not None:
+            return self._decode_any(frame, data, matches_schema=True)
+        if bool(thought) == bool(delta.content):  # both, or neither
+            return self._decode_any(frame, data, matches_schema=True)
         if delta.content:
             return Decoded((TextDelta(delta.content, index),))
         if index not in self.choices_with_field:
@@ -183,9 +186,9 @@ class Decoder(msgspec.Struct):
             (_make_reasoning("reasoning_content" if delta.reasoning_content else "reasoning", thought, index),)
         )
 
-    def _decode_any(self, frame: Frame, data: bytes, *, known: bool = False) -> Decoded | None:
-        """Decode any frame; a `known` chunk is clean except for its calls, and is not checked again."""
-        # Step 1: recognise the end mark, errors and frames that are no chunk.
+    def _decode_any(self, frame: Frame, data: bytes, *, matches_schema: bool = False) -> Decoded | None:
+        """Decode any frame. `matches_schema`: `_Chunk` parsed it, so only its calls can be unclean."""
+        # Step 1: return for the end mark, for an error without choices, and for a frame that is no chunk (None).
         if data.strip() == b"[DONE]":
             return Decoded(ends=True)
         chunk = object_of(data)
@@ -204,8 +207,8 @@ class Decoder(msgspec.Struct):
         if any(isinstance(entry.get("index"), dict | list) for entry in entries):
             return None
         # Step 2: if the client asks for one choice, treat all choices as that one.
-        apart = self.sole and any(entry.get("index") for entry in entries)
-        if apart or (self.sole and len(entries) > 1):
+        is_renumbered = self.wants_one_choice and any(entry.get("index") for entry in entries)
+        if is_renumbered or (self.wants_one_choice and len(entries) > 1):
             entries = [{**entry, "index": 0} for entry in entries]
             chunk = {**chunk, "choices": entries}
         # Step 3: decode the content of each choice.
@@ -213,33 +216,38 @@ class Decoder(msgspec.Struct):
             seal for entry in entries for seal in self._read_seals(entry.get("index") or 0, part_of(entry, "delta"))
         ]
         deltas = [delta for entry in entries for delta in self._read_choice(entry)]
-        clean = known or all(
-            is_clean(part, _CLEAN[place])
+        clean = matches_schema or all(
+            is_clean(part, _CLEAN_VALUES[place])
             for entry in entries
             for place, part in (("choice", entry), ("delta", part_of(entry, "delta")))
         )
-        if self.sole and len(entries) > 1:
+        if self.wants_one_choice and len(entries) > 1:
             deltas = _merge_choices(deltas)
         # Step 4: drop fields and copy reasoning for the client, then collect the metadata.
-        received, (frame, chunk) = (
-            frame,
-            drop_frame_fields(frame, self._copy_reasoning(chunk), self.drop, self.framing, chunk),
-        )
+        received = frame
+        frame, chunk = drop_frame_fields(frame, self._copy_reasoning(chunk), self.drop, self.framing, chunk)
         starts = [*self._begin_choices(chunk)]
-        news = {key: value for key, value in chunk.items() if key in _LATE and value not in (None, self.head.get(key))}
-        beside = [
+        changed_head = {
+            key: value
+            for key, value in chunk.items()
+            if key in _LATE_HEAD_FIELDS and value not in (None, self.head.get(key))
+        }
+        metadata = [
             *starts,
-            *(Origin(NAME, f"chunk.{key}", value, harmless=True) for key, value in news.items()),
+            *(Origin(NAME, f"chunk.{key}", value, harmless=True) for key, value in changed_head.items()),
             *seals,
             *_read_metadata(chunk),
         ]
         return Decoded(
-            (*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean and not (apart or is_null)
+            (*deltas, *failed),
+            (*metadata,),
+            None if frame is received else frame,
+            clean=clean and not (is_renumbered or is_null),
         )
 
     def _copy_reasoning(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """Copy reasoning to all fields in which the client expects it."""
-        if not self.thoughts:
+        """Move reasoning from the server's field to all fields in which the client expects it."""
+        if not self.reasoning_fields:
             return chunk
         entries = []
         for entry in chunk["choices"]:
@@ -248,7 +256,7 @@ class Decoder(msgspec.Struct):
                 words.entries_of(part)
             )
             rest = {key: value for key, value in part.items() if key not in REASONING_FIELDS}
-            named = {**rest, **dict.fromkeys(self.thoughts, thought)} if thought else part
+            named = {**rest, **dict.fromkeys(self.reasoning_fields, thought)} if thought else part
             entries.append({**entry, "delta": named} if named != part else entry)
         return {**chunk, "choices": entries}
 
@@ -257,32 +265,32 @@ class Decoder(msgspec.Struct):
         index, part = entry.get("index") or 0, part_of(entry, "delta")
         called = split_entries(part["tool_calls"])[0] if part.get("tool_calls") else []
         calls = [self._read_call_piece(call, index) for call in called]
-        early = self.sole and not self.numbers.get(index)
-        deltas = _read_deltas(index, entry, part, calls, early=early)
+        has_no_call = self.wants_one_choice and not self.next_call_numbers.get(index)
+        deltas = _read_deltas(index, entry, part, calls, has_no_call=has_no_call)
         entries = [] if index in self.choices_with_field else words.entries_of(part)
         if text := words.text_of(entries):
-            own = Origin(
-                NAME, f"delta.{words.field_of(entries[0])}", [], harmless=True
-            )  # the entries follow separately
+            # The list of the origin is empty, because the entries are a separate origin of `_read_metadata`.
+            own = Origin(NAME, f"delta.{words.field_of(entries[0])}", [], harmless=True)
             return [ReasoningDelta(text, index, own), *deltas]
         return deltas
 
     def _read_seals(self, choice: int, part: Json) -> Iterator[BlockStart | Seal]:
-        """Collect the entries of reasoning of a delta; yield those that the client must send back, once they are
-        complete.
+        """Add a delta's entries of reasoning to `unsealed_entries`; yield them all as one seal when one is sealed.
 
-        Entries after a seal are another block.
+        An entry after a seal starts another block. `unsealed_entries` has no key for a choice before its first entry,
+        and the value None directly after a seal.
         """
         if choice not in self.choices_with_field and any(part.get(key) for key in REASONING_FIELDS):
             self.choices_with_field |= {choice}
-        calls = self.numbers.get(choice, 0)
+        calls = self.next_call_numbers.get(choice, 0)
         if entries := words.entries_of(part):
-            is_sealed, details = words.is_sealed(entries), (self.details.get(choice), entries)
-            if choice in self.details and details[0] is None:
+            is_sealed, earlier = words.is_sealed(entries), self.unsealed_entries.get(choice)
+            unsealed = (earlier, entries)
+            if choice in self.unsealed_entries and earlier is None:
                 yield BlockStart("reasoning", -1, choice=choice)
-            self.details = {**self.details, choice: None if is_sealed else details}
+            self.unsealed_entries = {**self.unsealed_entries, choice: None if is_sealed else unsealed}
             if is_sealed:
-                yield Seal(encrypted=words.pack_entries(details), choice=choice, calls=calls)
+                yield Seal(encrypted=words.pack_entries(unsealed), choice=choice, calls=calls)
         for begun, entry in words.find_call_seals(part):
             yield BlockStart("reasoning", -1, choice=choice)
             yield Seal(
@@ -293,9 +301,9 @@ class Decoder(msgspec.Struct):
         """Yield the starts of the choices that begin with this chunk."""
         for entry in chunk["choices"]:
             index = entry.get("index") or 0
-            if index not in self.begun:
-                self.begun |= {index}
-                head = self.head = self.head or {key: value for key, value in chunk.items() if key in _HEAD}
+            if index not in self.begun_choices:
+                self.begun_choices |= {index}
+                head = self.head = self.head or {key: value for key, value in chunk.items() if key in _HEAD_FIELDS}
                 id_, created = str(head.get("id") or ""), count_of(head, "created")
                 own = Origin(NAME, "head", head, index, harmless=True)
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
@@ -305,7 +313,7 @@ class Decoder(msgspec.Struct):
 
         Arguments without a name and with a new number continue the last incomplete call, because servers lose count.
         """
-        next_ = self.numbers.get(choice, 0)
+        next_ = self.next_call_numbers.get(choice, 0)
         piece = read_call(entry, choice, next_)
         if piece.index is None:
             return piece
@@ -316,7 +324,7 @@ class Decoder(msgspec.Struct):
         self.open_calls = {**self.open_calls, choice: open_calls.advance(piece)}
         if not piece.name:
             return piece
-        self.numbers = {**self.numbers, choice: max(next_, number + 1)}
+        self.next_call_numbers = {**self.next_call_numbers, choice: max(next_, number + 1)}
         return replace(piece, clean=False) if number != next_ else piece
 
 
@@ -337,32 +345,38 @@ def _read_failure(chunk: Json) -> Failure:
 
 def _merge_choices(deltas: Sequence[Delta]) -> list[Delta]:
     """Merge the deltas of several choices into one: Copilot sends the text and the calls of a reply as two choices."""
+    merged: list[Delta] = [delta for delta in deltas if not isinstance(delta, Finish)]
     ends = [delta for delta in deltas if isinstance(delta, Finish)]
-    called = [replace(end, is_early=False) for end in ends if end.reason == "tool_calls" and any(map(_is_call, deltas))]
-    return [*(delta for delta in deltas if not isinstance(delta, Finish)), *[*called, *ends][:1]]
+    has_calls = any(isinstance(delta, CallDelta) for delta in merged)
+    after_calls = next((end for end in ends if end.reason == "tool_calls"), None)
+    if has_calls and after_calls:
+        merged.append(replace(after_calls, is_early=False))
+    elif ends:
+        merged.append(ends[0])
+    return merged
 
 
-def _is_call(delta: Delta) -> bool:
-    return isinstance(delta, CallDelta)
+def _read_deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *, has_no_call: bool) -> list[Delta]:
+    """Decode one choice of a chunk; `part` is its delta, `calls` are the pieces of calls in it.
 
-
-def _read_deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *, early: bool) -> list[Delta]:
-    """Decode one choice of a chunk; `part` is its delta with these pieces of calls. `early`: no call has begun yet."""
+    If the choice `has_no_call` so far, the finish reason `tool_calls` is early: the calls are still to come.
+    """
     deltas: list[Delta] = []
     content = part.get("content")
-    entries = _entries(content) if isinstance(content, list) else []
+    entries = _list_part_objects(content) if isinstance(content, list) else []
     for key in REASONING_FIELDS:
         if part.get(key):
             deltas.append(_make_reasoning(key, part[key], choice))
             break
     else:
-        deltas += [ReasoningDelta(_text(entry["thinking"]), choice) for entry in entries if entry.get("thinking")]
+        deltas += [ReasoningDelta(_join_text(entry["thinking"]), choice) for entry in entries if entry.get("thinking")]
     deltas += calls
-    deltas.append(TextDelta(_text(part.get("content")), choice))
+    deltas.append(TextDelta(_join_text(part.get("content")), choice))
     if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))
-    if (reason := entry.get("finish_reason")) and (word := str(reason)) not in BLANK_TEXTS:
-        deltas.append(Finish(REASON_OF[word], choice, word, early and word == "tool_calls"))
+    reason = str(entry.get("finish_reason") or "")
+    if reason and reason not in BLANK_TEXTS:
+        deltas.append(Finish(REASON_OF[reason], choice, reason, has_no_call and reason == "tool_calls"))
     return deltas
 
 
@@ -377,9 +391,13 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
         yield from _make_origins("delta", delta, index)
         if delta.get("tool_calls") and (others := split_entries(delta["tool_calls"])[1]):
             yield Origin(NAME, "delta.tool_calls", others, index)
-        parts = [entry for entry in _entries(delta.get("content")) if not (entry.get("text") or entry.get("refusal"))]
+        parts = [
+            entry
+            for entry in _list_part_objects(delta.get("content"))
+            if not (entry.get("text") or entry.get("refusal"))
+        ]
         if parts := [entry for entry in parts if entry.get("type") != "thinking"]:
-            harmless = all(entry.get("type") in _PARTS for entry in parts)
+            harmless = all(entry.get("type") in _HARMLESS_PART_TYPES for entry in parts)
             yield Origin(NAME, "delta.content", parts, index, harmless, lost=str(parts[0].get("type") or "part"))
     if isinstance(usage := chunk.get("usage"), Mapping):
         cached = count_of(part_of(usage, "prompt_tokens_details"), "cached_tokens")
@@ -391,17 +409,19 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
 def _make_origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
     """Yield fields that only this API knows, as `place.field`."""
     for key, value in fields.items():
-        is_read = key in _READ[place] and (key != "delta" or isinstance(value, dict))
+        is_read = key in _DECODED_FIELDS[place] and (key != "delta" or isinstance(value, dict))
         if not is_read and value is not None:
             lost = key if key in _REPORTED_IF_LOST and value else ""
-            yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS[place], lost=lost)
+            yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS_FIELDS[place], lost=lost)
 
 
-def _text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     """Return the text of a message, which some servers send in parts."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
-    return "".join([entry if isinstance(entry, str) else str(entry.get("text") or "") for entry in _parts(content)])
+    return "".join(
+        [entry if isinstance(entry, str) else str(entry.get("text") or "") for entry in _list_parts(content)]
+    )
 
 
 def _make_reasoning(key: str, text: Any, choice: int) -> ReasoningDelta:
@@ -410,9 +430,9 @@ def _make_reasoning(key: str, text: Any, choice: int) -> ReasoningDelta:
     return ReasoningDelta(text if isinstance(text, str) else "", choice, own)
 
 
-def _entries(content: Any) -> list[dict[str, Any]]:
-    return [entry for entry in _parts(content) if isinstance(entry, dict)]
+def _list_part_objects(content: Any) -> list[dict[str, Any]]:
+    return [entry for entry in _list_parts(content) if isinstance(entry, dict)]
 
 
-def _parts(content: Any) -> list[str | dict[str, Any]]:
+def _list_parts(content: Any) -> list[str | dict[str, Any]]:
     return [entry for entry in content if isinstance(entry, str | dict)] if isinstance(content, list) else []

@@ -43,19 +43,19 @@ class Encoder(msgspec.Struct):
     in_step: bool = True
     head: Json = {}
     """The fields of every chunk."""
-    begun: frozenset[int] = frozenset()
+    begun_choices: frozenset[int] = frozenset()
     """The choices whose role was sent."""
-    calls: dict[int, int] = {}
+    call_counts: dict[int, int] = {}
     """By choice, the number of calls that were sent."""
-    places: dict[tuple[int, int | None], int] = {}
-    """The client's numbers of native calls, by choice and the server's number."""
+    client_numbers: dict[tuple[int, int | None], int] = {}
+    """By choice and the server's number of a native call, the number that the client got for it."""
     native: bool = False
     """True if the server speaks this API, too."""
     seals: tuple[Seal, ...] = ()
     """Seals of another API's server that belong to a later call."""
-    inputs: dict[tuple[int, int], RawInput] = {}
+    raw_inputs: dict[tuple[int, int], RawInput] = {}
     """The inputs of custom tools that the server calls as functions, by choice and the client's number."""
-    used: Usage | None = None
+    usage: Usage | None = None
     """The usage of another API's server, in whichever event it arrived: it is sent once, at the end."""
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
@@ -63,74 +63,74 @@ class Encoder(msgspec.Struct):
         for event in events:
             if isinstance(event, Start):
                 self._start(event)
-                self.begun |= {event.choice}
+                self.begun_choices |= {event.choice}
             elif isinstance(event, CallDelta):
                 self.in_step = self.in_step and self._find_number(event, choice) == (event.index or 0)
         return True
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
-        out: list[dict[str, Any]] = []
+        chunks: list[dict[str, Any]] = []
 
-        def say(delta: Json, finish: str | None = None, **fields: Any) -> None:
-            if choice not in self.begun:
-                self.begun |= {choice}
+        def add_chunk(delta: Json, finish: str | None = None, **fields: Any) -> None:
+            if choice not in self.begun_choices:
+                self.begun_choices |= {choice}
                 delta = {"role": "assistant", **delta}
             entry = {"index": choice, "delta": delta, "finish_reason": finish, **fields}
-            out.append({**self.head, "choices": [entry]})
+            chunks.append({**self.head, "choices": [entry]})
 
-        own: dict[str, dict[str, Any]] = {}  # Step 1: start the choice, and collect this API's own fields.
-        for event in events:
+        own_fields: dict[str, dict[str, Any]] = {}
+        for event in events:  # Step 1: start the choice, and collect this API's own fields of chunk, choice and delta.
             match event:
                 case Start():
                     self._start(event)
-                    if choice not in self.begun:
-                        say({"content": ""})
+                    if choice not in self.begun_choices:
+                        add_chunk({"content": ""})
                 case Origin(api=api, kind=kind, value=value) | ReasoningDelta(own=Origin(api, kind, value)) if (
                     api == NAME and not self._needs_other_reasoning_field(event)
                 ):
                     place, _, key = kind.partition(".")
-                    fields = own.setdefault(place, {})
+                    fields = own_fields.setdefault(place, {})
                     fields[key] = _join_lists(fields.get(key), value)
-        # Step 2: write them, unless they belong to the last chunk.
+        # Step 2: send the fields in the first chunk, unless the choice ends here: then the last chunk has them.
         ends = any(isinstance(event, Finish) for event in events)
-        if own.keys() & {"delta"} or (own and not ends):
-            say(own.pop("delta", {}), **own.pop("choice", {}))
-            out[-1].update(own.pop("chunk", {}))
+        if own_fields.keys() & {"delta"} or (own_fields and not ends):
+            add_chunk(own_fields.pop("delta", {}), **own_fields.pop("choice", {}))
+            chunks[-1].update(own_fields.pop("chunk", {}))
         # Step 3: write the events in order.
         for event in events:
             match event:
                 case Text(text) | Rewritten(text=text) if text:
-                    say({"content": text})
+                    add_chunk({"content": text})
                 case RefusalText(text):
-                    say({"refusal": text})
+                    add_chunk({"refusal": text})
                 case Reasoning(text) | ReasoningDelta(text) if text and self._must_write_reasoning(event):
-                    say(dict.fromkeys(self.form.thoughts or REASONING_FIELDS[:1], text))
+                    add_chunk(dict.fromkeys(self.form.reasoning_fields or REASONING_FIELDS[:1], text))
                 case Seal() if not self.native:
                     self.seals = (*self.seals, event)
                 case Call(call=call):
                     for delta in self._render_call(call, choice):
-                        say(delta)
+                        add_chunk(delta)
                 case CallDelta() if event.name or event.arguments or event.source:
                     if delta := self._render_piece(event, choice):
-                        say(delta)
+                        add_chunk(delta)
                 case Finish():
                     for rest in self._finish_inputs(choice):
-                        say(rest)
-                    say({}, self._choose_reason(event, choice), **own.get("choice", {}))
-                    out[-1].update(own.get("chunk", {}))
+                        add_chunk(rest)
+                    add_chunk({}, self._choose_reason(event, choice), **own_fields.get("choice", {}))
+                    chunks[-1].update(own_fields.get("chunk", {}))
                 case Usage(own=Origin(value=usage)):
-                    if not out:
-                        out.append({**self.head, "choices": []})
-                    out[-1]["usage"] = usage
-                case Usage() if self.form.usage:
-                    self.used = event
+                    if not chunks:
+                        chunks.append({**self.head, "choices": []})
+                    chunks[-1]["usage"] = usage
+                case Usage() if self.form.wants_usage:
+                    self.usage = event
                 case Failure(message=message, kind=kind):
-                    self.used = None
-                    out.append({"error": words.build_error(message, kind)})
-        return [*out]
+                    self.usage = None
+                    chunks.append({"error": words.build_error(message, kind)})
+        return [*chunks]
 
     def end(self) -> list[Json]:
-        used, self.used = self.used, None
+        used, self.usage = self.usage, None
         return [{**self.head, "choices": [], "usage": _render_usage(used)}] if used else []
 
     def keep_alive(self) -> bytes:
@@ -139,17 +139,17 @@ class Encoder(msgspec.Struct):
     def _needs_other_reasoning_field(self, event: ReplyEvent) -> bool:
         """Return True for reasoning that the client expects in other fields than the server's."""
         own = event.own if isinstance(event, ReasoningDelta) else None
-        return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in REASONING_FIELDS
+        return bool(self.form.reasoning_fields) and own is not None and own.kind.rpartition(".")[2] in REASONING_FIELDS
 
     def _must_write_reasoning(self, event: ReplyEvent) -> bool:
-        """Return True for reasoning that is not sent in the server's own field."""
+        """Return True for reasoning that Step 2 of `write` does not send, and that the client gets."""
+        if REASONING_FIELDS[0] in self.drop:
+            return False
         own = event.own if isinstance(event, ReasoningDelta) else None
-        in_details = (
-            bool(self.form.thoughts) and own is not None and own.kind.removeprefix("delta.") in words.SEALED_FIELDS
-        )
-        return (own is None or in_details or self._needs_other_reasoning_field(event)) and REASONING_FIELDS[
-            0
-        ] not in self.drop
+        if own is None or self._needs_other_reasoning_field(event):
+            return True
+        # The server sent it only as an entry (`reasoning_details`), but the client expects a text field as well.
+        return bool(self.form.reasoning_fields) and own.kind.removeprefix("delta.") in words.SEALED_FIELDS
 
     def _start(self, start: Start) -> None:
         if not self.head:
@@ -161,7 +161,7 @@ class Encoder(msgspec.Struct):
     def _render_call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
         """Render a call as two deltas: everything except its arguments, then these."""
         index = self._take_number(choice)
-        entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
+        entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom_tools)
         custom = {"custom": {"input": parse_raw_input(call.arguments)}} if "custom" in entry else None
         rest = {"index": index, **(custom or {"function": {"arguments": call.arguments}})}
         sealed = self._render_call_seals(index) if self.seals else {}
@@ -170,11 +170,11 @@ class Encoder(msgspec.Struct):
     def _render_piece(self, piece: CallDelta, choice: int) -> Json:
         """Render a piece of a native call."""
         place = choice, self._find_number(piece, choice)
-        if piece.name in self.form.custom and "custom" not in (piece.source or ()):
-            self.inputs = {**self.inputs, place: RawInput()}
-        if place in self.inputs:
-            raw, text = self.inputs[place].feed(piece.arguments)
-            self.inputs = {**self.inputs, place: raw}
+        if piece.name in self.form.custom_tools and "custom" not in (piece.source or ()):
+            self.raw_inputs = {**self.raw_inputs, place: RawInput()}
+        if place in self.raw_inputs:
+            raw, text = self.raw_inputs[place].feed(piece.arguments)
+            self.raw_inputs = {**self.raw_inputs, place: raw}
             return self._render_input(place[1], text, piece.id, piece.name) if text or piece.name else {}
         entry = entry_of(ToolCall(piece.name, piece.arguments, piece.id, piece.source))
         if not piece.name:
@@ -198,29 +198,31 @@ class Encoder(msgspec.Struct):
 
     def _finish_inputs(self, choice: int) -> Iterator[Json]:
         """Render the rest of raw inputs at the end."""
-        ended = {place: raw for place, raw in self.inputs.items() if place[0] == choice}
-        self.inputs = {place: raw for place, raw in self.inputs.items() if place not in ended}
-        yield from (self._render_input(index, rest) for (_, index), raw in ended.items() if (rest := raw.rest))
+        ended = {place: raw for place, raw in self.raw_inputs.items() if place[0] == choice}
+        self.raw_inputs = {place: raw for place, raw in self.raw_inputs.items() if place not in ended}
+        for (_, index), raw in ended.items():
+            if rest := raw.rest:
+                yield self._render_input(index, rest)
 
     def _take_number(self, choice: int) -> int:
         """Return the next number of a call, and count it."""
-        number = self.calls.get(choice, 0)
-        self.calls = {**self.calls, choice: number + 1}
+        number = self.call_counts.get(choice, 0)
+        self.call_counts = {**self.call_counts, choice: number + 1}
         return number
 
     def _find_number(self, piece: CallDelta, choice: int) -> int:
         """Return the client's number of a piece's call."""
         key = choice, piece.index
-        if key not in self.places or (piece.index is None and piece.name):
-            self.places = {**self.places, key: self._take_number(choice)}
-        return self.places[key]
+        if key not in self.client_numbers or (piece.index is None and piece.name):
+            self.client_numbers = {**self.client_numbers, key: self._take_number(choice)}
+        return self.client_numbers[key]
 
     def _choose_reason(self, end: Finish, choice: int) -> str:
         """Choose the finish reason; the server's own word if this API has it with the same meaning."""
         reason = end.native_reason
         if reason and (self.native or reason in REASONS) and REASON_OF[reason] == end.reason:
             return reason
-        if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
+        if end.reason == "tool_calls" or (end.reason == "other" and self.call_counts.get(choice)):
             return "tool_calls"
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
 

@@ -45,7 +45,7 @@ LAYOUT = BodyLayout(
     ),
 )
 EFFORT_ALIASES = {"max": "xhigh"}
-"""Effort levels that only other APIs have."""
+"""Effort levels that only other APIs have, with the closest one of this API."""
 
 
 def build_request(canonical: CanonicalRequest) -> Json:
@@ -189,9 +189,10 @@ MESSAGE_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "na
 
 def _fix_tool(entry: Any) -> Any:
     """Convert the declaration of a function to this API's form."""
-    if not isinstance(entry, dict) or function_of(entry) or not (function := shapes.read_function(entry)):
+    if not isinstance(entry, dict) or function_of(entry):
         return entry
-    return {"type": "function", "function": function.render_flat("parameters")}
+    function = shapes.read_function(entry)
+    return {"type": "function", "function": function.render_flat("parameters")} if function else entry
 
 
 def _fix_result(message: Any) -> Any:
@@ -228,7 +229,7 @@ class Request(request.Request):
 
     LAYOUT = replace(
         LAYOUT,
-        bridged_form=ChatForm(sole=True),
+        bridged_form=ChatForm(wants_one_choice=True),
         shapes=(
             *CONTENT_SHAPES,
             Shape("messages.*.content.*", _fix_part, shapes.OWN_PARTS),
@@ -254,7 +255,7 @@ class Request(request.Request):
         self.call_ids = frozenset(call["id"] for call in calls if isinstance(call.get("id"), str))
         usage = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
         custom = frozenset(tool.name for tool in map(_read_custom_tool, self.fields.get("tools") or ()) if tool)
-        self.form: Any = ChatForm(usage, custom=custom, sole=self.fields.get("n") in (None, 1))
+        self.form: Any = ChatForm(usage, custom_tools=custom, wants_one_choice=self.fields.get("n") in (None, 1))
         self.unread = "functions" if self.fields.get("functions") else ""
 
     def _read(self) -> Iterator[request.MessageGroup]:
@@ -263,8 +264,8 @@ class Request(request.Request):
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries.append(_render_message(message))
 
-    def form_with(self, thoughts: tuple[str, ...]) -> Any:
-        return replace(self.form, thoughts=thoughts) if isinstance(self.form, ChatForm) else self.form
+    def form_with(self, reasoning_fields: tuple[str, ...]) -> Any:
+        return replace(self.form, reasoning_fields=reasoning_fields) if isinstance(self.form, ChatForm) else self.form
 
     def get_refusal(self, message: Message) -> str:
         text = message.source.get("refusal") if isinstance(message.source, dict) else None
@@ -331,8 +332,6 @@ class Request(request.Request):
         changes = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
         return {**entry, "function": {**function, **changes}} if isinstance(function, dict) else {**entry, **changes}
 
-    # Forms that only some servers accept
-
     def with_usual_role(self, message: Message) -> Message:
         source = message.source
         if isinstance(source, dict) and text_at(source, "role") in ROLE_ALIASES and "content" in source:
@@ -379,10 +378,10 @@ def _read_custom_tool(entry: Mapping[str, Any]) -> Tool | None:
 def _read_message(entry: Mapping[str, Any]) -> Message:
     """Decode a message, including Ollama's fields."""
     role = str(entry.get("role") or "")
-    thought: Any = ""
+    reasoning: Any = ""
     if not entry.keys().isdisjoint(_ALL_REASONING_FIELDS):
-        thoughts = (entry[key] for key in REASONING_KEYS if entry.get(key))
-        thought = next(thoughts, None) or words.text_of(words.entries_of(entry))
+        texts = (entry[key] for key in REASONING_KEYS if entry.get(key))
+        reasoning = next(texts, None) or words.text_of(words.entries_of(entry))
     return Message(
         role=ROLE_ALIASES.get(role, role),
         content=content.read(entry.get("content")),
@@ -390,7 +389,7 @@ def _read_message(entry: Mapping[str, Any]) -> Message:
         call_id=text_at(entry, "tool_call_id"),
         name=text_at(entry, "name") or text_at(entry, "tool_name"),
         source=entry,
-        reasoning=thought if isinstance(thought, str) else "",
+        reasoning=reasoning if isinstance(reasoning, str) else "",
     )
 
 
@@ -413,6 +412,7 @@ _TEXT = {"type": "text"}
 
 def _render_message(message: Message) -> dict[str, Any]:
     """Render a changed message: its current content, and the other fields of its source."""
+    # Step 1: render the content. If the role was changed (a result became text), the source's own fields are dropped.
     source = message.source if isinstance(message.source, dict) else {}
     role = str(source.get("role", message.role))
     same_role = ROLE_ALIASES.get(role, role) == message.role
@@ -423,15 +423,18 @@ def _render_message(message: Message) -> dict[str, Any]:
     )
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
     source = {**source, **past.fields} if past.fields else source
+    # Step 2: render the calls, the id of the result and the name.
     if message.calls:
         entry["tool_calls"] = past.put_on([*map(entry_of, message.calls)])
         is_text = source.get("content") == "" or message.content == ("",)
         entry["content"] = entry["content"] or ("" if is_text else None)
     if message.role == "tool" and message.call_id:
         entry["tool_call_id"] = message.call_id
-        entry |= {"name": message.name} if source.get("name") else {}
+        if source.get("name"):
+            entry["name"] = message.name
     elif message.role != "tool" and same_role and "name" in source:
         entry["name"] = source["name"]
+    # Step 3: copy the other fields of the source.
     if same_role:
         for key in source:
             if key not in MESSAGE_FIELDS:
@@ -454,12 +457,6 @@ QUESTIONS = (
     Question("models", "GET", "/v1/models", render_model_list),
     Question("model", "GET", "/v1/models/{model}", render_model),
 )
-
-
-# Whole chat completions as streams.
-#
-# A stream has the order that servers write: a chunk with the role, the reasoning, the text, one chunk for each call,
-# one with the finish reason, the usage if it was asked for, `[DONE]`.
 
 
 _REASONING_CHUNK_FIELDS = dict.fromkeys((*REASONING_FIELDS, *words.SEALED_FIELDS))
@@ -524,11 +521,14 @@ def _split_choice(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     }
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
     thoughts: dict[str, Any] = {key: message[key] for key in _REASONING_CHUNK_FIELDS if message.get(key)}
-    deltas += [thoughts] if thoughts else []  # one chunk, because all fields have the same text
-    deltas += [{"content": message["content"]}] if message.get("content") else []
-    deltas += [others] if others else []
-    calls = message.get("tool_calls") or []
-    deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]
+    if thoughts:
+        deltas.append(thoughts)  # one chunk, because all fields have the same text
+    if message.get("content"):
+        deltas.append({"content": message["content"]})
+    if others:
+        deltas.append(others)
+    for number, call in enumerate(message.get("tool_calls") or []):
+        deltas.append({"tool_calls": [{**call, "index": number}]})
     for delta in deltas:
         yield {"index": index, "delta": delta, "finish_reason": None}
     rest = {key: value for key, value in entry.items() if key not in ("index", "message", "finish_reason")}

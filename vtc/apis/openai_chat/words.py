@@ -1,4 +1,7 @@
-"""Constants and helpers that the modules of chat completions share."""
+"""Finish reasons, errors, calls and entries of reasoning of chat completions.
+
+The decoder, the encoder and the requests share them.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ NAME = "openai-chat"
 class ChatForm(msgspec.Struct, frozen=True):
     """The settings of a request that the codec of its reply needs."""
 
-    usage: bool = True
-    """True if the client asks for usage, or for a whole reply, which contains it."""
-    thoughts: tuple[str, ...] = ()
+    wants_usage: bool = True
+    """True if the client gets usage: it asks for it, or for a whole reply, which contains it."""
+    reasoning_fields: tuple[str, ...] = ()
     """The fields in which the client gets reasoning; empty for the server's own fields."""
-    custom: frozenset[str] = frozenset()
+    custom_tools: frozenset[str] = frozenset()
     """Names of custom tools."""
-    sole: bool = False
-    """True if the client asks for one choice, as nearly all do: then content that a server sends in others belongs
-    to it."""
+    wants_one_choice: bool = False
+    """True if the client asks for one choice, as nearly all do. Then all choices of the server belong to it, because
+    some servers send the text and the calls of one reply as separate choices."""
 
 
 FRAMING = EventStream(last=b"data: [DONE]\n\n")
@@ -93,14 +96,14 @@ COPILOT_FIELDS = ("reasoning_text", "reasoning_opaque")
 SEALED_FIELDS = (DETAILS_FIELD, _BLOCKS_FIELD, *COPILOT_FIELDS)
 """The fields of a message that contain entries of reasoning."""
 _BLOCK_TYPES = ("thinking", "redacted_thinking")
-_TEXTS = ("text", "summary", "thinking", COPILOT_FIELDS[0])
-_SEALS = ("signature", "data", COPILOT_FIELDS[1])
+_TEXT_KEYS = ("text", "summary", "thinking", COPILOT_FIELDS[0])
+_SEAL_KEYS = ("signature", "data", COPILOT_FIELDS[1])
 EXTRA_CONTENT = "extra_content"
 SEAL_SEPARATOR = "."
 """Separates several seals of another API's server in one signature."""
 _SIGNERS, _SIGNATURE = ("google", "vertex"), "thought_signature"
-type EntryPieces = tuple[Any, Sequence[Json]] | None
-"""The entries of a chunk, after those of earlier chunks."""
+type EntryChain = tuple[Any, Sequence[Json]] | None
+"""Entries of reasoning: those of the newest chunk, linked to those of the earlier chunks."""
 
 
 def entries_of(message: Json) -> list[Json]:
@@ -120,12 +123,12 @@ def field_of(entry: Json) -> str:
 
 def text_of(entries: Sequence[Json]) -> str:
     """Join the text of entries."""
-    return "".join(entry[key] for entry in entries for key in _TEXTS if isinstance(entry.get(key), str))
+    return "".join(entry[key] for entry in entries for key in _TEXT_KEYS if isinstance(entry.get(key), str))
 
 
 def seals_in(entries: Sequence[Json]) -> Iterator[str]:
     """Find the seals of entries."""
-    return (str(entry[key]) for entry in entries for key in _SEALS if entry.get(key))
+    return (str(entry[key]) for entry in entries for key in _SEAL_KEYS if entry.get(key))
 
 
 def is_sealed(entries: Sequence[Json]) -> bool:
@@ -133,25 +136,28 @@ def is_sealed(entries: Sequence[Json]) -> bool:
     return any(seals_in(entries))
 
 
-def pack_entries(pieces: EntryPieces) -> str:
-    """Encode all entries so far as one value."""
+def pack_entries(pieces: EntryChain) -> str:
+    """Merge the pieces of entries, and encode the entries as one JSON value."""
+    # Step 1: merge adjacent pieces of one type and index. The texts of an entry are a list until step 2.
     whole: list[dict[str, Any]] = []
     texts: list[str] = []
     for entry in (entry for entries in list_chain(pieces) for entry in entries):
-        key = next((key for key in _TEXTS if isinstance(entry.get(key), str)), "")
+        key = next((key for key in _TEXT_KEYS if isinstance(entry.get(key), str)), "")
         last = whole[-1] if whole else {}
         if last and _entry_key(last) == _entry_key(entry) and not is_sealed([last]) and not entry.get("data"):
-            last |= {name: value for name, value in entry.items() if value is not None and name not in _TEXTS}
+            last |= {name: value for name, value in entry.items() if value is not None and name not in _TEXT_KEYS}
         else:
             whole.append({**entry})
             texts = []
         if key:
+            # A signed block of Claude may repeat the text of the pieces before it.
             if key == "thinking" and is_sealed([entry]) and entry[key] == "".join(texts):
                 texts.clear()
             texts.append(entry[key])
-            whole[-1][key] = texts  # joined once, as there may be thousands
+            whole[-1][key] = texts
+    # Step 2: join the texts, once per entry, because there may be thousands of pieces.
     for entry in whole:
-        lists = {key: entry[key] for key in _TEXTS if isinstance(entry.get(key), list)}
+        lists = {key: entry[key] for key in _TEXT_KEYS if isinstance(entry.get(key), list)}
         entry |= {key: "".join(text for text in texts if isinstance(text, str)) for key, texts in lists.items()}
     return encode_json(whole).decode()
 
@@ -166,15 +172,18 @@ def unpack_entries(value: str) -> list[Json]:
 
 
 def find_call_seals(message: Json) -> Iterator[tuple[int, Json]]:
-    """Find the seals on the calls of a delta, each with the number of its calls that began before."""
+    """Find the seals on the calls of a delta, each with the index of its call among those that begin in this delta.
+
+    The index is -1 for the last call of an earlier delta.
+    """
     calls = message.get("tool_calls")
-    begun = 0
+    index = -1
     for entry in calls if isinstance(calls, list) else ():
         if isinstance(entry, dict):
-            begins = bool(function_of(entry).get("name"))
+            if function_of(entry).get("name"):  # the first piece of a call
+                index += 1
             if entry.get(EXTRA_CONTENT):
-                yield begun - (not begins), {EXTRA_CONTENT: entry[EXTRA_CONTENT]}
-            begun += begins
+                yield index, {EXTRA_CONTENT: entry[EXTRA_CONTENT]}
 
 
 def signature_on(call: Json) -> str:
@@ -220,16 +229,16 @@ def find_past_entries(message: Message) -> PastEntries:
         return _NO_ENTRIES
     fields: dict[str, Any] = {}
     on_calls: dict[int, Json] = {}
-    here: Json = {}
+    on_next_call: Json = {}
     calls = 0
     for part in message.sequence:
         if isinstance(part, ToolCall):
-            on_calls[calls], here = here, {}
+            on_calls[calls], on_next_call = on_next_call, {}
             calls += 1
         elif isinstance(part, Opaque) and part.thought:
             for entry in unpack_entries(part.thought.encrypted):
                 if EXTRA_CONTENT in entry:
-                    here = entry
+                    on_next_call = entry
                 else:
                     add_piece(fields, entry if entry.keys() & COPILOT_FIELDS else {field_of(entry): [entry]})
     return PastEntries(fields, on_calls)
@@ -239,27 +248,26 @@ def _entry_key(entry: Json) -> tuple[Any, Any]:
     return entry.get("type"), entry.get("index")
 
 
-_KNOWN_CALL_FIELDS = frozenset(("index", "id", "type", "function", "custom", "name", "arguments"))
-HARMLESS_CALL_FIELDS = _KNOWN_CALL_FIELDS | {EXTRA_CONTENT}
+_RENDERED_CALL_FIELDS = frozenset(("index", "id", "type", "function", "custom", "name", "arguments"))
+HARMLESS_CALL_FIELDS = _RENDERED_CALL_FIELDS | {EXTRA_CONTENT}
 """Fields of a call in which no client finds another one."""
 
-
 _TYPES = ("function", "custom")
-_FIRST: Table = {"index": (NUMBER,), "id": (WRITTEN,), "type": _TYPES}
-_LATER: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
-_FUNCTION_OF_FIRST: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
-_FUNCTION_OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
-"""Kinds of value in a clean entry and its function, in the first piece of a call and in later ones."""
+_FIRST_PIECE: Table = {"index": (NUMBER,), "id": (WRITTEN,), "type": _TYPES}
+_LATER_PIECE: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
+_FIRST_FUNCTION: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
+_LATER_FUNCTION: Table = {"name": (MISSING,), "arguments": OPTIONAL}
+"""Kinds of value in a clean piece of a call, and in its function: for the first piece and for later ones."""
 
 
-def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta:
-    """Decode an entry of `tool_calls`, or a piece of one; `known` calls have begun before it."""
+def read_call(call: Mapping[str, Any], choice: int, begun_calls: int = 0) -> CallDelta:
+    """Decode an entry of `tool_calls`, or a piece of one; `begun_calls` calls have begun before it."""
     function = function_of(call)
     index, name, arguments = call.get("index"), get_text(function.get("name")), function.get("arguments")
     number = index if isinstance(index, int) else None
-    begins = bool(name) or number is None or number >= known
-    clean = is_clean(call, _FIRST if begins else _LATER) and is_clean(
-        function, _FUNCTION_OF_FIRST if begins else _FUNCTION_OF_LATER
+    begins = bool(name) or number is None or number >= begun_calls
+    clean = is_clean(call, _FIRST_PIECE if begins else _LATER_PIECE) and is_clean(
+        function, _FIRST_FUNCTION if begins else _LATER_FUNCTION
     )
     text = format_arguments(function.get("input") if arguments is None else arguments)
     return CallDelta(number, get_text(call.get("id")) or None, name, text, call, choice, clean)
@@ -277,7 +285,7 @@ def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
     `custom` are the names of custom tools.
     """
     source = call.source if isinstance(call.source, dict) else {}
-    rest = {key: value for key, value in source.items() if key not in _KNOWN_CALL_FIELDS}
+    rest = {key: value for key, value in source.items() if key not in _RENDERED_CALL_FIELDS}
     if "custom" in source or call.name in custom:
         custom_tool = {"name": call.name, "input": parse_raw_input(call.arguments)}
         return {**rest, "id": call.id, "type": "custom", "custom": custom_tool}

@@ -213,8 +213,8 @@ class Decoder(msgspec.Struct):
     """Types of the server's items, in order; an item's number is its place here."""
     number_of_key: dict[str | int, int] = {}
     """Numbers of items by each id or index that can identify them."""
-    filled: frozenset[int] = frozenset()
-    """Numbers of items whose open part holds text."""
+    items_with_text: frozenset[int] = frozenset()
+    """Numbers of items whose newest part contains text."""
     pieces: dict[int, TextChain] = {}
     """Arguments of calls, by item."""
     call_heads: dict[int, tuple[str, str | None]] = {}
@@ -252,20 +252,23 @@ class Decoder(msgspec.Struct):
             if value and is_error(value):
                 return _make_decoded([*_decode_failure({**value, "type": "error"})], frame, frame)
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        received, (frame, value) = frame, drop_frame_fields(frame, value, self.drop - _REQUIRED_FIELDS, FRAMING)
-        type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
+        received = frame
+        frame, value = drop_frame_fields(frame, value, self.drop - _REQUIRED_FIELDS, FRAMING)
+        type_, names_item = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
         # Step 2: decode items that had no start event.
         if events := self._decode_unannounced_items(value, type_):
             return _make_decoded(events, frame, received)
         # Step 3: register a new item; text outside of a message starts one as well.
-        if type_ == ITEM_ADDED or (type_ == TEXT_DELTA and not (about and self._get_item_type(value) == "message")):
-            of = str(part_of(value, "item").get("type") or "message")
+        in_message = names_item and self._get_item_type(value) == "message"
+        if type_ == ITEM_ADDED or (type_ == TEXT_DELTA and not in_message):
+            item_type = str(part_of(value, "item").get("type") or "message")
             self.number_of_key = {**self.number_of_key, **dict.fromkeys(_list_item_keys(value), len(self.items))}
-            self.items = (*self.items, of)
-        if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURE_EVENTS):
+            self.items = (*self.items, item_type)
+        if not (names_item or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURE_EVENTS):
             return None
         # Step 4: decode the event.
-        events = [*self._decode_event(value, self._find_item(value), self._get_item_type(value) if about else "")]
+        kind = self._get_item_type(value) if names_item else ""
+        events = [*self._decode_event(value, self._find_item(value), kind)]
         return _make_decoded(events, frame, received, clean=type_ not in END_EVENTS or _is_clean(value))
 
     def _decode_unannounced_items(self, value: Json, type_: str) -> list[Delta | FrameMetadata]:
@@ -309,8 +312,11 @@ class Decoder(msgspec.Struct):
         return self.items[self._find_item(value)] if self.items else ""
 
     def _decode_event(self, value: Json, number: int, kind: str) -> Iterator[Delta | FrameMetadata]:
+        """Decode an event of item `number` of type `kind`; `kind` is empty for an event of the whole reply."""
         type_, (name, _, action) = value["type"], value["type"].rpartition(".")
+        # A place of -1 differs from every number at the client, so the frame is re-encoded (`encoder.FrameTracker`).
         place = number if value.get("output_index") == number else -1
+        # Step 1: decode errors and calls.
         if type_ in _FAILURE_EVENTS:
             yield from _decode_failure(value)
             return
@@ -319,16 +325,12 @@ class Decoder(msgspec.Struct):
         if is_call(kind):
             yield from self._decode_call(value, number, kind)
             return
-        if type_ not in _FIELDS_OF_EVENT or (type_ in (ITEM_ADDED, ITEM_DONE) and kind not in ("message", "reasoning")):
-            known = kind in SERVER_KINDS and (
-                part_of(value, "item").get("type") == kind  # an item that changes its type may be a call
-                if type_ in (ITEM_ADDED, ITEM_DONE)
-                else type_.startswith(f"response.{kind.partition('_')[0]}")
-            )
-            plain = {key: entry for key, entry in value.items() if key == "item" or not isinstance(entry, dict | list)}
-            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known, lost=kind or type_)
-            yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in plain)
+        # Step 2: pass on an event that only this API knows.
+        is_item_event = type_ in (ITEM_ADDED, ITEM_DONE)
+        if type_ not in _FIELDS_OF_EVENT or (is_item_event and kind not in ("message", "reasoning")):
+            yield from _make_event_origins(value, number, kind)
             return
+        # Step 3: decode a known event of the reply, a message or reasoning.
         known = {key: entry for key, entry in value.items() if _is_known_field(type_, key, entry)}
         if type_ == "keepalive":
             yield Origin(NAME, "event", (None, known), harmless=True)
@@ -336,14 +338,15 @@ class Decoder(msgspec.Struct):
             yield from self._decode_response(value, type_)
         elif type_ == ITEM_ADDED:
             item = part_of(value, "item")
-            sound = isinstance(item.get("id"), str) and not item.get("content") and not item.get("summary")
-            sound = sound and ("summary" in item if kind == "reasoning" else item.get("role") == "assistant")
-            yield from _decode_start(kind, number, str(item.get("id") or ""), "item", place if sound else -1, item)
+            is_empty = not item.get("content") and not item.get("summary")
+            has_required = "summary" in item if kind == "reasoning" else item.get("role") == "assistant"
+            is_valid = isinstance(item.get("id"), str) and is_empty and has_required
+            yield from _decode_start(kind, number, str(item.get("id") or ""), "item", place if is_valid else -1, item)
         elif name in _PART_EVENTS and action == "added":
-            self.filled -= {number}
+            self.items_with_text -= {number}
             part = part_of(value, "part")
-            sound = place == number and isinstance(part.get("type"), str)
-            at = value.get("content_index", value.get("summary_index")) if sound else -1
+            is_valid = place == number and isinstance(part.get("type"), str)
+            at = value.get("content_index", value.get("summary_index")) if is_valid else -1
             yield from _decode_start(kind, number, str(value.get("item_id") or ""), "part", at, part)
         elif action == "delta":
             yield from self._decode_text_delta(value, number, type_)
@@ -356,14 +359,15 @@ class Decoder(msgspec.Struct):
             yield from _decode_end("part", number, part_of(value, "part"))
         elif action == "done":
             text = _get_string(value.get("text", value.get("refusal")))
-            is_spoken = f"{name}.delta" not in _REASONING_DELTAS
-            if number not in self.filled and is_spoken and text:
+            is_reasoning = f"{name}.delta" in _REASONING_DELTAS
+            if number not in self.items_with_text and text and not is_reasoning:  # the server sent no deltas
                 yield from self._decode_text_delta({"delta": text}, number, f"{name}.delta")
-            if is_spoken and self.in_text:
+            if self.in_text and not is_reasoning:
                 yield self._end_text()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
             yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
+        # Step 4: find unknown fields, and fields that were not decoded because of their type.
         yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in known)
         yield from _find_wrong_types(known)
 
@@ -373,7 +377,8 @@ class Decoder(msgspec.Struct):
 
     def _decode_text_delta(self, value: Json, number: int, type_: str) -> Iterator[Delta | FrameMetadata]:
         text = _get_string(value.get("delta"))
-        self.filled |= {number} if text else set()
+        if text:
+            self.items_with_text |= {number}
         if type_ in _REASONING_DELTAS:
             yield ReasoningDelta(text)
         else:
@@ -382,7 +387,7 @@ class Decoder(msgspec.Struct):
             if value.get("logprobs") and isinstance(value["logprobs"], list):
                 yield Origin(NAME, "logprobs", value["logprobs"], harmless=True)
         if not text:
-            yield Origin(NAME, "nothing", None, harmless=True)
+            yield Origin(NAME, "empty_text", None, harmless=True)
 
     def _decode_call(self, value: Json, number: int, kind: str) -> Iterator[CallDelta | Origin]:
         """Decode an event of a call. The raw input of a custom tool is re-encoded as JSON, piece by piece."""
@@ -403,24 +408,24 @@ class Decoder(msgspec.Struct):
             yield self._add_piece(number, _get_string(value.get("delta")), in_order, raw)
         elif type_ in (f"response.{events}.done", ITEM_DONE):
             # The event repeats all arguments: send the rest of them, and re-encode the frame if they differ.
-            so_far, told = join_chain(self.pieces.get(number)), value.get(field) or item.get(field)
-            whole = _get_string(told) if raw else format_arguments(told)
+            is_item_done = type_ == ITEM_DONE
+            so_far, repeated = join_chain(self.pieces.get(number)), value.get(field) or item.get(field)
+            whole = _get_string(repeated) if raw else format_arguments(repeated)
             rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
-            clean = in_order and (not whole or so_far + rest == whole or _is_same_json(so_far, whole))
-            clean = (
-                clean
-                and isinstance(told, str | None)
-                and (type_ == ITEM_DONE or split_namespace(value, self.form) is value)
-            )
-            name, same = self._compare_call_head(item or value, number, is_item=type_ == ITEM_DONE)
-            piece = self._add_piece(number, rest, clean and same, raw)
-            end = '"}' if raw and type_ == ITEM_DONE else ""
-            last = type_ == ITEM_DONE or not raw
-            complete = item.get("status") != "incomplete" if type_ == ITEM_DONE else None
-            self.done_calls |= {number} if type_ == ITEM_DONE else set()
-            source, text = item or None, piece.arguments + (end if complete else "")
-            yield replace(piece, name=name, arguments=text, source=source, last=last, complete=complete)
-            if type_ != ITEM_DONE:
+            is_same = not whole or so_far + rest == whole or _is_same_json(so_far, whole)
+            has_own_name = is_item_done or split_namespace(value, self.form) is value
+            clean = in_order and is_same and isinstance(repeated, str | None) and has_own_name
+            name, is_same_head = self._compare_call_head(item or value, number, is_item=is_item_done)
+            piece = self._add_piece(number, rest, clean and is_same_head, raw)
+            complete = item.get("status") != "incomplete" if is_item_done else None
+            text = piece.arguments
+            if raw and complete:
+                text += '"}'  # the end of the JSON around the raw input
+            if is_item_done:
+                self.done_calls |= {number}
+            last = is_item_done or not raw
+            yield replace(piece, name=name, arguments=text, source=item or None, last=last, complete=complete)
+            if not is_item_done:
                 yield Origin(NAME, "text_done", (number, whole), harmless=True)
         else:
             yield Origin(NAME, "event", (number, value))
@@ -444,7 +449,7 @@ class Decoder(msgspec.Struct):
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
         known = {key: value for key, value in response.items() if key in _FIELDS_OF_OBJECT["response"]}
         if type_ not in END_EVENTS and known.get("output"):
-            del known["output"]  # the reply has no content yet
+            del known["output"]  # the reply has no content yet, so this is an unknown field
         if type_ in END_EVENTS:
             finish = self._decode_finish(response, type_)
             yield from self._complete_calls(response.get("output"), complete=finish.reason not in CUT_OFF)
@@ -468,8 +473,8 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, f"{_WRONG_TYPE}.output", None)
         for item in items:
             if item.get("type") in ("message", "reasoning"):
-                odd = [*(item.keys() - _FIELDS_OF_OBJECT["item"]), *_list_unknown_part_fields(item)]
-                yield from (Origin(NAME, f"output.{key}", None) for key in odd)
+                unknown = [*(item.keys() - _FIELDS_OF_OBJECT["item"]), *_list_unknown_part_fields(item)]
+                yield from (Origin(NAME, f"output.{key}", None) for key in unknown)
 
     def _complete_calls(self, output: Any, *, complete: bool) -> Iterator[CallDelta]:
         """Complete the calls that are not done from their copies in the last event; a call without a copy is cut.
@@ -480,12 +485,9 @@ class Decoder(msgspec.Struct):
         listed = output if isinstance(output, list) else []
         for place, item in enumerate(listed):
             if isinstance(item, Mapping) and str(item.get("type")) in CALL_KINDS:
-                names = [
-                    name
-                    for name in (text_at(item, "call_id"), text_at(item, "id"), place)
-                    if name in self.number_of_key
-                ]
-                repeated.setdefault(self.number_of_key[names[0]] if names else place, item)
+                keys = (text_at(item, "call_id"), text_at(item, "id"), place)
+                key = next((key for key in keys if key in self.number_of_key), None)
+                repeated.setdefault(place if key is None else self.number_of_key[key], item)
         for number, kind in enumerate(self.items):
             if kind in CALL_KINDS and number not in self.done_calls:
                 yield self._complete_call(number, kind, repeated.get(number, {}), complete=complete)
@@ -514,10 +516,10 @@ class Decoder(msgspec.Struct):
         status = "incomplete" if why and not response.get("status") else status
         used = part_of(response, "usage").get("output_tokens")
         reason: Reason = "other"  # the API reports calls with the same status, so they do not change the reason
-        most = self.form.max_tokens
+        max_tokens = self.form.max_tokens
         if status != "completed":
             reason = _INCOMPLETE_REASONS.get(why, "failed") if status == "incomplete" else "failed"
-        elif most and isinstance(used, int) and used >= most:
+        elif max_tokens and isinstance(used, int) and used >= max_tokens:
             reason = "length"
         return Finish(reason, native_reason=f"{status} ({why})" if why else status)
 
@@ -546,10 +548,13 @@ def _decode_failure(value: Json) -> Iterator[Failure | Origin]:
     """Decode an error and the unknown fields of its event."""
     yield read_failure(value)
     response = part_of(value, "response")
-    odd = [*(value.keys() - {*_ERROR_FIELDS, *_COMMON_FIELDS}), *(response.keys() - _FIELDS_OF_OBJECT["response"])]
-    odd += [] if response or not value.get("response") else ["response"]
-    odd += ["output"] if response.get("output") else []
-    yield from (Origin(NAME, f"failed.{key}", None) for key in odd)
+    unknown = [*(value.keys() - {*_ERROR_FIELDS, *_COMMON_FIELDS})]
+    unknown += response.keys() - _FIELDS_OF_OBJECT["response"]
+    if value.get("response") and not response:  # a value of a wrong type
+        unknown.append("response")
+    if response.get("output"):
+        unknown.append("output")
+    yield from (Origin(NAME, f"failed.{key}", None) for key in unknown)
 
 
 def _decode_start(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[FrameMetadata]:
@@ -559,7 +564,7 @@ def _decode_start(kind: str, number: int, id_: str, place: str, at: Any, fields:
     yield BlockStart("reasoning" if kind == "reasoning" else "text", number, id_, own=own)
     yield from (Origin(NAME, f"{place}.{key}", value) for key, value in fields.items() if key not in known)
     if place == "part" and isinstance(fields.get("type"), str) and fields["type"] not in PART_KINDS:
-        yield Origin(NAME, "odd", None)
+        yield Origin(NAME, "unknown_part", None)
 
 
 def _list_unknown_part_fields(item: Json) -> list[str]:
@@ -568,7 +573,8 @@ def _list_unknown_part_fields(item: Json) -> list[str]:
     for name in ("content", "summary"):
         parts, others = split_entries(item.get(name))
         unknown += [key for part in parts for key in part if key not in _FIELDS_OF_OBJECT["part"]]
-        unknown += [name] if others else []
+        if others:
+            unknown.append(name)
     return unknown
 
 
@@ -585,6 +591,22 @@ def _list_item_keys(value: Json) -> list[str | int]:
     item = part_of(value, "item")
     names = (value.get("item_id"), item.get("id"), item.get("call_id"), value.get("output_index"))
     return [name for name in names if isinstance(name, str | int)]
+
+
+def _make_event_origins(value: Json, number: int, kind: str) -> Iterator[Origin]:
+    """Pass on an event that only this API knows, and its objects and lists as unknown fields.
+
+    The event is harmless if it belongs to an item that the server runs.
+    """
+    type_ = value["type"]
+    if type_ in (ITEM_ADDED, ITEM_DONE):
+        has_kind = part_of(value, "item").get("type") == kind  # an item that changes its type may be a call
+    else:
+        has_kind = type_.startswith(f"response.{kind.partition('_')[0]}")
+    harmless = kind in SERVER_KINDS and has_kind
+    plain = {key: entry for key, entry in value.items() if key == "item" or not isinstance(entry, dict | list)}
+    yield Origin(NAME, "event", (number if kind else None, plain), harmless=harmless, lost=kind or type_)
+    yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in plain)
 
 
 def _find_wrong_types(fields: Json) -> Iterator[Origin]:

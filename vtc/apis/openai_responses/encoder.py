@@ -92,7 +92,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
     def add_piece(self, piece: CallDelta) -> CallProgress:
         """Return the call with a piece added."""
         source = piece.source if isinstance(piece.source, Mapping) else {}
-        pieces = replace(
+        call = replace(
             self,
             id=self.id or piece.id or "",
             name=self.name if piece.name == self.name else self.name + piece.name,
@@ -100,8 +100,8 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
             ended=self.ended or (not piece.name and is_call(str(source.get("type")))),
         )
         if not piece.arguments:
-            return pieces
-        return replace(pieces, pieces=(self.pieces, piece.arguments), nesting=self.nesting.advance(piece.arguments))
+            return call
+        return replace(call, pieces=(self.pieces, piece.arguments), nesting=self.nesting.advance(piece.arguments))
 
     @property
     def is_special(self) -> bool:
@@ -160,20 +160,20 @@ class OpenItems(msgspec.Struct):
     open: OpenItem | None = None
     sent_text: TextChain = None
     """Text of the open part, or arguments of the open call, that have been sent."""
-    raw: RawInput = RawInput()
+    raw_input: RawInput = RawInput()
     """Raw input of the open call, if its tool is a custom one."""
     calls: dict[int, CallProgress] = {}
     """Unfinished calls that arrive in pieces, by the server's number."""
-    notes: dict[str, Json] = {}
+    server_fields: dict[str, Json] = {}
     """The server's fields for the start or end of an item or part, until that event is sent."""
     done: tuple[tuple[int, Json], ...] = ()
     """Finished items, each with its index at the client."""
 
-    def _pop_note(self, key: str) -> Json | None:
+    def _pop_server_fields(self, key: str) -> Json | None:
         """Remove a note and return it."""
-        taken = self.notes.get(key)
+        taken = self.server_fields.get(key)
         if taken is not None:
-            self.notes = {name: note for name, note in self.notes.items() if name != key}
+            self.server_fields = {name: note for name, note in self.server_fields.items() if name != key}
         return taken
 
     def _begin_item(self, kind: str, number: int, fields: Json) -> Iterator[Json]:
@@ -206,12 +206,12 @@ class OpenItems(msgspec.Struct):
 
     def _end_part(self) -> Iterator[Json]:
         """End the open part, with the server's fields for its end if its text is the same."""
-        open_, noted = self.open, self._pop_note("part_done")
+        open_, server_part = self.open, self._pop_server_fields("part_done")
         if open_ is None or open_.part is None:
             return
         text, (around, events, field) = join_chain(self.sent_text), part_names_of(open_.part)
-        is_same = noted is None or not field or noted.get(field) == text
-        part = {**open_.part, **(noted or {})} if is_same else clear_part(open_.part)
+        is_same = server_part is None or not field or server_part.get(field) == text
+        part = {**open_.part, **(server_part or {})} if is_same else clear_part(open_.part)
         if field:
             part = {**part, field: text}
             if not open_.is_text_done:
@@ -226,10 +226,10 @@ class OpenItems(msgspec.Struct):
             yield from self._end_call()
             return
         yield from self._end_part()
-        open_, noted = self.open, self._pop_note("item_done") or {}
+        open_, server_item = self.open, self._pop_server_fields("item_done") or {}
         if open_ is None:
             return
-        rest = {key: value for key, value in noted.items() if key not in ("id", "type", "content", "summary")}
+        rest = {key: value for key, value in server_item.items() if key not in ("id", "type", "content", "summary")}
         lists = {key: [part for place, part in open_.parts if place == key] for key in ("summary", "content")}
         kept = {key: parts for key, parts in lists.items() if parts or key in open_.fields}
         status_fields = {"status": status} if "status" in open_.fields else {}
@@ -248,7 +248,7 @@ class OpenItems(msgspec.Struct):
             item[CALL_KINDS[item["type"]][1]] = ""
         item = {**item, "id": item.get("id") or make_item_id(item), "status": "in_progress"}
         self.open, self.item_count = OpenItem(item["type"], call.number, self.item_count, item), self.item_count + 1
-        self.sent_text, self.raw = None, RawInput()
+        self.sent_text, self.raw_input = None, RawInput()
         yield {"type": ITEM_ADDED, "output_index": self.open.index, "item": item}
         if call.nesting.begun:
             yield from self._add_arguments(join_chain(call.pieces))
@@ -258,7 +258,7 @@ class OpenItems(msgspec.Struct):
         assert self.open is not None
         piece = arguments
         if self.open.kind == "custom_tool_call":
-            self.raw, piece = self.raw.feed(arguments)
+            self.raw_input, piece = self.raw_input.feed(arguments)
         if self.open.kind in CALL_KINDS and piece:
             self.sent_text = (self.sent_text, piece)
             yield {"type": f"response.{CALL_KINDS[self.open.kind][0]}.delta", **self.open.location, "delta": piece}
@@ -312,17 +312,17 @@ class OpenItems(msgspec.Struct):
 
 ITEM_KINDS = {"text": "message", "reasoning": "reasoning"}
 _SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d{1,18})')
-_DEFERRED_KINDS = ("text_done", "part_done", "item_done", "item", "part", "nothing")
+_DEFERRED_KINDS = ("text_done", "part_done", "item_done", "item", "part", "empty_text")
 _REQUIRED_FIELDS = ("id", "object", "created_at", "status", "model", "output")
 """Fields of a response that some client requires in its first event."""
 _REASONING_FIELDS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
-class EventCounter(OpenItems):
-    """Tracks the forwarded frames and numbers the events.
+class FrameTracker(OpenItems):
+    """Keeps the state of the client's stream up to date for forwarded frames, and numbers the events.
 
-    Frames of the same API that are forwarded unchanged are followed exactly. A frame that a strict client would fail
-    at is out of step; that frame and all after it are re-encoded.
+    A frame of this API that can be forwarded unchanged is tracked event by event. If a strict client would fail at one
+    of them, `in_step` becomes False, and the relay re-encodes this frame and all later ones.
     """
 
     in_step: bool = True
@@ -333,7 +333,8 @@ class EventCounter(OpenItems):
     deferred: tuple[Sequence[ReplyEvent], ...] = ()
     """Events of each buffered frame that is sent together with the next one."""
     last_message: tuple[int, Json] = (-1, {})
-    """Number and fields of the server's last message; a message that continues after a call gets the same fields."""
+    """Number and fields of the server's newest message. If its text continues after a call, that is another message at
+    the client, with the same fields."""
     indices: dict[int, int] = msgspec.field(default_factory=dict)
     """The client's index of items that are neither text nor calls, by the server's number."""
     ended: bool = False
@@ -362,10 +363,10 @@ class EventCounter(OpenItems):
         if events and all(map(_is_deferred, events)):
             self.deferred = (*self.deferred, events)
             return False
-        noted, self.deferred = self.deferred, ()
+        deferred, self.deferred = self.deferred, ()
         # Count the forwarded frames; the first event of the reply sets the number itself.
-        self._number_events((), len(noted) + 1 if self.head or self.next_number else 0)
-        for frame in (*noted, events):
+        self._number_events((), len(deferred) + 1 if self.head or self.next_number else 0)
+        for frame in (*deferred, events):
             for event in frame:
                 self.in_step = self._track(event) and self.in_step
         return True
@@ -380,13 +381,15 @@ class EventCounter(OpenItems):
             case Start(own=Origin(value=(number, fields))):
                 self._begin_response(event, fields)
                 self.next_number = None if number is None else number + 1
-                demanded = isinstance(fields.get("created_at"), int | float) and isinstance(fields.get("model"), str)
-                return demanded and bool(event.id) and fields.get("output") == []
+                has_required = isinstance(fields.get("created_at"), int | float) and isinstance(
+                    fields.get("model"), str
+                )
+                return has_required and bool(event.id) and fields.get("output") == []
             case BlockStart(own=Origin(kind="item", value=(place, fields))):
-                sound = open_ is None and place == self.item_count and not self._is_hidden(event.kind)
+                is_expected = open_ is None and place == self.item_count and not self._is_hidden(event.kind)
                 self.last_message = (event.number, fields) if event.kind == "text" else self.last_message
                 [*self._begin_item(ITEM_KINDS[event.kind], event.number, fields)]
-                return sound
+                return is_expected
             case BlockStart(own=Origin(kind="part", value=(place, fields))):
                 if open_ is None or open_.part is not None:
                     return False
@@ -414,10 +417,8 @@ class EventCounter(OpenItems):
                 return bool(fields["id"] == self.id)
             case Origin(kind="end", value=(_, fields)):
                 self.ended = True
-                is_told = fields.get("output_text") in (None, self._output_text)
-                return (
-                    open_ is None and fields.get("id") == self.id and is_told and self._is_output(fields.get("output"))
-                )
+                is_same = fields.get("id") == self.id and fields.get("output_text") in (None, self._output_text)
+                return open_ is None and is_same and self._is_output(fields.get("output"))
             case Failure():
                 self.ended = True
             case Call() | Reasoning() | Rewritten():
@@ -434,10 +435,10 @@ class EventCounter(OpenItems):
         if kind == "part_done":
             if open_.part is None:
                 return False
-            sound = text_of(value) in (None, join_chain(self.sent_text))
-            self.notes = {**self.notes, "part_done": value}
+            is_same = text_of(value) in (None, join_chain(self.sent_text))
+            self.server_fields = {**self.server_fields, "part_done": value}
             [*self._end_part()]
-            return sound
+            return is_same
         if open_.part is not None or value.get("id") != open_.fields["id"]:
             return False
         sent = [text_of(part) for _, part in open_.parts]
@@ -454,7 +455,8 @@ class EventCounter(OpenItems):
             return open_ is None and piece.clean and number == self.item_count - 1
         if open_ is None or open_.number != number or number not in self.calls:
             return False
-        self.calls = {**self.calls, number: (call := self.calls[number].add_piece(piece))}
+        call = self.calls[number].add_piece(piece)
+        self.calls = {**self.calls, number: call}
         [*self._add_arguments(piece.arguments)]
         if call.ended:
             self._pop_call(number)
@@ -506,7 +508,7 @@ def _part_types_of(event: ReplyEvent) -> tuple[str, ...]:
 _SAME_PART_TYPES = {"reasoning_text": ("reasoning_text", "summary_text")}
 
 
-class Encoder(EventCounter):
+class Encoder(FrameTracker):
     """Encoder of a streamed reply; fields named in `drop` are removed, and so is reasoning if it is named."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
@@ -519,7 +521,7 @@ class Encoder(EventCounter):
     """Events that are buffered until the end of a call."""
     finish: Finish | None = None
     usage: Usage | None = None
-    closing: Json | None = None
+    closing_fields: Json | None = None
     """The server's fields of the response in its last event."""
 
     def keep_alive(self) -> bytes:
@@ -533,20 +535,23 @@ class Encoder(EventCounter):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
             return []
-        noted, self.deferred = self.deferred, ()
-        logprobs = [event.value for event in events if isinstance(event, Origin) and event.kind == "logprobs"]
+        # Step 1: encode the deferred events and these. Log probabilities are kept if the frame has a single text.
+        deferred, self.deferred = self.deferred, ()
+        all_logprobs = [event.value for event in events if isinstance(event, Origin) and event.kind == "logprobs"]
         texts = [event for event in events if isinstance(event, Text | Rewritten | Call)]
-        more = logprobs[0] if logprobs and len(texts) == 1 else ()
-        out = [event for frame in (*noted, events) for item in frame for event in self._encode(item, more)]
-        extra = {
-            event.kind[6:]: event.value
+        logprobs = all_logprobs[0] if all_logprobs and len(texts) == 1 else ()
+        out = [event for frame in (*deferred, events) for item in frame for event in self._encode(item, logprobs)]
+        # Step 2: add the unknown fields of the frame to the first event.
+        unknown = {
+            event.kind.removeprefix("event."): event.value
             for event in events
             if isinstance(event, Origin) and event.kind.startswith("event.")
         }
-        if out and extra:
-            out[0] = {**extra, **out[0]}
-        if self.finish and (self.usage or self.closing is not None or not self.finish.native_reason):
-            out += self._end_response()  # otherwise the usage may still arrive
+        if out and unknown:
+            out[0] = {**unknown, **out[0]}
+        # Step 3: end the reply, unless its usage may still arrive.
+        if self.finish and (self.usage or self.closing_fields is not None or not self.finish.native_reason):
+            out += self._end_response()
         return self._number_with_head(out)
 
     def end(self) -> list[Json]:
@@ -596,11 +601,11 @@ class Encoder(EventCounter):
     def _record_start(self, start: BlockStart) -> None:
         own = start.own
         if own is not None and own.kind == "part":
-            self.notes = {**self.notes, "part": own.value[1]}
+            self.server_fields = {**self.server_fields, "part": own.value[1]}
             return
         fields = own.value[1] if own else {"id": start.id if start.id.startswith(("msg_", "rs_")) else ""}
-        self.deferred_start, self.notes = start, {**self.notes, "item": fields}
-        self._pop_note("part")
+        self.deferred_start, self.server_fields = start, {**self.server_fields, "item": fields}
+        self._pop_server_fields("part")
         self.last_message = (start.number, fields) if start.kind == "text" else self.last_message
 
     def _open_part(self, kind: str, type_: str) -> Iterator[Json]:
@@ -608,17 +613,17 @@ class Encoder(EventCounter):
         if self.deferred_start is not None and ITEM_KINDS[self.deferred_start.kind] == kind:
             yield from self._end_item()
             number, self.deferred_start = self.deferred_start.number, None
-            yield from self._begin_item(kind, number, self._pop_note("item") or {})
+            yield from self._begin_item(kind, number, self._pop_server_fields("item") or {})
         elif self.open is None or self.open.kind != kind:
             yield from self._end_item()
             number, fields = self.last_message if kind == "message" else (-1, {})
             about = {key: value for key, value in fields.items() if key not in ("id", "status")}
             yield from self._begin_item(kind, number, about)
-        noted, types = self.notes.get("part"), _SAME_PART_TYPES.get(type_, (type_,))
-        if noted is not None and noted.get("type") in types:
-            self._pop_note("part")
+        server_part, types = self.server_fields.get("part"), _SAME_PART_TYPES.get(type_, (type_,))
+        if server_part is not None and server_part.get("type") in types:
+            self._pop_server_fields("part")
             yield from self._end_part()
-            yield from self._begin_part(noted)
+            yield from self._begin_part(server_part)
         assert self.open is not None
         if self.open.part is None or self.open.is_text_done or self.open.part.get("type") not in types:
             yield from self._end_part()
@@ -630,23 +635,23 @@ class Encoder(EventCounter):
         start, open_ = self.deferred_start, self.open
         match place:
             case "item" | "part" | "item_done" | "part_done" if is_field:
-                if place in self.notes:
-                    self.notes = {**self.notes, place: {**self.notes[place], key: value}}
+                if place in self.server_fields:
+                    self.server_fields = {**self.server_fields, place: {**self.server_fields[place], key: value}}
             case "head" | "end" if is_field:
                 self.head = {**self.head, key: value}
-            case "odd":
-                yield from self._open_part("message", str(self.notes.get("part", {}).get("type")))
+            case "unknown_part":
+                yield from self._open_part("message", str(self.server_fields.get("part", {}).get("type")))
             case "item_done" | "part_done":
                 number, fields = value
                 if start is not None and start.number == number:
                     if place == "item_done" and start.kind == "reasoning" and not self._is_hidden("reasoning"):
                         yield from self._begin_reasoning(start)  # the client must send it back, even without text
-                        self.notes = {**self.notes, place: fields}
+                        self.server_fields = {**self.server_fields, place: fields}
                     elif place == "item_done":
                         self.deferred_start = None
-                    self._pop_note("part")
+                    self._pop_server_fields("part")
                 elif open_ is not None and open_.number == number:
-                    self.notes = {**self.notes, place: fields}
+                    self.server_fields = {**self.server_fields, place: fields}
             case "annotation" if open_ is not None and open_.part is not None:
                 rest = {
                     key: entry for key, entry in value[1].items() if key not in ("sequence_number", *open_.location)
@@ -657,23 +662,23 @@ class Encoder(EventCounter):
             case "status" if not self.item_count:  # a later status belongs to a second reply
                 yield {"type": value[1]["type"], "response": self.head}
             case "end":
-                self.closing = value[1]
+                self.closing_fields = value[1]
 
     def _begin_reasoning(self, start: BlockStart) -> Iterator[Json]:
         yield from self._end_item()
         self.deferred_start = None
-        yield from self._begin_item("reasoning", start.number, self._pop_note("item") or {})
+        yield from self._begin_item("reasoning", start.number, self._pop_server_fields("item") or {})
 
     def _render_seal(self, seal: Seal) -> Iterator[Json]:
         """Add encrypted content to its reasoning item, which may have no text; the client must send it back."""
-        is_sealed = self.notes.get("item_done", {}).keys() == {"encrypted_content"}  # by an earlier seal
+        is_sealed = self.server_fields.get("item_done", {}).keys() == {"encrypted_content"}  # by an earlier seal
         if self.deferred_start is not None and self.deferred_start.kind == "reasoning":
             yield from self._begin_reasoning(self.deferred_start)
         elif self.open is None or self.open.kind != "reasoning" or is_sealed:
             yield from self._end_item()
             yield from self._begin_item("reasoning", -1, {})
         sealed = {"encrypted_content": seal.value}
-        self.notes = {**self.notes, "item_done": {**self.notes.get("item_done", {}), **sealed}}
+        self.server_fields = {**self.server_fields, "item_done": {**self.server_fields.get("item_done", {}), **sealed}}
 
     def _encode_native_event(self, number: int | None, event: Json) -> Iterator[Json]:
         """Send an API-specific event with the client's index of its item."""
@@ -717,15 +722,15 @@ class Encoder(EventCounter):
             yield from self._add_arguments(piece.arguments)
         yield from self._begin_calls()
 
-    def _begin_calls(self, *, all_: bool = False) -> Iterator[Json]:
+    def _begin_calls(self, *, end_all: bool = False) -> Iterator[Json]:
         """Start buffered calls, in order; with `all_`, also end them."""
         while waiting := [call for key, call in sorted(self.calls.items()) if not self._is_open_call(key)]:
-            ready = next((call for call in waiting if call.can_begin or (all_ and call.name)), None)
-            if ready is None or (self._is_in_call and not all_):
+            ready = next((call for call in waiting if call.can_begin or (end_all and call.name)), None)
+            if ready is None or (self._is_in_call and not end_all):
                 break
             yield from self._end_item()
             yield from self._begin_call(ready)
-        if all_:
+        if end_all:
             yield from self._end_item()
             for call in [*self.calls.values()]:  # calls without a name
                 yield from self._encode(Text(join_chain(self._pop_call(call.number).pieces)))
@@ -740,9 +745,9 @@ class Encoder(EventCounter):
     def _end_response(self) -> Iterator[Json]:
         """End the reply. Without an end from the server it was cut off; if it is also empty, it failed."""
         # Step 1: end all calls and the open item.
-        end, closing = self.finish, self.closing or {}
+        end, closing = self.finish, self.closing_fields or {}
         cut = end is None or end.reason == "length"
-        yield from self._begin_calls(all_=True)
+        yield from self._begin_calls(end_all=True)
         yield from self._end_item("incomplete" if cut else "completed")
         if end is None and not self.done:
             yield from self._render_failure(Failure("The server ended the reply before it sent any content."))

@@ -56,18 +56,8 @@ _ACTION_FIELDS = ("action", "operation", "arguments", "input")
 _IDENTITY_FIELDS = ("id", "call_id", "type", "status")
 SAFE_CALL_FIELDS = frozenset(
     (
-        *(
-            *_IDENTITY_FIELDS,
-            *_ACTION_FIELDS,
-            "actions",
-            "name",
-            "namespace",
-            "caller",
-            "created_by",
-            "environment",
-            "execution",
-        ),
-        *("pending_safety_checks", "server_label"),
+        *(*_IDENTITY_FIELDS, *_ACTION_FIELDS, "actions", "name", "namespace", "caller", "created_by"),
+        *("environment", "execution", "pending_safety_checks", "server_label"),
     )
 )
 """Fields of a call in which no client finds another call."""
@@ -78,7 +68,7 @@ class ResponseForm(msgspec.Struct, frozen=True):
 
     flat_names: Mapping[str, tuple[str, str]] = {}
     """Namespace (or an empty string) and name of a tool, by each flat name that joins them."""
-    custom: frozenset[str] = frozenset()
+    custom_tools: frozenset[str] = frozenset()
     """Names of custom tools."""
     max_tokens: int | None = None
     """Limit of the reply in tokens, as the request set it."""
@@ -100,7 +90,7 @@ def split_namespace(item: Json, form: ResponseForm) -> Json:
 def is_as_declared(item: Json, form: ResponseForm) -> bool:
     """True unless a call has a flat name, or calls a custom tool as a function."""
     is_function = item.get("type") == "function_call"
-    return split_namespace(item, form) is item and not (is_function and name_of(item, form) in form.custom)
+    return split_namespace(item, form) is item and not (is_function and name_of(item, form) in form.custom_tools)
 
 
 def name_of(item: Json, form: ResponseForm) -> str:
@@ -138,7 +128,7 @@ def render_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
             return _render_special_call(source, call.arguments)
         source = {}
     rest = {key: value for key, value in source.items() if key not in ("arguments", "input", "name", "namespace")}
-    if call.name in form.custom or kind == "custom_tool_call":
+    if call.name in form.custom_tools or kind == "custom_tool_call":
         call_item = {"type": "custom_tool_call", "name": call.name, "input": parse_raw_input(call.arguments)}
     else:
         call_item = {"type": "function_call", "name": call.name, "arguments": call.arguments}

@@ -76,7 +76,7 @@ def build_request(canonical: CanonicalRequest) -> Json:
     if prompt is not None:
         fields["instructions"] = prompt
     fields |= {
-        "input": [item for message in messages for item in _render_asked_items(message)],
+        "input": [item for message in messages for item in _render_canonical_items(message)],
         **LAYOUT.write_limits(canonical.limits),
     }
     fields |= {"stream": canonical.stream, "store": False}
@@ -100,7 +100,7 @@ def build_request(canonical: CanonicalRequest) -> Json:
     return fields
 
 
-def _render_asked_items(message: Message) -> Iterator[Json]:
+def _render_canonical_items(message: Message) -> Iterator[Json]:
     if message.role == "tool":
         plain = all(isinstance(part, str) for part in message.content)
         output = "\n".join(map(str, message.content)) if plain else _render_parts(message, "input_text")
@@ -109,8 +109,8 @@ def _render_asked_items(message: Message) -> Iterator[Json]:
     if message.recalled_reasoning:
         yield render_reasoning(Thought(message.recalled_reasoning))
     kind = "output_text" if message.role == "assistant" else "input_text"
-    for is_said, some in groupby(message.sequence, _is_content_part):
-        if is_said:
+    for is_content, some in groupby(message.sequence, _is_content_part):
+        if is_content:
             content_ = tuple(part for part in some if not isinstance(part, ToolCall))
             yield {
                 "type": "message",
@@ -278,18 +278,18 @@ class Request(request.Request):
             str(item.get("call_id")) for item in self._conversation if item.get("type") in CALL_KINDS
         )
         declared = [entry for entries in self._declarations() for entry in _list_declarations(entries)]
-        most = self.fields.get("max_output_tokens")
+        max_tokens = self.fields.get("max_output_tokens")
         self.form = ResponseForm(
             _map_flat_names(declared),
             frozenset(name for name, _, own, entry in declared if own and entry.get("type") == "custom"),
-            most if isinstance(most, int) else None,
+            max_tokens if isinstance(max_tokens, int) else None,
             self.model,
         )
-        kept = next((key for key in STATE_FIELDS if self.fields.get(key)), "")
-        self.unliftable = STATE_REASON.format(kept) if kept else ""
-        self.refers = kept or next(
-            (REFERENCE_KIND for item in self._conversation if item.get("type") == REFERENCE_KIND), ""
-        )
+        state_field = next((key for key in STATE_FIELDS if self.fields.get(key)), "")
+        self.unliftable = STATE_REASON.format(state_field) if state_field else ""
+        self.refers = state_field
+        if not state_field and any(item.get("type") == REFERENCE_KIND for item in self._conversation):
+            self.refers = REFERENCE_KIND
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
@@ -344,8 +344,8 @@ class Request(request.Request):
 
     def apply_changes(self, changes: request.Changes = request.NO_CHANGES) -> dict[str, Any]:
         kept = super().apply_changes(changes)
-        stay = changes.tools is None
-        if not any(_find_tool_lists(self.fields)) or (stay and not changes.withheld and not changes.redeclared):
+        keeps_tools = changes.tools is None
+        if not any(_find_tool_lists(self.fields)) or (keeps_tools and not changes.withheld and not changes.redeclared):
             return kept
 
         def rewrite_tools(entries: Sequence[Json]) -> list[Json]:
@@ -354,7 +354,10 @@ class Request(request.Request):
 
         items = decode_json(encode_json(kept["input"]))
         items = [{**item, "tools": rewrite_tools(item["tools"])} if _is_tools_item(item) else item for item in items]
-        return {**kept, "input": [item for item in items if not _is_tools_item(item) or (stay and item["tools"])]}
+        return {
+            **kept,
+            "input": [item for item in items if not _is_tools_item(item) or (keeps_tools and item["tools"])],
+        }
 
     @staticmethod
     def _declaration(tool: Tool) -> Json:
@@ -363,12 +366,15 @@ class Request(request.Request):
 
     def _read(self) -> Iterator[request.MessageGroup]:
         items: Sequence[Json] = self._conversation
-        for of, some in groupby(enumerate(items), lambda numbered: -1 if _is_from_model(numbered[1]) else numbered[0]):
-            places = [place for place, _ in some]
-            yield (
-                [_read_turn([items[place] for place in places], self.form) if of < 0 else _read_input_item(items[of])],
-                places,
+        # Consecutive items of the model are one turn, and so have the same key; each other item has its own.
+        turns = groupby(enumerate(items), lambda numbered: -1 if _is_from_model(numbered[1]) else numbered[0])
+        for key, numbered_items in turns:
+            places = [place for place, _ in numbered_items]
+            is_turn = key < 0
+            message = (
+                _read_turn([items[place] for place in places], self.form) if is_turn else _read_input_item(items[key])
             )
+            yield [message], places
 
     def _is_reasoning(self, part: Any) -> bool:
         return _is_reasoning(part)
@@ -412,15 +418,18 @@ def _list_declarations(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
 
 def _map_flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
     """Map each flat name to its namespace and name, except ambiguous ones and full names of other tools."""
-    own = {name for name, *_ in declared}
+    full_names = {name for name, *_ in declared}
     names: dict[str, set[tuple[str, str]]] = {}
     for _, space, name, _ in declared:
-        for flat in (
-            (f"{space or DEFAULT_NAMESPACE}.{name}", f"{space or DEFAULT_NAMESPACE}__{name}", name) if name else ()
-        ):
+        if not name:  # a tool that the server runs
+            continue
+        prefix = space or DEFAULT_NAMESPACE
+        for flat in (f"{prefix}.{name}", f"{prefix}__{name}", name):
             names.setdefault(flat, set()).add((space, name))
     return {
-        flat: name for flat, (name, *more) in names.items() if not more and (flat not in own or flat == ".".join(name))
+        flat: name
+        for flat, (name, *others) in names.items()
+        if not others and (flat not in full_names or flat == ".".join(name))
     }
 
 
@@ -445,9 +454,9 @@ def _read_turn(items: Sequence[Json], form: ResponseForm) -> Message:
     """Parse the items of one turn of the model into a message."""
     spoken: list[str | Opaque] = []
     thoughts: list[str] = []
-    own: Sequence[Json] = [*map(_OpaqueItem, items)]
+    opaque_items: Sequence[Json] = [*map(_OpaqueItem, items)]
     rest, calls = content.split_calls(
-        own, lambda item: item.get("type") in CALL_KINDS, lambda item: read_call(item, form), _is_reasoning
+        opaque_items, lambda item: item.get("type") in CALL_KINDS, lambda item: read_call(item, form), _is_reasoning
     )
     for item in rest:
         spoken += content.read(item.get("content")) if _kind_of(item) == "message" else (Opaque(item),)
@@ -476,7 +485,7 @@ def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
         first = next((item for item in source if _kind_of(item) == "message"), {})
     first = {"role": first.get("role") or "developer"} if _is_tools_item(first) else first
     if message.role == "tool":
-        custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom
+        custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom_tools
         kind = "custom_tool_call_output" if custom else "function_call_output"
         output = content.render_content(message.content, first.get("output"), {"type": "input_text"})
         rest = first if first.get("type") in OUTPUT_KINDS else {}

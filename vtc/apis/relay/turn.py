@@ -41,7 +41,7 @@ MAX_SILENT_CHARACTERS = 1 << 20
 _GAP_LINE_BREAKS = 2
 """Line breaks between the texts of two replies."""
 _USAGE_FIELDS = ("prompt", "completion", "cached", "reasoning")
-_CONTENT_KINDS = ("part", "delta", "message", "event", "odd")
+_CONTENT_KINDS = ("part", "delta", "message", "event", "unknown_part")
 """Prefixes of the kinds of `Origin` that are content."""
 
 

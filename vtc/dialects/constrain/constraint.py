@@ -16,7 +16,7 @@ import msgspec
 
 from vtc import json_schema, json_text
 from vtc.dialects.constrain import gbnf
-from vtc.dialects.constrain.schema import MAX_SCHEMA_DEPTH, VALUE_SPACE, Params, Values, is_open
+from vtc.dialects.constrain.schema import MAX_SCHEMA_DEPTH, VALUE_SPACE, ParameterBuilder, ValueBuilder, is_open
 from vtc.dialects.constrain.tree import (
     EMPTY_NODE,
     Alternatives,
@@ -26,9 +26,9 @@ from vtc.dialects.constrain.tree import (
     Inexpressible,
     Node,
     Nodes,
+    Repeat,
     ReplyGrammar,
     Seq,
-    Some,
     join_nodes,
     make_choice,
     make_each,
@@ -53,20 +53,23 @@ INDEX_RUN = CharRun("0-9", 1, 3)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """The required content of a reply."""
+    """The content that a reply must or may have."""
 
-    demanded: bool
-    """The reply must consist of calls and nothing else."""
-    several: bool = True
-    """The reply may contain more than one call."""
-    thoughts: tuple[tuple[str, str], ...] = ()
+    calls_only: bool
+    """True if the reply must consist of calls; False if it may be free text with calls in it."""
+    allows_multiple: bool = True
+    """True if the reply may contain more than one call."""
+    reasoning_tags: tuple[tuple[str, str], ...] = ()
     """The tags around reasoning that may precede the calls."""
-    begun: tuple[str, ...] = ()
+    reasoning_closers: tuple[str, ...] = ()
     """The closing tags of reasoning that the prompt may have opened."""
 
 
 FREEDOM = ((4, 2), (3, 1), (2, 0), (0, 0))
-"""Number of parameters, and of members of objects in them, that may come in any order: fewer if there are many."""
+"""Pairs of limits: how many parameters of a call, and how many members of an object in them, may come in any order.
+
+The first pair whose grammar is short enough is used.
+"""
 
 
 class _CallLayout(msgspec.Struct, frozen=True):
@@ -84,7 +87,8 @@ class _CallLayout(msgspec.Struct, frozen=True):
     @property
     def is_marked(self) -> bool:
         """True if text of the dialect itself marks the beginning of a call."""
-        return bool(self.before.strip() or (isinstance(first := self.call[0], str) and first.strip()))
+        first = self.call[0]
+        return bool(self.before.strip()) or (isinstance(first, str) and bool(first.strip()))
 
 
 def build_reply_grammar(
@@ -95,14 +99,16 @@ def build_reply_grammar(
         raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
     if not tools:
         raise Inexpressible("no tools are offered")
-    calls = _CallBuilder(dialect, tools, demand.several, freedom)
+    calls = _CallBuilder(dialect, tools, demand.allows_multiple, freedom)
     first = next(_list_layouts(dialect))
     ways: list[CallForm] = []
-    if not demand.demanded:
+    if not demand.calls_only:
         if dialect.section_anchor == "message" or not first.is_marked:
             raise Inexpressible(f"dialect {dialect.name}: only a whole reply is a call, so free text cannot be allowed")
         ways = [*_list_call_forms(dialect, calls)]
-    return ReplyGrammar(calls.build_calls(first), tuple(ways), demand.thoughts, demand.begun, demand.several)
+    return ReplyGrammar(
+        calls.build_calls(first), tuple(ways), demand.reasoning_tags, demand.reasoning_closers, demand.allows_multiple
+    )
 
 
 def find_reserved_opener(dialect: Description) -> str:
@@ -125,22 +131,26 @@ def _list_call_forms(dialect: Description, calls: _CallBuilder) -> Iterator[Call
         elif dialect.names == "declared":  # its tag is the tool's name
             for tool in calls.tools:
                 forms.setdefault(_trigger_of(form, tool.name), (form, tool))
+    # A trigger that begins with another one is redundant.
+    openings = [opening for opening in forms if opening]
     shortest = [
         opening
-        for opening in forms
-        if opening and not any(opening != shorter and opening.startswith(shorter) for shorter in forms if shorter)
+        for opening in openings
+        if not any(opening != shorter and opening.startswith(shorter) for shorter in openings)
     ]
     if not shortest:
         raise Inexpressible(f"dialect {dialect.name}: nothing distinguishes the beginning of a call from other text")
     for trigger in shortest:
-        form, of = next(candidate for opening, candidate in forms.items() if opening.startswith(trigger))
-        yield CallForm(trigger, calls.build_calls(form, of))
+        form, tool_of_tag = next(candidate for opening, candidate in forms.items() if opening.startswith(trigger))
+        yield CallForm(trigger, calls.build_calls(form, tool_of_tag))
 
 
 def _list_layouts(dialect: Description) -> Iterator[_CallLayout]:
     """List all layouts that are read, the written one first: with other spellings, and without optional markers."""
     in_section = dialect.section_required or dialect.section_anchor == "anywhere"
-    sections = [*dialect.sections, *([] if dialect.section_required else [""])]
+    sections = [*dialect.sections]
+    if not dialect.section_required:
+        sections.append("")
     written = dialect.sections[0] if dialect.sections and in_section else ""
     for section in dict.fromkeys((written, *sections)):
         before, after = ("", "")
@@ -162,22 +172,24 @@ def _trigger_of(form: _CallLayout, name: str = "") -> str:
 
     Empty if that may be prose. With the `name` of a tool, it may include the name.
     """
+    # Step 1: join the fixed text with which the layout begins.
     text = form.before
     for part in () if text else form.call:
         if isinstance(part, Slot) and not (name and part.name == "name"):
             break
         text += part if isinstance(part, str) else name
     text = text.lstrip()
+    # Step 2: keep its first tag or line, unless that may be ordinary text.
     line = text.partition("\n")[0].partition('"')[0]
     opening = match[0] if (match := _MARKER.match(line)) else line
     is_prose = not form.before and (opening[:1].isalnum() or opening[:1] in "-`")
     is_unclosed = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
-    least = 3 if name else MIN_TRIGGER_LENGTH
-    return "" if is_prose or is_unclosed or len(opening) < least else opening.rstrip()
+    is_short = len(opening) < (3 if name else MIN_TRIGGER_LENGTH)
+    return "" if is_prose or is_unclosed or is_short else opening.rstrip()
 
 
 class _CallBuilder:
-    """Builds the calls of some tools in one dialect."""
+    """Builds the trees of calls of some tools in one dialect."""
 
     def __init__(self, dialect: Description, tools: Sequence[Tool], several: bool, freedom: tuple[int, int]) -> None:
         self.tools = tools
@@ -185,14 +197,14 @@ class _CallBuilder:
         self._several = several
         self._free, self._free_inside = freedom
         self._nodes = Nodes()
-        self._params = Params(dialect, *freedom, self._nodes)
+        self._params = ParameterBuilder(dialect, *freedom, self._nodes)
         self._bodies: dict[tuple[str, str], Node] = {}
 
     def build_calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
         """Build the calls of all tools, or of one, with the section around them."""
         call = make_choice(*(self._build_call(form, candidate) for candidate in ([tool] if tool else self.tools)))
         between = Lit(self._dialect.separator) if self._dialect.separator else EMPTY_NODE
-        calls = Some(call, between, 1, None if self._several else 1)
+        calls = Repeat(call, between, 1, None if self._several else 1)
         return join_nodes(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
 
     def _build_call(self, form: _CallLayout, tool: Tool) -> Node:
@@ -211,7 +223,7 @@ class _CallBuilder:
                 return ID_RUN
             case "index" | "number":
                 return INDEX_RUN
-        # The body is shared by all ways in which a call may begin.
+        # The body is shared by all layouts of a call.
         if (slot, tool.name) not in self._bodies:
             self._nodes.count_schema()
             self._bodies[slot, tool.name] = self._nodes.intern(self._build_body(slot, tool))
@@ -227,8 +239,8 @@ class _CallBuilder:
                 return self._build_keywords(tool)
         return self._params.build(tool)
 
-    def _make_values(self, tool: Tool) -> Values:
-        return Values(tool.parameters, "json", self._free_inside, self._nodes)
+    def _make_values(self, tool: Tool) -> ValueBuilder:
+        return ValueBuilder(tool.parameters, "json", self._free_inside, self._nodes)
 
     def _build_envelope(self, tool: Tool) -> Node:
         """Build the object of a whole call, with its keys in the written order."""
@@ -240,6 +252,7 @@ class _CallBuilder:
             ),
         }
         comma = join_nodes(Lit(","), VALUE_SPACE)
+        # The id is optional, and so is the comma between it and the next member.
         members: list[Node] = []
         for field in keys.order:
             if field != "id":
@@ -252,15 +265,16 @@ class _CallBuilder:
         return join_nodes(Lit("{"), VALUE_SPACE, *members, VALUE_SPACE, Lit("}"))
 
     def _build_keywords(self, tool: Tool) -> Node:
-        made = Values(tool.parameters, "python", self._free_inside, self._nodes)
+        values = ValueBuilder(tool.parameters, "python", self._free_inside, self._nodes)
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters):
-            return Some(
-                join_nodes(KEYWORD_RUN, Lit("="), made.build({})), join_nodes(Lit(","), make_optional(Lit(" "))), 0
+            return Repeat(
+                join_nodes(KEYWORD_RUN, Lit("="), values.build({})), join_nodes(Lit(","), make_optional(Lit(" "))), 0
             )
         members = tuple(
-            EachMember(join_nodes(Lit(f"{key}="), made.build(entry)), key in needed) for key, entry in declared.items()
+            EachMember(join_nodes(Lit(f"{key}="), values.build(entry)), key in needed)
+            for key, entry in declared.items()
         )
         return make_each(members, join_nodes(Lit(","), make_optional(Lit(" "))), self._free)
 
@@ -337,10 +351,10 @@ type Format = Mapping[str, Any]
 
 def build_structural_tag(reply: ReplyGrammar) -> Format:
     """Build the format of a reply. Raises `Inexpressible` if it is too long."""
-    if not reply.ways:
+    if not reply.call_forms:
         return {"type": "grammar", "grammar": gbnf.write_grammar(reply)}
     contents: list[str] = []
-    for way in reply.ways:
+    for way in reply.call_forms:
         contents.append(gbnf.render_tree(drop_prefix(way.node, way.trigger)))
         if sum(map(len, contents)) > MAX_TAGS_LENGTH:
             return {"type": "grammar", "grammar": gbnf.write_grammar(reply)}
@@ -351,18 +365,18 @@ def build_structural_tag(reply: ReplyGrammar) -> Format:
             "content": {"type": "grammar", "grammar": content},
             "end": "",
         }
-        for way, content in zip(reply.ways, contents, strict=True)
+        for way, content in zip(reply.call_forms, contents, strict=True)
     ]
     content = {
         "type": "triggered_tags",
-        "triggers": [way.trigger for way in reply.ways],
+        "triggers": [way.trigger for way in reply.call_forms],
         "tags": tags,
         "at_least_one": False,
-        "stop_after_first": not reply.several,
+        "stop_after_first": not reply.allows_multiple,
     }
     thoughts = [
-        *(_make_tag(open_, close) for open_, close in reply.thoughts),
-        *(_make_tag("", close) for close in reply.begun),
+        *(_make_tag(open_, close) for open_, close in reply.reasoning_tags),
+        *(_make_tag("", close) for close in reply.reasoning_closers),
     ]
     if not thoughts:
         return content
@@ -387,8 +401,8 @@ def drop_prefix(node: Node, text: str) -> Node:
             return join_nodes(drop_prefix(first, text), *rest)
         case Alternatives(options):
             return make_choice(*(drop_prefix(option, text) for option in options))
-        case Some(part, between, _, most):
-            more = Some(join_nodes(between, part), EMPTY_NODE, 0)
+        case Repeat(part, between, _, most):
+            more = Repeat(join_nodes(between, part), EMPTY_NODE, 0)
             return drop_prefix(part, text) if most == 1 else join_nodes(drop_prefix(part, text), more)
     raise AssertionError(f"{node} does not begin with {text!r}")
 
@@ -402,7 +416,7 @@ def render_constraint(kind: Kind, dialect: Description, tools: Sequence[Tool], d
     Raises `Inexpressible` with a reason for people if there is none.
     """
     if kind == "json_schema":
-        if not demand.demanded:
+        if not demand.calls_only:
             raise Inexpressible("a JSON Schema describes the whole reply, so a call must be required")
         if dialect.unconstrained:
             raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")

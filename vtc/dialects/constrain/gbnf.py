@@ -21,9 +21,9 @@ from vtc.dialects.constrain.tree import (
     Inexpressible,
     Leaf,
     Node,
+    Repeat,
     ReplyGrammar,
     Seq,
-    Some,
     join_nodes,
     list_states,
     make_choice,
@@ -41,8 +41,8 @@ class RuleMember(msgspec.Struct, frozen=True):
 class MemberRules:
     """Renders the rules of one `Each`, which allow members in any order as far as that is worth the rules.
 
-    A rule is a set of members that may still come: the remaining members of `free`, and those of `rest` from an index
-    on.
+    A rule is a set of members that may still come: some of `free`, as the bits of `left`, and those of `rest` from the
+    index `at` on.
     """
 
     def __init__(self, name: str, gap: str, free: Sequence[RuleMember], rest: Sequence[RuleMember]) -> None:
@@ -56,23 +56,23 @@ class MemberRules:
         """Yield the name and the text of each rule, beginning with the rule of all members."""
         everything = (1 << len(self._free)) - 1
         yield self._name, self._render_rule(everything, 0, "")
-        waiting, done = self._list_following(everything, 0, ""), set[tuple[int, int]]()
-        while waiting:
-            state = waiting.pop(0)
+        queue, done = self._list_following(everything, 0, ""), set[tuple[int, int]]()
+        while queue:
+            state = queue.pop(0)
             if state not in done:
                 done.add(state)
                 yield self._name_rule(*state), self._render_rule(*state, self._gap)
-                waiting += self._list_following(*state, self._gap)
+                queue += self._list_following(*state, self._gap)
 
     def _name_rule(self, left: int, at: int) -> str:
         return f"{self._name}-{left}-{at}"
 
-    def _render_rule(self, left: int, at: int, gap: str) -> str:
-        coming = [*self._list_free(left, at), *self._list_rest(left, at, gap)]
+    def _render_rule(self, free_left: int, at: int, gap: str) -> str:
+        coming = [*self._list_free(free_left, at), *self._list_rest(free_left, at, gap)]
         options = [f"{gap} {member.rule} {self._name_rule(*after)}".strip() for member, after in coming]
-        if self._can_skip(left, at, gap):
-            options.append(self._name_rule(left, at + 1))
-        elif not self._is_incomplete(left, at):
+        if self._can_skip(free_left, at, gap):
+            options.append(self._name_rule(free_left, at + 1))
+        elif not self._is_incomplete(free_left, at):
             options.append('""')
         return " | ".join(options)
 
@@ -141,24 +141,24 @@ def write_grammar(reply: ReplyGrammar) -> str:
 
 def build_root(reply: ReplyGrammar) -> Node:
     """Build one tree of a reply: reasoning, then calls alone, or free text with calls in it."""
-    if not reply.ways:
+    if not reply.call_forms:
         body = reply.calls
     else:
-        free = FreeText(tuple((Lit(way.trigger),) for way in reply.ways))
-        call = make_choice(*(way.node for way in reply.ways))
+        free = FreeText(tuple((Lit(way.trigger),) for way in reply.call_forms))
+        call = make_choice(*(way.node for way in reply.call_forms))
         body = (
-            Some(join_nodes(free, call), EMPTY_NODE, 0)
-            if reply.several
+            Repeat(join_nodes(free, call), EMPTY_NODE, 0)
+            if reply.allows_multiple
             else make_choice(join_nodes(free, call), EMPTY_NODE)
         )
         body = join_nodes(body, free)
-    thoughts = [join_nodes(Lit(open_), _build_text_until(close)) for open_, close in reply.thoughts]
-    thoughts += [_build_text_until(close) for close in reply.begun]
+    thoughts = [join_nodes(Lit(open_), _build_text_until(close)) for open_, close in reply.reasoning_tags]
+    thoughts += [_build_text_until(close) for close in reply.reasoning_closers]
     return join_nodes(make_choice(*thoughts, EMPTY_NODE), body) if thoughts else body
 
 
 def _build_text_until(close: str) -> Node:
-    return join_nodes(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), EMPTY_NODE, 0, 2))
+    return join_nodes(FreeText(((Lit(close),),)), Lit(close), Repeat(Leaf("blank"), EMPTY_NODE, 0, 2))
 
 
 def render_tree(node: Node) -> str:
@@ -211,7 +211,7 @@ class _Rules:
         match node:
             case Alternatives() | Seq():
                 self._set_rule(name, self.render_alternatives(node))
-            case Some(part, between, least, most):
+            case Repeat(part, between, least, most):
                 self._set_rule(name, self._render_repetition(part, between, least, most))
             case FreeText():
                 self._add_free_text(name, node)
@@ -248,7 +248,8 @@ class _Rules:
             options.append(
                 f"[^{escape_class(listed)}] {_name_state(name, state.others)}" if listed else f"[^\\u0000] {name}"
             )
-            options += ['""'] if state.final else []
+            if state.final:
+                options.append('""')
             self._set_rule(_name_state(name, number), " | ".join(options))
 
     def _add_each(self, name: str, node: Each) -> None:

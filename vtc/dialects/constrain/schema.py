@@ -17,7 +17,7 @@ from vtc.dialects.constrain.tree import (
     Leaf,
     Node,
     Nodes,
-    Some,
+    Repeat,
     join_nodes,
     make_choice,
     make_each,
@@ -42,11 +42,14 @@ VALUE_SPACE = Leaf("blank")
 """White space between the parts of a value: none, a blank, or a line break with indentation."""
 
 
-class Values:
-    """Builds the trees of values of one tool, whose schemas may contain references to the tool's own."""
+class ValueBuilder:
+    """Builds the trees of values of one tool; their schemas may refer to definitions in the tool's schema (`root`)."""
 
     def __init__(self, root: Schema, form: ValueForm, free: int, nodes: Nodes, within: FreeText | None = None) -> None:
-        """`free` members of each object may come in any order; `within` is the grammar of text between equal tags."""
+        """`free` members of each object may come in any order.
+
+        For a value between tags, `within` is the text up to its closer: no string in the value may contain that.
+        """
         self._within = within
         self._root = root
         self._shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
@@ -62,11 +65,12 @@ class Values:
     def build(self, schema: Any, depth: int = 0) -> Node:
         """Build the tree of a schema's values."""
         schema = json_schema.resolve_schema(schema, self._root)
-        known = (depth, *_identity(schema))
-        if known not in self._known:
+        key = (depth, *_list_identities(schema))
+        if key not in self._known:
             self._nodes.count_schema()
-            self._known[known] = (schema, self._nodes.intern(self._build_value(schema, depth)))
-        return self._known[known][1]
+            # The schema is stored as well, so that the `id`s of its parts in the key stay unique.
+            self._known[key] = (schema, self._nodes.intern(self._build_value(schema, depth)))
+        return self._known[key][1]
 
     def _build_value(self, schema: Schema, depth: int) -> Node:
         if options := list_options(schema):
@@ -77,11 +81,12 @@ class Values:
         return make_choice(*(self._build_kind(kind, entry, depth) for kind, entry in kinds))
 
     def _build_kind(self, kind: str, schema: Schema, depth: int) -> Node:
-        if options := [
+        options = [
             option
             for option in list_options(schema)
             if json_type_of(option) == kind or (kind, json_type_of(option)) == INTEGER_FITS_NUMBER
-        ]:
+        ]
+        if options:
             return make_choice(*(node for option in options for node in self._list_literals(option)))
         if kind in SCALARS:
             return self._build_leaf(kind)
@@ -91,7 +96,7 @@ class Values:
                 return self._build_leaf("array")
             between = join_nodes(VALUE_SPACE, Lit(","), VALUE_SPACE)
             return join_nodes(
-                Lit("["), VALUE_SPACE, Some(self.build(items, depth + 1), between, 0), VALUE_SPACE, Lit("]")
+                Lit("["), VALUE_SPACE, Repeat(self.build(items, depth + 1), between, 0), VALUE_SPACE, Lit("]")
             )
         return self._build_object(schema, depth, self._free) if kind == "object" else self._build_leaf("value")
 
@@ -109,7 +114,7 @@ class Values:
                 member = join_nodes(
                     self._build_leaf("string"), Lit(":"), VALUE_SPACE, self.build(additional, depth + 1)
                 )
-                return self._wrap_in_braces(Some(member, self._comma, 0))
+                return self._wrap_in_braces(Repeat(member, self._comma, 0))
             return self._build_leaf("object") if is_open(schema) else join_nodes(Lit("{"), VALUE_SPACE, Lit("}"))
         needed = takes.required
         members = tuple(
@@ -144,17 +149,20 @@ class Values:
     def _list_literals(self, value: Any) -> list[Node]:
         if self._form == "json":
             return [Lit(serialize_json(value))]
-        return [Lit(repr(value)), *([Lit(serialize_json(value))] if isinstance(value, str) else [])]
+        literals: list[Node] = [Lit(repr(value))]
+        if isinstance(value, str):
+            literals.append(Lit(serialize_json(value)))
+        return literals
 
 
 def _build_string(quote: str, within: FreeText, escape: Node) -> Node:
     """Build a string that cannot end a value between tags: escapes break up any markup in it."""
     banned = [quote, "\\", *map(chr, range(32))]
-    plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.last)
-    return join_nodes(Lit(quote), plain, Some(join_nodes(escape, plain), EMPTY_NODE, 0), Lit(quote))
+    plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.banned_ends)
+    return join_nodes(Lit(quote), plain, Repeat(join_nodes(escape, plain), EMPTY_NODE, 0), Lit(quote))
 
 
-def _identity(schema: Schema) -> Iterator[Hashable]:
+def _list_identities(schema: Schema) -> Iterator[Hashable]:
     """Identify a schema by its parts, because it is a copy if references were resolved."""
     for key, inside in schema.items():
         if isinstance(inside, Mapping):
@@ -199,16 +207,19 @@ def json_type_of(value: Any) -> str:
 
 
 def describe_tag_value(
-    schema: Any, root: Schema, form: Literal["json", "python", "repr"], nodes: Values
+    schema: Any, root: Schema, form: Literal["json", "python", "repr"], values: ValueBuilder
 ) -> tuple[str, list[str], Node | None]:
-    """Describe a value between tags: as `text`, as one of some `words`, or as a `value` in its own format."""
+    """Describe a value between tags: its kind, its words and its tree.
+
+    The kind is `text` for any text, `words` for one of some texts, and `value` for a value with a tree.
+    """
     schema = json_schema.resolve_schema(schema, root)
     options = list_options(schema)
     if options and all(isinstance(option, str) for option in options):
         return "words", [*dict.fromkeys(options)], None
     if json_schema.accepts_text(schema, root):
         return "text", [], None
-    node = nodes.build(schema)
+    node = values.build(schema)
     if form == "python":  # only scalars have Python's format
         kinds = {kind for kind, _ in json_schema.list_types(schema, root)}
         node = make_choice(
@@ -221,7 +232,7 @@ ANY_KEY_RUN = CharRun("0-9A-Za-z_.-", 1, 64)
 """Any key, for a tool without declared parameters."""
 
 
-class Params:
+class ParameterBuilder:
     """Builds the parameters of calls in one dialect."""
 
     def __init__(self, dialect: Description, free: int, free_inside: int, nodes: Nodes) -> None:
@@ -233,14 +244,14 @@ class Params:
         self._syntax = CallSyntax(dialect, dialect.calls[0])
         self._parts = pattern.parse(dialect.params[0], "param") if dialect.params else []
         self._texts: dict[tuple[str, str], FreeText] = {}
-        self._made: dict[tuple[str, FreeText], Values] = {}
+        self._made: dict[tuple[str, FreeText], ValueBuilder] = {}
 
     def build(self, tool: Tool) -> Node:
         """Build the parameters of a tool."""
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters) and self._syntax.parameters.shares_closer:
-            return Some(
+            return Repeat(
                 self._fill_slots(self._parts, ANY_KEY_RUN, "string", self._get_text(tool.name, "")), EMPTY_NODE, 0
             )
         members = tuple(
@@ -258,25 +269,24 @@ class Params:
         parts = self._parts
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:
-            kinds = ["null"]
+            kinds: list[str] = []
             if names_type:
                 resolved = json_schema.resolve_schema(schema, root)
                 kinds = [json_type_of(option) for option in list_options(resolved)]
-                kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.list_types(resolved, root)])] or [
-                    "null"
-                ]
+                kinds = kinds or [kind for kind, _ in json_schema.list_types(resolved, root)]
+            kinds = [*dict.fromkeys(kinds)] or ["null"]
             return make_choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))
         value: Node = self._get_text(tool.name, key)
         if kind == "words":
             value = self._nodes.intern(make_choice(*(Lit(self._frame_word(word)) for word in words)))
         return self._fill_slots(parts, Lit(dialect.escape_key(key)), "string", value)
 
-    def _get_values(self, tool: Tool, key: str) -> Values:
+    def _get_values(self, tool: Tool, key: str) -> ValueBuilder:
         """Return the builder of a parameter's values; it is shared by all parameters of a tool with the same closer."""
         within = self._get_text(tool.name, key)
         if (tool.name, within) not in self._made:
             form: ValueForm = "python" if self._dialect.values == "repr" else "json"
-            self._made[tool.name, within] = Values(tool.parameters, form, self._free_inside, self._nodes, within)
+            self._made[tool.name, within] = ValueBuilder(tool.parameters, form, self._free_inside, self._nodes, within)
         return self._made[tool.name, within]
 
     def _frame_word(self, word: str) -> str:
@@ -293,11 +303,12 @@ class Params:
 
     def _get_text(self, name: str, key: str) -> FreeText:
         """Return the grammar of text up to the end of a parameter; it is shared if the closer names nothing."""
-        alike = self._syntax.parameters.shares_closer
-        of = (name if self._dialect.names == "declared" and alike else "", "" if alike else key)
-        if of not in self._texts:
-            self._texts[of] = FreeText(*self._list_ends(name, key))
-        return self._texts[of]
+        shares_closer = self._syntax.parameters.shares_closer
+        tool_part = name if self._dialect.names == "declared" and shares_closer else ""
+        cache_key = (tool_part, "" if shares_closer else key)
+        if cache_key not in self._texts:
+            self._texts[cache_key] = FreeText(*self._list_ends(name, key))
+        return self._texts[cache_key]
 
     def _list_doubled_openers(self) -> list[tuple[Part, ...]]:
         """Return the last tag before a value, which models write twice; the reader drops one of them."""
@@ -311,10 +322,11 @@ class Params:
         automata.
         """
         syntax = self._syntax
-        written = "" if syntax.parameters.shares_closer else key
-        close, tail = syntax.parameters.make_tail(0, written), syntax.make_required_tail(name)
-        openers = [*syntax.parameters.list_quoted_openers(0, written)]
-        openers += [*syntax.list_quoted_heads(name), tail] if syntax.parameters.shares_closer else []
+        written_key = "" if syntax.parameters.shares_closer else key
+        close, tail = syntax.parameters.make_tail(0, written_key), syntax.make_required_tail(name)
+        openers = [*syntax.parameters.list_quoted_openers(0, written_key)]
+        if syntax.parameters.shares_closer:
+            openers += [*syntax.list_quoted_heads(name), tail]
         openers += self._list_doubled_openers()
         followers = [tail, *syntax.parameters.list_heads(), *syntax.list_last_tags(name)]
         first = {follower[0].text[0] for follower in followers if follower and isinstance(follower[0], Lit)}

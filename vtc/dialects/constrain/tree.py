@@ -1,6 +1,6 @@
 """The tree of possible replies: literal text, text up to its closer, JSON values, and sequences of these.
 
-It is built once; each writer renders it in a language of its server.
+The tree does not depend on a server; each writer renders it in a grammar language (`gbnf`, structural tags).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CharRun(msgspec.Struct, frozen=True):
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One of the rules of every grammar: `string`, `number`, `value`, … (`gbnf.LEAVES`)."""
+    """A reference to a predefined rule: `string`, `number`, `value`, … (`gbnf.LEAVES`)."""
 
     name: str
 
@@ -32,7 +32,7 @@ class FreeText(msgspec.Struct, frozen=True, cache_hash=True):
     """Any text, possibly empty, that contains none of `stops` and does not end in any of `last`."""
 
     stops: tuple[tuple[Part, ...], ...]
-    last: tuple[tuple[Part, ...], ...] = ()
+    banned_ends: tuple[tuple[Part, ...], ...] = ()
 
 
 class Seq(msgspec.Struct, frozen=True, cache_hash=True):
@@ -47,7 +47,7 @@ class Alternatives(msgspec.Struct, frozen=True, cache_hash=True):
     options: tuple[Node, ...]
 
 
-class Some(msgspec.Struct, frozen=True, cache_hash=True):
+class Repeat(msgspec.Struct, frozen=True, cache_hash=True):
     """A repetition, at least `least` times, and at most `most` times unless that is None."""
 
     part: Node
@@ -64,10 +64,10 @@ class EachMember(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Each(msgspec.Struct, frozen=True, cache_hash=True):
-    """Each member at most once, and the required ones exactly once.
+    """The members of an object: each at most once, and the required ones exactly once.
 
-    The members of `free` may come in any order, and anywhere among the others, which keep their order: every order of n
-    members would take 2^n rules.
+    The members of `free` may come in any order, and anywhere among those of `rest`, which keep their order. `free` is
+    short, because any order of n members takes 2^n rules.
     """
 
     free: tuple[EachMember, ...]
@@ -75,13 +75,13 @@ class Each(msgspec.Struct, frozen=True, cache_hash=True):
     between: Node
 
 
-type Node = Lit | CharRun | Leaf | FreeText | Seq | Alternatives | Some | Each
+type Node = Lit | CharRun | Leaf | FreeText | Seq | Alternatives | Repeat | Each
 
 EMPTY_NODE = Seq(())
 
 
 class CallForm(msgspec.Struct, frozen=True):
-    """One way in which a section or a call begins, with its grammar."""
+    """A layout of a section or a call in free text, with its grammar."""
 
     trigger: str
     """The first characters, which identify it in free text."""
@@ -94,14 +94,14 @@ class ReplyGrammar(msgspec.Struct, frozen=True):
 
     calls: Node
     """Calls in the dialect's format."""
-    ways: tuple[CallForm, ...]
-    """All forms of calls in free text; none if the reply must consist of calls."""
-    thoughts: tuple[tuple[str, str], ...] = ()
+    call_forms: tuple[CallForm, ...]
+    """All layouts of calls in free text; none if the reply must consist of calls."""
+    reasoning_tags: tuple[tuple[str, str], ...] = ()
     """The tags around reasoning that may come first."""
-    begun: tuple[str, ...] = ()
+    reasoning_closers: tuple[str, ...] = ()
     """The closing tags of reasoning that the prompt may have opened."""
-    several: bool = True
-    """More than one call, or one section after another."""
+    allows_multiple: bool = True
+    """True if the reply may contain more than one call or section."""
 
 
 class Inexpressible(ValueError):
@@ -128,18 +128,18 @@ class Nodes:
         """`most` is the maximum length of the rendered text."""
         self._nodes: dict[Node, Node] = {}
         self._most = most
-        self.written = self.made = 0
+        self.character_count = self.schema_count = 0
 
     def count_schema(self) -> None:
         """Count a schema that is read. Raises `Inexpressible` if there are too many."""
-        self.made += 1
-        if self.made > MAX_SCHEMAS:
+        self.schema_count += 1
+        if self.schema_count > MAX_SCHEMAS:
             raise Inexpressible(f"the grammar would cover more than {MAX_SCHEMAS} schemas")
 
     def count_characters(self, characters: int) -> None:
         """Count characters. Raises `Inexpressible` if there are too many."""
-        self.written += characters
-        if self.written > self._most:
+        self.character_count += characters
+        if self.character_count > self._most:
             raise Inexpressible(f"the grammar would be longer than {self._most >> 10} KB")
 
     def intern(self, node: Node) -> Node:
@@ -150,19 +150,19 @@ class Nodes:
         return self._nodes[node]
 
 
-def _count_characters(node: Node, *, ruled: bool = False) -> int:
-    """Return the minimum length of a node, without inner nodes that have separate rules."""
+def _count_characters(node: Node, *, is_inner: bool = False) -> int:
+    """Return the minimum length of a rendered node, without inner nodes that have separate rules."""
     match node:
         case Lit(text):
             return len(text) + 2
         case Leaf(name):
             return len(name)
         case Seq(parts):
-            return sum(_count_characters(part, ruled=ruled) for part in parts)
-        case Alternatives(options) if not ruled:
-            return sum(2 + _count_characters(option, ruled=True) for option in options)
-        case Each(free, rest) if not ruled:
-            return sum(_PER_MEMBER + _count_characters(member.node, ruled=True) for member in (*free, *rest))
+            return sum(_count_characters(part, is_inner=is_inner) for part in parts)
+        case Alternatives(options) if not is_inner:
+            return sum(2 + _count_characters(option, is_inner=True) for option in options)
+        case Each(free, rest) if not is_inner:
+            return sum(_PER_MEMBER + _count_characters(member.node, is_inner=True) for member in (*free, *rest))
     return 0
 
 
@@ -171,17 +171,18 @@ def join_nodes(*parts: Node) -> Node:
     nodes: list[Node] = []
     for part in parts:
         for node in part.parts if isinstance(part, Seq) else (part,):
-            if isinstance(node, Lit) and nodes and isinstance(last := nodes[-1], Lit):
+            last = nodes[-1] if nodes else None
+            if isinstance(node, Lit) and isinstance(last, Lit):
                 nodes[-1] = Lit(last.text + node.text)
-            elif not (isinstance(node, Lit) and not node.text):
+            elif not isinstance(node, Lit) or node.text:  # an empty literal is omitted
                 nodes.append(node)
     return nodes[0] if len(nodes) == 1 else Seq(tuple(nodes))
 
 
 def make_choice(*options: Node) -> Node:
     """Build a choice without duplicates; a single option is returned itself."""
-    unlike = tuple(dict.fromkeys(options))
-    return unlike[0] if len(unlike) == 1 else Alternatives(unlike)
+    distinct = tuple(dict.fromkeys(options))
+    return distinct[0] if len(distinct) == 1 else Alternatives(distinct)
 
 
 def make_optional(node: Node) -> Node:
@@ -210,28 +211,35 @@ BLANKS = " \t\n\r\f\v"
 
 
 class AutomatonState(msgspec.Struct, frozen=True):
-    """A state: the next states by characters, the banned characters, and the next state for all others."""
+    """A state of the automaton: which character leads to which state."""
 
     moves: tuple[tuple[str, int], ...]
+    """Characters, and the number of the state that they lead to."""
     banned: str
+    """Characters that would complete a stop."""
     others: int
+    """The number of the state that all other characters lead to."""
     final: bool
-    """The text may end here."""
+    """True if the text may end here."""
 
 
 class _Nfa:
-    """A nondeterministic automaton: which continuations of stops are possible at the current position."""
+    """A nondeterministic automaton of stops: its nodes are positions in stops.
+
+    `transitions` and `empty_transitions` list the next nodes of each node, with and without characters; `stops` and
+    `banned_ends` are the last nodes of the stops and of the text that must not come last.
+    """
 
     def __init__(self) -> None:
-        self.steps: list[list[tuple[str, int]]] = []
-        self.skips: list[list[int]] = []
+        self.transitions: list[list[tuple[str, int]]] = []
+        self.empty_transitions: list[list[int]] = []
         self.stops: set[int] = set()
-        self.lasts: set[int] = set()
+        self.banned_ends: set[int] = set()
 
     def add_node(self) -> int:
-        self.steps.append([])
-        self.skips.append([])
-        return len(self.steps) - 1
+        self.transitions.append([])
+        self.empty_transitions.append([])
+        return len(self.transitions) - 1
 
     def add_sequence(self, parts: Sequence[Part], at: int) -> int:
         """Add a sequence after a node and return the node after it.
@@ -245,9 +253,9 @@ class _Nfa:
                         at = self._add_step(at, character)
                 case Space():
                     loop = self.add_node()
-                    self.skips[at].append(loop)
-                    self.steps[loop].append((BLANKS, loop))
-                    self.steps[self._add_step(loop, "\\")].append(("n", loop))
+                    self.empty_transitions[at].append(loop)
+                    self.transitions[loop].append((BLANKS, loop))
+                    self.transitions[self._add_step(loop, "\\")].append(("n", loop))
                     at = loop
                 case OneOf(words, _, any_case):
                     at = self._join(self._add_word(word, at, any_case) for word in words)
@@ -261,22 +269,23 @@ class _Nfa:
                     if allowed != r"\s":
                         return at
                     after = self.add_node()
-                    self.steps[at].append((BLANKS, after))
+                    self.transitions[at].append((BLANKS, after))
                     at = after
         return at
 
     def find_closure(self, nodes: Iterable[int]) -> frozenset[int]:
         reached: set[int] = set()
-        waiting = [*nodes]
-        while waiting:
-            if (node := waiting.pop()) not in reached:
+        stack = [*nodes]
+        while stack:
+            node = stack.pop()
+            if node not in reached:
                 reached.add(node)
-                waiting += self.skips[node]
+                stack += self.empty_transitions[node]
         return frozenset(reached)
 
     def _add_step(self, at: int, characters: str) -> int:
         after = self.add_node()
-        self.steps[at].append((characters, after))
+        self.transitions[at].append((characters, after))
         return after
 
     def _add_word(self, word: str, at: int, any_case: bool) -> int:
@@ -287,7 +296,7 @@ class _Nfa:
     def _join(self, ends: Iterable[int]) -> int:
         ends, after = [*ends], self.add_node()
         for end in ends:
-            self.skips[end].append(after)
+            self.empty_transitions[end].append(after)
         return after
 
 
@@ -304,32 +313,32 @@ def list_states(text: FreeText) -> tuple[AutomatonState, ...]:
 
 def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
     # Step 1: Build a nondeterministic automaton of everything that ends the text.
-    net = _Nfa()
-    root = net.add_node()
-    net.stops = {net.add_sequence(parts, root) for parts in text.stops}
-    net.lasts = {net.add_sequence(parts, root) for parts in text.last}
+    nfa = _Nfa()
+    root = nfa.add_node()
+    nfa.stops = {nfa.add_sequence(parts, root) for parts in text.stops}
+    nfa.banned_ends = {nfa.add_sequence(parts, root) for parts in text.banned_ends}
     # Step 2: Make it deterministic. `root` is part of each state, because a stop may begin at any character.
-    start = net.find_closure([root])
+    start = nfa.find_closure([root])
     numbers = {start: 0}
-    waiting, made = [start], []
-    while waiting:
-        here = waiting.pop(0)
-        leads: dict[int, str] = {}
+    queue, made = [start], []
+    while queue:
+        here = queue.pop(0)
+        moves_to: dict[int, str] = {}
         banned = ""
         for character in sorted(
-            {character for node in here for characters, _ in net.steps[node] for character in characters}
+            {character for node in here for characters, _ in nfa.transitions[node] for character in characters}
         ):
-            moved = [to for node in here for characters, to in net.steps[node] if character in characters]
-            there = net.find_closure([root, *moved])
-            if there & net.stops:
+            moved = [to for node in here for characters, to in nfa.transitions[node] if character in characters]
+            there = nfa.find_closure([root, *moved])
+            if there & nfa.stops:
                 banned += character
                 continue
             if there not in numbers:
                 numbers[there] = len(numbers)
-                waiting.append(there)
-            leads[numbers[there]] = leads.get(numbers[there], "") + character
-        moves = tuple((characters, to) for to, characters in leads.items())
-        made.append(AutomatonState(moves, banned, 0, not here & net.lasts))
+                queue.append(there)
+            moves_to[numbers[there]] = moves_to.get(numbers[there], "") + character
+        moves = tuple((characters, to) for to, characters in moves_to.items())
+        made.append(AutomatonState(moves, banned, 0, not here & nfa.banned_ends))
     # Step 3: Merge equivalent states, which keeps the grammar short.
     return _merge_states(made)
 
@@ -337,29 +346,35 @@ def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
 def _merge_states(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
     """Merge the states with the same continuations."""
     # Moore's algorithm: split the groups of states until the states of each group lead to the same groups.
-    alike, kinds = [0] * len(states), 0
+    groups, group_count = [0] * len(states), 0
     while True:
         numbers: dict[tuple[object, ...], int] = {}
-        again = []
+        new_groups = []
         for number, state in enumerate(states):
-            leads = {character: alike[to] for characters, to in state.moves for character in characters}
-            leads = {character: to for character, to in leads.items() if to != alike[state.others]}
-            kind = (alike[number], state.final, frozenset(state.banned), alike[state.others], frozenset(leads.items()))
-            again.append(numbers.setdefault(kind, len(numbers)))
-        alike = again
-        if len(numbers) == kinds:
+            targets = {character: groups[to] for characters, to in state.moves for character in characters}
+            targets = {character: to for character, to in targets.items() if to != groups[state.others]}
+            kind = (
+                groups[number],
+                state.final,
+                frozenset(state.banned),
+                groups[state.others],
+                frozenset(targets.items()),
+            )
+            new_groups.append(numbers.setdefault(kind, len(numbers)))
+        groups = new_groups
+        if len(numbers) == group_count:
             break
-        kinds = len(numbers)
-    return tuple(_renumber(states[alike.index(number)], alike) for number in range(kinds))
+        group_count = len(numbers)
+    return tuple(_renumber(states[groups.index(number)], groups) for number in range(group_count))
 
 
-def _renumber(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
-    leads: dict[int, str] = {}
+def _renumber(state: AutomatonState, groups: Sequence[int]) -> AutomatonState:
+    moves_to: dict[int, str] = {}
     for characters, to in state.moves:
-        if alike[to] != alike[state.others]:
-            leads[alike[to]] = leads.get(alike[to], "") + characters
-    moves = tuple(("".join(sorted(characters)), to) for to, characters in leads.items())
-    return AutomatonState(moves, state.banned, alike[state.others], state.final)
+        if groups[to] != groups[state.others]:
+            moves_to[groups[to]] = moves_to.get(groups[to], "") + characters
+    moves = tuple(("".join(sorted(characters)), to) for to, characters in moves_to.items())
+    return AutomatonState(moves, state.banned, groups[state.others], state.final)
 
 
 def is_free_text(text: FreeText, value: str) -> bool:

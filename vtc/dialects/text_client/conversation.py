@@ -74,12 +74,13 @@ class ClientReader:
         try:
             # Two calls are enough to know that there is not exactly one.
             return all(
-                self._is_one([*islice(self.find_calls(text, as_it_comes=early), 2)], call) for early in (False, True)
+                self._is_only_call([*islice(self.find_calls(text, while_streaming=early), 2)], call)
+                for early in (False, True)
             )
         except _TooManyError:
             return False
 
-    def find_calls(self, text: str, *, as_it_comes: bool = False) -> Iterator[tuple[str, dict[str, str]]]:
+    def find_calls(self, text: str, *, while_streaming: bool = False) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield the name and the parameters of each call, even of an unclosed one.
 
         Current clients search for the last closer of a value when the call has ended. Older ones search while closers
@@ -89,28 +90,38 @@ class ClientReader:
         at = 0
         while opened := self._find_opener(text, at, self._tools.values()):
             start, tool = opened
-            given, at = self._find_parameters(text, start, tool, as_it_comes)
+            given, at = self._find_parameters(text, start, tool, while_streaming)
             yield tool.name, {key: text[begin:end].strip(JAVASCRIPT_SPACE) for key, (begin, end) in given.items()}
 
-    def _is_one(self, elements: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
+    def _is_only_call(self, found: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
+        """Return True if the calls that were found are just this one; none must be found for an unknown tool."""
         if call.name not in self._tools:
-            return not elements
+            return not found
         arguments = json.loads(call.arguments).items()
-        meant = {key: value for key, value in arguments if value is not None and key in self._parameters}
-        if len(elements) != 1 or elements[0][0] != call.name or elements[0][1].keys() != meant.keys():
+        expected = {key: value for key, value in arguments if value is not None and key in self._parameters}
+        if len(found) != 1:
             return False
-        return all(self._is_value(elements[0][1][key], value) for key, value in meant.items())
+        ((name, texts),) = found
+        if name != call.name or texts.keys() != expected.keys():
+            return False
+        return all(self._is_value(texts[key], value) for key, value in expected.items())
 
     def _find_parameters(
-        self, text: str, start: int, tool: _Tag, as_it_comes: bool
+        self, text: str, start: int, tool: _Tag, while_streaming: bool
     ) -> tuple[dict[str, tuple[int, int]], int]:
         """Find the spans of a call's parameters from `start` on; also return the end of the call."""
+        # Step 1: collect the tags that count inside the call: its closer (a tag without a name), all openers, and older
+        # clients' closers of `to_last_closer` (tags without a closer).
         spans: dict[str, tuple[int, int]] = {}
-        long = [self._parameters[key] for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}]
-        firsts = {name: text.find(opener, start) + len(opener) for name, opener, _ in long}
+        to_last_closer = [
+            self._parameters[key]
+            for key in {*self._parameters} & {*_list_parameters_to_last_closer(self._dialect, tool.name)}
+        ]
+        firsts = {name: text.find(opener, start) + len(opener) for name, opener, _ in to_last_closer}
         tags = [_Tag("", tool.closer, ""), *self._parameters.values()]
-        if as_it_comes:
-            tags += [_Tag(name, closer, "") for name, _, closer in long]
+        if while_streaming:
+            tags += [_Tag(name, closer, "") for name, _, closer in to_last_closer]
+        # Step 2: find the span of each parameter, up to its first closer.
         at = start
         while opened := self._find_opener(text, at, tags):
             at, (name, mark, closer) = opened
@@ -126,8 +137,12 @@ class ClientReader:
             at = end + len(closer)
         if not opened:
             return spans, len(text)
-        for name, _, closer in () if as_it_comes else long:
-            if start < firsts[name] <= (last := text.rfind(closer, start, at)):
+        # Step 3: extend the spans that end at the last closer in the call.
+        if while_streaming:
+            return spans, at
+        for name, _, closer in to_last_closer:
+            last = text.rfind(closer, start, at)
+            if start < firsts[name] <= last:
                 spans[name] = firsts[name], last
         return spans, at
 
@@ -172,7 +187,7 @@ def trim_arguments(call: ToolCall, dialect: Description) -> ToolCall:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return call
-    keeps = _to_last_closer(dialect, call.name)
+    keeps = _list_parameters_to_last_closer(dialect, call.name)
     texts = {key: value for key, value in _list_arguments(arguments) if isinstance(value, str) and key not in keeps}
     bare = {
         key: dump_json(value.strip(JAVASCRIPT_SPACE))
@@ -186,7 +201,7 @@ def _list_arguments(arguments: Any) -> Iterable[tuple[str, Any]]:
     return arguments.items() if isinstance(arguments, dict) else ()
 
 
-def _to_last_closer(dialect: Description, tool: str) -> list[str]:
+def _list_parameters_to_last_closer(dialect: Description, tool: str) -> list[str]:
     """Return the parameters of a tool that end at their last closer."""
     named = (name.rpartition(".") for name in dialect.to_last_closer)
     return [key for name, _, key in named if name == tool]
@@ -207,26 +222,26 @@ def structure_messages(messages: Sequence[Message], dialect: Description, tools:
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None  # used with match
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
-    waiting: list[Message] = []  # other content of the client, which must not separate calls from their results
+    after_results: list[Message] = []  # other content of the client, which must not separate calls from their results
     out: list[Message] = []
     for message in messages:
         if open_calls and message.role == "user":
             results, rest = _structure_results(message, open_calls, marker, tools)
             out += results
-            waiting += rest
+            after_results += rest
             continue
         if message.role == "tool" and any(call.id == message.call_id for call in open_calls):
             open_calls = [call for call in open_calls if call.id != message.call_id]
             out.append(message)
             continue
-        out += [*_fill_missing_results(open_calls), *waiting]
-        waiting.clear()
+        out += [*_fill_missing_results(open_calls), *after_results]
+        after_results.clear()
         open_calls.clear()
         if message.role == "assistant":
             message = _structure_calls(message, _read_events(message.text, dialect, tools), seen)
             open_calls = list(message.calls)
         out.append(message)
-    return [*out, *_fill_missing_results(open_calls), *waiting]
+    return [*out, *_fill_missing_results(open_calls), *after_results]
 
 
 def rewrite_samples(
@@ -252,8 +267,8 @@ def write_for_client(
     return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools, for_client=True)
 
 
-def text_after(begun: str, written: str) -> str | None:
-    """Return the rest of a text after a part of it, ignoring white space; None if the text begins otherwise."""
+def strip_beginning(begun: str, written: str) -> str | None:
+    """Return `written` without its beginning `begun`, compared without white space; None if it begins otherwise."""
     known = iter("".join(begun.split()))
     wanted = next(known, "")
     for at, char in enumerate(written):
@@ -273,7 +288,7 @@ def list_openers(dialect: Description, tools: Iterable[str]) -> list[str]:
     return [head.replace("{name}", name) for name in tools] if head.startswith("<{name}") else []
 
 
-def closer_of(dialect: Description, tool: str) -> str:
+def get_closer(dialect: Description, tool: str) -> str:
     """Return the closing tag of a tool's calls."""
     return dialect.calls[0].partition("{params}")[2].strip().replace("{name}", tool)
 
@@ -341,21 +356,21 @@ def _structure_results(
     """
     results: list[Message] = []
     rest: list[str | Opaque] = []
-    alone = False  # the marker is a separate part, and the next part is the result
+    is_marker_alone = False  # True if the marker is a separate part, so that the next part is the result
     for part in message.content:
         match = marker.match(part) if marker and isinstance(part, str) else None
         call = _find_open_call(match["name"], open_calls, tools) if match else None
         if match and call and isinstance(part, str):
             open_calls.remove(call)
             text = part[match.end() :]
-            alone = not text.strip()
-            results.append(Message("tool", () if alone else (text,), call_id=call.id, name=call.name))
-        elif alone and isinstance(part, str):
+            is_marker_alone = not text.strip()
+            results.append(Message("tool", () if is_marker_alone else (text,), call_id=call.id, name=call.name))
+        elif is_marker_alone and isinstance(part, str):
             results[-1] = structs.replace(results[-1], content=(part,))
-            alone = False
+            is_marker_alone = False
         else:
             rest.append(part)
-            alone = False
+            is_marker_alone = False
     if not results:
         return [], [message]
     return results, [structs.replace(message, content=tuple(rest))] if rest else []

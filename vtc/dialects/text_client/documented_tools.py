@@ -45,10 +45,10 @@ third."""
 MAX_DOCUMENTED_TOOLS = 256
 """Maximum number of tools; a text with more is probably no client's prompt."""
 
-_MARK = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
+_HEADING_OR_RULE = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
 """A heading, or the rule between the chapters of a prompt."""
 _FENCE = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)  # used with match
-_TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z_][\w-]*)>\s*\Z")
+_TAG_LINE = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z_][\w-]*)>\s*\Z")
 _ELEMENT = re.compile(r"^<[A-Za-z_][\w-]*>[ \t\r]*$", re.MULTILINE)
 _OPENER = re.compile(r"<(?P<name>[A-Za-z_][\w-]*)>")
 _CLOSER = re.compile(r"</(?P<name>[A-Za-z_][\w-]*)>")
@@ -57,8 +57,8 @@ _FENCE_AFTER = re.compile(r"[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$", re.MULTIL
 """The closing fence of the code block around a sample, right after it."""
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,127}")
 _DESCRIPTION = re.compile(r"\s*\**Description\**:\**[ \t]*")  # used with match
-_LISTED = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \t]*(?:None\b)?", re.MULTILINE)
-_PARAM = re.compile(
+_PARAMETER_LIST = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \t]*(?:None\b)?", re.MULTILINE)
+_PARAMETER = re.compile(
     r"^- (?P<name>[A-Za-z_][\w-]*):[ \t]*(?:\((?P<need>required|optional)\b[^)\n]*\))?[ \t]*", re.MULTILINE
 )
 _ANNOUNCING = re.compile(r"(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \t\r]*")
@@ -158,8 +158,10 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
     sections = list(_find_sections(masked))
     is_about_tools = re.compile("|".join(translate(glob.casefold()) for glob in tool_sections) or r"\b\B").match
     texts = (_ElementTags(masked), _ElementTags(prompt))
-    documented = [(section, samples) for section in sections if (samples := _find_samples(prompt, texts, section))]
-    if (count := len({section.title for section, _ in documented})) > MAX_DOCUMENTED_TOOLS:
+    candidates = [(section, _find_samples(prompt, texts, section)) for section in sections]
+    documented = [(section, samples) for section, samples in candidates if samples]
+    count = len({section.title for section, _ in documented})
+    if count > MAX_DOCUMENTED_TOOLS:
         return Documentation((), prompt, f"documents too many tools to be read ({count})")
     # Step 2: Build the tools; some parameters appear only in samples.
     shown = _collect_sample_parameters(texts, [section.title for section, _ in documented])
@@ -167,34 +169,35 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
     for section, samples in documented:
         tools.setdefault(section.title, _build_tool(prompt, masked, section, samples[0], shown[section.title]))
     # Step 3: Cut the documentation from the prompt, together with the sections that explain calls.
-    ends = [(section.start, samples[-1].end) for section, samples in documented]
-    open_ends = list(ends)
+    tool_spans = [(section.start, samples[-1].end) for section, samples in documented]
+    spans = list(tool_spans)
     for section in sections:
         if is_about_tools(section.title.casefold()):
-            inside = [end for _, end in ends[bisect_left(ends, (section.start,)) : bisect_left(ends, (section.end,))]]
-            if inside:
-                open_ends.append((section.start, max(inside)))  # text after the last tool is not about tools any more
+            first, end = bisect_left(tool_spans, (section.start,)), bisect_left(tool_spans, (section.end,))
+            if first < end:  # text after its last tool is not about tools any more
+                spans.append((section.start, max(tool_end for _, tool_end in tool_spans[first:end])))
             elif _ELEMENT.search(masked, section.body, section.end):
-                open_ends.append((section.start, section.end))
-    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _cut_spans(prompt, open_ends)))
+                spans.append((section.start, section.end))
+    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _cut_spans(prompt, spans)))
 
 
 def _mask_samples(prompt: str) -> str:
     """Blank out the content of code blocks and sample calls in a prompt, keeping every offset."""
     lines = prompt.split("\n")
-    titles = {match["title"] for match in _MARK.finditer(prompt)}
+    titles = {match["title"] for match in _HEADING_OR_RULE.finditer(prompt)}
     closers: defaultdict[str, list[int]] = defaultdict(list)
     for number, line in enumerate(lines):
-        if (fence := _FENCE.match(line)) and not fence["info"].strip():
+        fence, tag = _FENCE.match(line), _TAG_LINE.match(line)
+        if fence and not fence["info"].strip():
             closers[fence["run"]].append(number)
-        elif (tag := _TAG.match(line)) and tag["close"]:
+        elif tag and tag["close"]:
             closers[tag["name"]].append(number)
     number = 0
     while number < len(lines):
         opener = ""
         if fence := _FENCE.match(lines[number]):
             opener = fence["run"]
-        elif (tag := _TAG.match(lines[number])) and not tag["close"] and tag["name"] in titles:
+        elif (tag := _TAG_LINE.match(lines[number])) and not tag["close"] and tag["name"] in titles:
             opener = tag["name"]
         ends = closers.get(opener, [])
         if (place := bisect(ends, number)) < len(ends):
@@ -206,7 +209,7 @@ def _mask_samples(prompt: str) -> str:
 
 
 def _find_sections(masked: str) -> Iterator[_Section]:
-    marks = list(_MARK.finditer(masked))
+    marks = list(_HEADING_OR_RULE.finditer(masked))
     levels = [len(mark["level"] or "") for mark in marks]
     for i, mark in enumerate(marks):
         if levels[i]:
@@ -274,11 +277,11 @@ def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall
     # Step 2: Read the lists of parameters.
     properties: dict[str, Any] = {}
     required: list[str] = []
-    lists = list(_LISTED.finditer(masked, described.end(), end))
+    lists = list(_PARAMETER_LIST.finditer(masked, described.end(), end))
     for listed, list_end in _with_ends(lists, end):
         marks = [
             mark
-            for mark in _PARAM.finditer(masked, listed.end(), list_end)
+            for mark in _PARAMETER.finditer(masked, listed.end(), list_end)
             if mark["need"] or listed["need"] or mark["name"] in shown  # otherwise it is a list in prose
         ]
         for mark, mark_end in _with_ends(marks, list_end):

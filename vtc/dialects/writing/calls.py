@@ -22,7 +22,7 @@ from vtc.dialects.syntax.grammar import Grammar, compile_grammar
 from vtc.events import Call, Markup, Tool, ToolCall
 
 MAX_VERBATIM_LENGTH = 5
-"""Maximum length of text that is not shortened, in characters."""
+"""Maximum length of a text that `RoundTrip` checks without shortening it, in characters."""
 type SearchMarkup = Callable[[str], object]
 
 
@@ -38,45 +38,43 @@ class RoundTrip:
         self.tools = tools
         self._dialect = dialect
         self._form = CallSyntax(dialect, dialect.calls[0])
-        self._texts: dict[str, Mapping[str, tuple[SearchMarkup, SearchMarkup]]] = {}
-        self._tried: dict[tuple[str, str], bool] = {}
+        self._searches: dict[str, Mapping[str, tuple[SearchMarkup, SearchMarkup]]] = {}
+        self._results: dict[tuple[str, str], bool] = {}
 
     def survives(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
         """Return True if a call is read back with exactly these arguments; `write` renders any arguments."""
         short = self._shorten_values(name, arguments)
-        alike = name, repr(short)  # `1`, `1.0` and `True` are different in a repr
-        if alike not in self._tried:
-            self._tried[alike] = self._reads_back(write(short), name, short)
-        return self._tried[alike]
+        shape = name, repr(short)  # `1`, `1.0` and `True` are different in a repr
+        if shape not in self._results:
+            self._results[shape] = self._reads_back(write(short), name, short)
+        return self._results[shape]
 
     @property
     def has_failed(self) -> bool:
         """True if any call was not read back."""
-        return not all(self._tried.values())
+        return not all(self._results.values())
 
     def _shorten_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if name not in self._texts:
-            self._texts[name] = self._make_searches(name)
-        searches = self._texts[name]
-        return {
-            key: _shorten_text(value)
-            if key in searches
-            and isinstance(value, str)
-            and len(value) > MAX_VERBATIM_LENGTH
-            and _is_plain(value, *searches[key])
-            else value
-            for key, value in arguments.items()
-        }
+        if name not in self._searches:
+            self._searches[name] = self._make_searches(name)
+        searches = self._searches[name]
+        short = dict(arguments)
+        for key, value in arguments.items():
+            if key not in searches or not isinstance(value, str) or len(value) <= MAX_VERBATIM_LENGTH:
+                continue
+            if _is_plain(value, *searches[key]):
+                short[key] = _shorten_text(value)
+        return short
 
     def _make_searches(self, name: str) -> Mapping[str, tuple[SearchMarkup, SearchMarkup]]:
         """Return, for the text parameters of a tool, the searches for openers and for other markup in a value."""
         if name not in self.tools:
             return {}
-        takes = self.tools[name].schema
-        texts = [*filter(takes.is_text, takes.properties)]
+        schema = self.tools[name].schema
+        texts = [*filter(schema.is_text, schema.properties)]
         if not texts:
             return {}
-        markup = self._form.parameters.compile_opener(tuple(takes.properties))
+        markup = self._form.parameters.compile_opener(tuple(schema.properties))
         ends = {key: self._grammar.scan_value(self._form, name, 0, key) for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 
@@ -101,38 +99,39 @@ def _is_plain(text: str, markup: SearchMarkup, end: SearchMarkup) -> bool:
 
 
 def _shorten_text(text: str) -> str:
-    return f"{text[0]}x{'\n' * ('\n' in text)}x{text[-1]}"
+    middle = "x\nx" if "\n" in text else "xx"
+    return f"{text[0]}{middle}{text[-1]}"
 
 
 def write_calls(
     calls: Sequence[ToolCall],
     dialect: Description,
     tools: Mapping[str, Tool],
-    proof: RoundTrip | None = None,
+    round_trip: RoundTrip | None = None,
     *,
     for_client: bool = False,
 ) -> str:
     """Render some calls, including their section; `tools` are the offered tools by name.
 
-    `proof` is for this dialect and these tools, and caches earlier checks. Models accept JSON in the call's body in
-    every dialect; the clients of some dialects (`for_client`) do not.
+    `round_trip` is for this dialect and these tools, and caches earlier checks. In every dialect, models accept JSON in
+    the call's body; the clients of some dialects (`for_client`) do not.
     """
     if not calls:
         return ""
     # A tool in the history may not be offered any more; its calls are written as if it were.
     unoffered = {call.name: Tool(call.name) for call in calls if call.name not in tools}
-    if unoffered or proof is None:
-        proof = RoundTrip(dialect, {**unoffered, **tools})
+    if unoffered or round_trip is None:
+        round_trip = RoundTrip(dialect, {**unoffered, **tools})
     between_tags = for_client and not dialect.json_body
     text = dialect.separator.join(
-        _write_call(call, dialect, index, proof, between_tags).rstrip("\n") for index, call in enumerate(calls)
+        _write_call(call, dialect, index, round_trip, between_tags).rstrip("\n") for index, call in enumerate(calls)
     )
     if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
         return pattern.fill_pattern(dialect.sections[0], "section", {"calls": text})
     return text
 
 
-def _write_call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, between_tags: bool) -> str:
+def _write_call(call: ToolCall, dialect: Description, index: int, round_trip: RoundTrip, between_tags: bool) -> str:
     """Render one call without its section."""
     arguments = _load_arguments(call.arguments)
     syntax = dialect.calls[0]
@@ -158,7 +157,7 @@ def _write_call(call: ToolCall, dialect: Description, index: int, proof: RoundTr
             params = dialect.param_separator.join(_write_param(key, value, dialect) for key, value in arguments.items())
             return pattern.fill_pattern(syntax, "call", {**slots, "params": params})
 
-        if between_tags or proof.survives(call.name, arguments, render_call):
+        if between_tags or round_trip.survives(call.name, arguments, render_call):
             return render_call(arguments)
         # `<` is escaped, so that no tag is found in it.
         slots["params"] = dump_json(arguments).replace("<", "\\u003c") + "\n"

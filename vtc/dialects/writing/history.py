@@ -67,11 +67,11 @@ def list_shown_parameters(tool: Tool) -> list[str]:
 
 def convert_to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """Render every call and result in `dialect`; other messages stay the same objects."""
-    proof = RoundTrip(dialect, tools)
-    return [_render_message(message, dialect, proof) for message in messages]
+    round_trip = RoundTrip(dialect, tools)
+    return [_render_message(message, dialect, round_trip) for message in messages]
 
 
-def _render_message(message: Message, dialect: Description, proof: RoundTrip) -> Message:
+def _render_message(message: Message, dialect: Description, round_trip: RoundTrip) -> Message:
     if message.role == "tool":
         before, after = _split_result(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
@@ -80,20 +80,20 @@ def _render_message(message: Message, dialect: Description, proof: RoundTrip) ->
             return replace(message, role=dialect.result_role, content=(text,))
         return replace(message, role=dialect.result_role, content=(before, *message.content, after), call_id=None)
     if message.calls:
-        content, text = message.text, _render_calls(message, dialect, proof)
+        content, text = message.text, _render_calls(message, dialect, round_trip)
         gap = ("\n\n",) if content and not content.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
 
 
-def _render_calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
+def _render_calls(message: Message, dialect: Description, round_trip: RoundTrip) -> str:
     """Render the calls of a message; arguments that are nested too deeply are included as JSON text."""
     try:
-        return write_calls(message.calls, dialect, proof.tools, proof)
+        return write_calls(message.calls, dialect, round_trip.tools, round_trip)
     except RecursionError:
         raw = [json.dumps({"_raw": call.arguments}, ensure_ascii=False) for call in message.calls]
         calls = [replace(call, arguments=text) for call, text in zip(message.calls, raw, strict=True)]
-        return write_calls(calls, dialect, proof.tools, proof)
+        return write_calls(calls, dialect, round_trip.tools, round_trip)
 
 
 def _split_result(message: Message, dialect: Description) -> tuple[str, str]:
@@ -163,7 +163,7 @@ def render_tool_list(dialect: Description, tools: Sequence[Tool], must_call: str
 MAX_SAMPLE_DEPTH = 4
 """Maximum nesting of objects and lists that are filled."""
 _PLAIN = re.compile(r"\w(?:[\w .,:/@+-]{0,60}\w)?")
-"""Text of a client's schema that contains no dialect's markup."""
+"""Matches a value in a client's schema that contains no dialect's markup."""
 _WORDS = (
     (r"dir|folder", "src"),
     (r"path|file", "notes.txt"),
@@ -196,26 +196,29 @@ def make_sample_arguments(tool: Tool) -> dict[str, Any]:
 
 def _make_sample_value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
     schema = json_schema.resolve_schema(schema, root)
+    # Step 1: prefer a plain value that the schema names.
     options = [schema.get(key) for key in ("const", "default")]
-    options += [
-        example for key in ("examples", "enum") if isinstance(many := schema.get(key), list) for example in many[:1]
-    ]
+    for key in ("examples", "enum"):
+        listed = schema.get(key)
+        if isinstance(listed, list):
+            options += listed[:1]
     for option in options:
         if isinstance(option, bool | int | float) or (isinstance(option, str) and _PLAIN.fullmatch(option)):
             return option
+    # Step 2: otherwise make a value of the first type other than null.
     types = json_schema.list_types(schema, root)
     kind, entry = next((pair for pair in types if pair[0] != "null"), ("string", schema))
     match kind:
         case "boolean":
             return True
         case "integer" | "number":
-            least = entry.get("minimum")
-            return least if isinstance(least, int) and not isinstance(least, bool) else 1
+            minimum = entry.get("minimum")
+            return minimum if isinstance(minimum, int) and not isinstance(minimum, bool) else 1
         case "array":
             return [_make_sample_value(name, entry.get("items"), root, depth + 1)] if depth < MAX_SAMPLE_DEPTH else []
         case "object":
-            takes = json_schema.ObjectSchema(entry)
-            inner, needed = takes.properties, takes.required
-            keys = [key for key in inner if key in needed] if depth < MAX_SAMPLE_DEPTH else []
-            return {key: _make_sample_value(key, inner[key], root, depth + 1) for key in keys}
+            members = json_schema.ObjectSchema(entry)
+            declared, required = members.properties, members.required
+            keys = [key for key in declared if key in required] if depth < MAX_SAMPLE_DEPTH else []
+            return {key: _make_sample_value(key, declared[key], root, depth + 1) for key in keys}
     return next((word for words, word in _WORDS if re.search(words, name.lower())), "apple")

@@ -36,8 +36,8 @@ class Flaw(NamedTuple):
 def find_flaws(dialect: Description) -> Iterator[Flaw]:
     """Write a plain call in a dialect, and read it back."""
     tools = {_TOOL.name: _TOOL}
-    proof = RoundTrip(dialect, tools)
-    text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, proof)
+    round_trip = RoundTrip(dialect, tools)
+    text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, round_trip)
     events = Reader(compile_grammar((dialect,)), tools).read_whole(text)
     calls = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
     if calls != [(_TOOL.name, _ARGUMENTS)]:
@@ -48,7 +48,7 @@ def find_flaws(dialect: Description) -> Iterator[Flaw]:
             f"a call in this format is not read back, `{text.strip()}`{why}; {_advice(dialect)}",
             is_fatal=True,
         )
-    elif proof.has_failed:
+    elif round_trip.has_failed:
         yield Flaw(
             "param",
             "a parameter in this format is not read back, so calls are shown to the model with a JSON object "

@@ -457,7 +457,7 @@ class ForTextClient(ForStructuredClient):
             opener = "".join(conversation.list_openers(dialect, [name]))
             end = text.find(opener) + len(opener)
         else:
-            closer = conversation.closer_of(dialect, name)
+            closer = conversation.get_closer(dialect, name)
             end = text.rfind(closer) + len(closer)
         if end == len(text):
             return [CallText(raw, text)]
@@ -471,7 +471,7 @@ class ForTextClient(ForStructuredClient):
         if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
             return (Text(event.raw),)
         written = conversation.write_for_client(call, client.dialect, self._tools, client.profile.known_parameters)
-        rest = conversation.text_after(left, written)
+        rest = conversation.strip_beginning(left, written)
         if rest is not None and self._is_parsed_as(left + rest, call):
             return (Rewritten(event.raw, rest),)
         reason = "it is not repaired, because a part of it was sent already"
