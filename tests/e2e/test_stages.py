@@ -98,7 +98,7 @@ REPLY = [
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls, stages.RecordFaults)),
     Stage(stages.ForStructuredClient, "feed"),
     Stage(stages.Ids, "take"),
-    *(Stage(Reader, name) for name in ("_advance", "_transition", "_enter", "feed", "finish")),
+    *(Stage(Reader, name) for name in ("_advance", "_transition", "_enter_state", "feed", "finish")),
     *(Stage(Cursor, "consume", call) for call in (0, 8)),
     *(Stage(EventBuffer, name) for name in ("add_text", "add_call")),
     *(Stage(open_call.OpenCall, name) for name in ("begin_body", "end_parameter", "complete")),
