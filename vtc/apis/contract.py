@@ -268,9 +268,9 @@ class Api:
     """Prefix of call ids; 24 hex digits follow."""
     in_pieces: bool = True
     """True if its streams send a call in pieces."""
-    seals: Literal["beside", "amid", "signed"] = "beside"
-    """The place of its seals: next to the text of a message (`beside`) or among its parts (`amid`); `signed`: among
-    the parts, and valid only with the text of the reasoning."""
+    seals: Literal["field", "part", "signed"] = "field"
+    """The place of its seals: in a field next to the text of a message (`field`) or among its parts (`part`); `signed`:
+    among the parts, and valid only with the text of the reasoning."""
     questions: Sequence[Question] = ()
     """Side questions of its clients."""
     unread: Mapping[str, UnreadPath] = field(default_factory=dict)

@@ -284,7 +284,8 @@ def _is_known(event: Json) -> bool:
 def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Origin]:
     """Collect the fields of an event and of its delta that the API does not define."""
     more: dict[str, Any] = {key: value for key, value in event.items() if key not in _KNOWN_FIELDS[event["type"]]}
-    if delta and (known := _KNOWN_FIELDS.get(str(delta.get("type")))) and not delta.keys() <= known:
+    known = _KNOWN_FIELDS.get(str(delta.get("type"))) if delta else None
+    if delta and known and not delta.keys() <= known:
         more["delta"] = {key: value for key, value in delta.items() if key not in known}
     if more:
         yield Origin(NAME, "fields", more)

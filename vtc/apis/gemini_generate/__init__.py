@@ -24,7 +24,7 @@ API = Api(
     request.build_request,
     request.build_error,
     in_pieces=False,
-    seals="amid",
+    seals="part",
     questions=QUESTIONS,
     unread={
         **dict.fromkeys(("/v1internal:generatecontent", "/v1internal:streamgeneratecontent"), _LOGIN),

@@ -389,8 +389,10 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
         yield from _make_origins("choice", entry, index)
         yield from _make_origins("delta", delta, index)
-        if delta.get("tool_calls") and (others := split_entries(delta["tool_calls"])[1]):
-            yield Origin(NAME, "delta.tool_calls", others, index)
+        if delta.get("tool_calls"):
+            _, others = split_entries(delta["tool_calls"])
+            if others:
+                yield Origin(NAME, "delta.tool_calls", others, index)
         parts = [
             entry
             for entry in _list_part_objects(delta.get("content"))

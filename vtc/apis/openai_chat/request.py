@@ -95,7 +95,7 @@ def render_tool_choice(choice: str) -> Any:
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
-def _render_messages(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
+def _render_messages(messages: Sequence[Message], reasoning_field: str) -> Iterator[Mapping[str, Any]]:
     """Render messages; images in results follow in a user message, because results contain only text."""
     shown: list[Mapping[str, Any]] = []
     for message in messages:
@@ -105,7 +105,7 @@ def _render_messages(messages: Sequence[Message], thoughts: str) -> Iterator[Map
                 about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
                 shown += [about, *map(_render_media, media)]
             continue
-        entry = _render_entry(message, thoughts)
+        entry = _render_entry(message, reasoning_field)
         if shown and message.role == "user":
             text = entry["content"]
             more = [{"type": "text", "text": text}] if isinstance(text, str) else text
@@ -118,7 +118,7 @@ def _render_messages(messages: Sequence[Message], thoughts: str) -> Iterator[Map
         yield {"role": "user", "content": shown}
 
 
-def _render_entry(message: Message, thoughts: str) -> Mapping[str, Any]:
+def _render_entry(message: Message, reasoning_field: str) -> Mapping[str, Any]:
     plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
     parts = [
         {"type": "text", "text": part} if isinstance(part, str) else _render_media(part)
@@ -129,7 +129,7 @@ def _render_entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     if message.reasoning and _strip_whitespace(words.text_of(words.entries_of(past.fields))) != _strip_whitespace(
         message.reasoning
     ):
-        entry[thoughts] = message.reasoning
+        entry[reasoning_field] = message.reasoning
     entry |= past.fields
     if message.calls:
         entry["tool_calls"] = past.put_on([call.as_openai() for call in message.calls])
@@ -520,9 +520,9 @@ def _split_choice(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         key: value for key, value in message.items() if key not in SEPARATE_CHUNK_FIELDS and value not in (None, [])
     }
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    thoughts: dict[str, Any] = {key: message[key] for key in _REASONING_CHUNK_FIELDS if message.get(key)}
-    if thoughts:
-        deltas.append(thoughts)  # one chunk, because all fields have the same text
+    reasoning: dict[str, Any] = {key: message[key] for key in _REASONING_CHUNK_FIELDS if message.get(key)}
+    if reasoning:
+        deltas.append(reasoning)  # one chunk, because all fields have the same text
     if message.get("content"):
         deltas.append({"content": message["content"]})
     if others:

@@ -20,7 +20,7 @@ API = Api(
     fold_events,
     request.build_request,
     request.build_error,
-    seals="amid",
+    seals="part",
     questions=QUESTIONS,
     unread={
         "/responses/input_tokens": TOKEN_COUNT_UNREAD,

@@ -351,8 +351,10 @@ class FrameTracker(OpenItems):
 
     def _number_events(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
         """Number events; `frames` frames were forwarded with their own numbers since the last call."""
-        if self.passed_data and (numbers := _SEQUENCE_NUMBER.findall(self.passed_data)):
-            self.next_number = int(numbers[-1]) + 1
+        if self.passed_data:
+            numbers = _SEQUENCE_NUMBER.findall(self.passed_data)
+            if numbers:
+                self.next_number = int(numbers[-1]) + 1
         self.passed_data = b""
         if self.next_number is None:
             return [*events]

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -281,7 +281,7 @@ class Request(request.Request):
         max_tokens = self.fields.get("max_output_tokens")
         self.form = ResponseForm(
             _map_flat_names(declared),
-            frozenset(name for name, _, own, entry in declared if own and entry.get("type") == "custom"),
+            frozenset(tool.full_name for tool in declared if tool.name and tool.entry.get("type") == "custom"),
             max_tokens if isinstance(max_tokens, int) else None,
             self.model,
         )
@@ -294,10 +294,10 @@ class Request(request.Request):
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
-            _read_tool(name, entry)
+            _read_tool(declared.full_name, declared.entry)
             for entries in (fields.get("tools"), *_find_tool_lists(fields))
-            for name, _, own, entry in _list_declarations(entries)
-            if own and entry.get("type") in ("function", "custom")
+            for declared in _list_declarations(entries)
+            if declared.name and declared.entry.get("type") in ("function", "custom")
         ]
 
     def _declarations(self) -> Iterator[list[Any]]:
@@ -312,11 +312,13 @@ class Request(request.Request):
         return nested[0] if name not in declared and len(nested) == 1 else name
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        return (name for name, *_ in _list_declarations(entries))
+        return (declared.full_name for declared in _list_declarations(entries))
 
     def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
         for entry in entries:
-            if remaining := [function for name, _, _, function in _list_declarations([entry]) if name not in names]:
+            declared = _list_declarations([entry])
+            remaining = [tool.entry for tool in declared if tool.full_name not in names]
+            if remaining:
                 yield {**entry, "tools": remaining} if entry.get("type") == "namespace" else entry
 
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
@@ -324,17 +326,20 @@ class Request(request.Request):
 
         Names in a namespace are preserved; a custom tool has no parameters.
         """
-        declared = [(tools.get(name), own, function) for name, _, own, function in _list_declarations([entry])]
-        written = [
-            {**function, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
-            if tool and function.get("type") == "function"
-            else function
-            for tool, _, function in declared
-        ]
+        declared = [*_list_declarations([entry])]
+        written: list[Json] = []
+        for one in declared:
+            tool = tools.get(one.full_name)
+            if tool and one.entry.get("type") == "function":
+                strict = {"strict": True} if tool.strict else {}
+                written.append({**one.entry, "parameters": tool.parameters, **strict})
+            else:
+                written.append(one.entry)
         if entry.get("type") == "namespace":
-            return {**entry, "tools": written} if any(tool for tool, *_ in declared) else None
-        ((tool, own, _),) = declared
-        return {**written[0], "name": tool.name} if tool and own else None
+            return {**entry, "tools": written} if any(one.full_name in tools for one in declared) else None
+        (sole,) = declared
+        tool = tools.get(sole.full_name)
+        return {**written[0], "name": tool.name} if tool and sole.name else None
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         super()._declare(kept, tools)
@@ -402,30 +407,41 @@ def _find_tool_lists(fields: Mapping[str, Any]) -> Iterator[list[Any]]:
     return (item["tools"] for item in items if _is_tools_item(item)) if isinstance(items, list) else iter(())
 
 
-def _list_declarations(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
-    """List all declared tools, also inside namespaces: full name, namespace, name in it, declaration.
+class _Declaration(NamedTuple):
+    """A declared tool."""
 
-    A tool that the server runs has no name field: its type is the full name, and the name in the namespace is empty.
-    """
+    full_name: str
+    """The name with its namespace (`fs.read`); for a tool that the server runs, which has no name, its type."""
+    namespace: str
+    """Empty without a namespace, and for the default one."""
+    name: str
+    """The name in the namespace; empty for a tool that the server runs."""
+    entry: Json
+    """The object that declares it."""
+
+
+def _list_declarations(entries: Any) -> Iterator[_Declaration]:
+    """List the tools of a list of declarations, also those inside namespaces."""
     for entry in entries or ():
         is_space = entry.get("type") == "namespace"
         space = str(entry["name"]) if is_space and entry["name"] != DEFAULT_NAMESPACE else ""
         for function in entry["tools"] if is_space else (entry,):
-            own = function.get("name")
-            name = str(own or function.get("type"))
-            yield f"{space}.{name}" if space else name, space, own if isinstance(own, str) else "", function
+            own_name = function.get("name")
+            name = str(own_name or function.get("type"))
+            full_name = f"{space}.{name}" if space else name
+            yield _Declaration(full_name, space, own_name if isinstance(own_name, str) else "", function)
 
 
-def _map_flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
+def _map_flat_names(declared: Sequence[_Declaration]) -> Mapping[str, tuple[str, str]]:
     """Map each flat name to its namespace and name, except ambiguous ones and full names of other tools."""
-    full_names = {name for name, *_ in declared}
+    full_names = {tool.full_name for tool in declared}
     names: dict[str, set[tuple[str, str]]] = {}
-    for _, space, name, _ in declared:
-        if not name:  # a tool that the server runs
+    for tool in declared:
+        if not tool.name:  # the server runs it
             continue
-        prefix = space or DEFAULT_NAMESPACE
-        for flat in (f"{prefix}.{name}", f"{prefix}__{name}", name):
-            names.setdefault(flat, set()).add((space, name))
+        prefix = tool.namespace or DEFAULT_NAMESPACE
+        for flat in (f"{prefix}.{tool.name}", f"{prefix}__{tool.name}", tool.name):
+            names.setdefault(flat, set()).add((tool.namespace, tool.name))
     return {
         flat: name
         for flat, (name, *others) in names.items()

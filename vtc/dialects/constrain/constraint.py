@@ -101,13 +101,17 @@ def build_reply_grammar(
         raise Inexpressible("no tools are offered")
     calls = _CallBuilder(dialect, tools, demand.allows_multiple, freedom)
     first = next(_list_layouts(dialect))
-    ways: list[CallForm] = []
+    call_forms: list[CallForm] = []
     if not demand.calls_only:
         if dialect.section_anchor == "message" or not first.is_marked:
             raise Inexpressible(f"dialect {dialect.name}: only a whole reply is a call, so free text cannot be allowed")
-        ways = [*_list_call_forms(dialect, calls)]
+        call_forms = [*_list_call_forms(dialect, calls)]
     return ReplyGrammar(
-        calls.build_calls(first), tuple(ways), demand.reasoning_tags, demand.reasoning_closers, demand.allows_multiple
+        calls.build_calls(first),
+        tuple(call_forms),
+        demand.reasoning_tags,
+        demand.reasoning_closers,
+        demand.allows_multiple,
     )
 
 
@@ -123,7 +127,7 @@ def find_reserved_opener(dialect: Description) -> str:
 
 
 def _list_call_forms(dialect: Description, calls: _CallBuilder) -> Iterator[CallForm]:
-    """List the ways in which a call may begin in free text; the first wins of those with the same beginning."""
+    """List the layouts of calls in free text; of those with the same trigger, the first wins."""
     forms: dict[str, tuple[_CallLayout, Tool | None]] = {}
     for form in _list_layouts(dialect):
         if opening := _trigger_of(form):
@@ -374,13 +378,13 @@ def build_structural_tag(reply: ReplyGrammar) -> Format:
         "at_least_one": False,
         "stop_after_first": not reply.allows_multiple,
     }
-    thoughts = [
+    reasoning = [
         *(_make_tag(open_, close) for open_, close in reply.reasoning_tags),
         *(_make_tag("", close) for close in reply.reasoning_closers),
     ]
-    if not thoughts:
+    if not reasoning:
         return content
-    return {"type": "or", "elements": [*(_make_sequence([thought, content]) for thought in thoughts), content]}
+    return {"type": "or", "elements": [*(_make_sequence([tag, content]) for tag in reasoning), content]}
 
 
 def _make_tag(begin: str, end: str) -> Format:

@@ -152,9 +152,9 @@ def build_root(reply: ReplyGrammar) -> Node:
             else make_choice(join_nodes(free, call), EMPTY_NODE)
         )
         body = join_nodes(body, free)
-    thoughts = [join_nodes(Lit(open_), _build_text_until(close)) for open_, close in reply.reasoning_tags]
-    thoughts += [_build_text_until(close) for close in reply.reasoning_closers]
-    return join_nodes(make_choice(*thoughts, EMPTY_NODE), body) if thoughts else body
+    reasoning = [join_nodes(Lit(open_), _build_text_until(close)) for open_, close in reply.reasoning_tags]
+    reasoning += [_build_text_until(close) for close in reply.reasoning_closers]
+    return join_nodes(make_choice(*reasoning, EMPTY_NODE), body) if reasoning else body
 
 
 def _build_text_until(close: str) -> Node:

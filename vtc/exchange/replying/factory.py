@@ -199,7 +199,7 @@ class ReplyFactory:
             closers,
             plain=past.recalls,
             signed=self._server.signs_reasoning,
-            between=self._server.seals != "beside",
+            between=self._server.seals != "field",
             seals=self._seals,
         )
 
