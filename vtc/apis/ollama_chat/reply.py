@@ -189,7 +189,7 @@ class Encoder(msgspec.Struct):
         is_open = self.head and not (self.ended or self.native)
         return self._render_last_line(self.finish or Finish("stop"), **self.usage) if is_open else []
 
-    def _render_last_line(self, end: Finish, **fields: Any) -> list[Json]:
+    def _render_last_line(self, end: Finish, /, **fields: Any) -> list[Json]:
         """Render the last line, once."""
         self.finish, self.ended = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
@@ -227,7 +227,7 @@ def _make_origins(line: Json, known: Collection[str]) -> Iterator[Origin]:
         yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS_FIELDS)
 
 
-def _render_line(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+def _render_line(like: Mapping[str, Any], /, **fields: Any) -> dict[str, Any]:
     """Render a line of an unfinished reply."""
     head = {key: like[key] for key in _COMMON_FIELDS if key in like}
     return {**head, "message": {"role": "assistant", "content": "", **fields}, "done": False}

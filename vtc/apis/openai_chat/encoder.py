@@ -71,7 +71,7 @@ class Encoder(msgspec.Struct):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         chunks: list[dict[str, Any]] = []
 
-        def add_chunk(delta: Json, finish: str | None = None, **fields: Any) -> None:
+        def add_chunk(delta: Json, finish: str | None = None, /, **fields: Any) -> None:
             if choice not in self.begun_choices:
                 self.begun_choices |= {choice}
                 delta = {"role": "assistant", **delta}
