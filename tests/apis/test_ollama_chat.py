@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, ollama
 from tests.apis.toy import Toy
+from tests.bounds import time_limit
 from tests.exchanges import AGENT, feed_stream, planner
 from vtc.apis import BadRequest, convert_to_stream, match_request, render_text_reply
 from vtc.apis.ollama_chat import API, Request
@@ -20,6 +21,8 @@ from vtc.events import ToolCall
 from vtc.exchange import Session
 from vtc.json_text import encode_json
 from vtc.wire import LineReader
+
+__all__ = ["time_limit"]
 
 
 def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: bool = False) -> bytes:
@@ -254,3 +257,15 @@ def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> N
     out = [piece for frame in LineReader().feed(b"".join(lines)) for piece in relay.feed(frame)]
     entries = [entry for delta in chat.deltas(b"".join(out)) for entry in delta.get("tool_calls", ())]
     assert [(entry["index"], entry["function"]["name"]) for entry in entries] == [(0, "a"), (1, "b"), (2, "c")]
+
+
+def test_calls_among_entries_without_a_function_are_found_in_linear_time() -> None:
+    """Each entry was compared with each call: the time limit interrupts that."""
+    calls = [{"function": {"name": f"f{number}", "arguments": {}}} for number in range(40_000)]
+    others = [{"id": f"x{number}"} for number in range(40_000)]
+    message = {"role": "assistant", "content": "", "tool_calls": [*calls, *others]}
+    (frame,) = LineReader().feed(encode_json({"model": "m", "message": message, "done": False}) + b"\n")
+    decoded = API.decoder(False).decode(frame)
+    assert decoded is not None
+    assert len(decoded.deltas) == len(calls)
+    assert others in [getattr(item, "value", None) for item in decoded.metadata]

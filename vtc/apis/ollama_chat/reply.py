@@ -237,7 +237,7 @@ def _split_calls(message: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list
     """Split the calls of a message from entries that have no function."""
     entries, others = split_entries(message.get("tool_calls"))
     calls = [entry for entry in entries if isinstance(entry.get("function"), dict)]
-    return calls, [*others, *(entry for entry in entries if entry not in calls)]
+    return calls, [*others, *(entry for entry in entries if not isinstance(entry.get("function"), dict))]
 
 
 def _read_deltas(line: Mapping[str, Any]) -> list[Delta]:
