@@ -292,10 +292,7 @@ class Decoder(msgspec.Struct):
             self.items = (*self.items, str(item.get("type") or "message"))
         if items and type_ in END_EVENTS:
             return [*events, *self._decode_response(value, type_)]
-        if items:
-            unknown = {key: entry for key, entry in value.items() if not _is_known_field(type_, key, entry)}
-            events += [Origin(NAME, f"event.{key}", entry) for key, entry in unknown.items()]
-        return events
+        return [*events, *_find_unread_fields(value, type_)] if items else events
 
     def _count_calls(self, number: int) -> int:
         """Count the calls before an item."""
@@ -367,9 +364,8 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
             yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
-        # Step 4: find unknown fields, and fields that were not decoded because of their type.
-        yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in known)
-        yield from _find_wrong_types(known)
+        # Step 4: find the fields that were not decoded.
+        yield from _find_unread_fields(value, type_)
 
     def _end_text(self) -> BlockEnd:
         self.in_text = False
@@ -542,6 +538,13 @@ def _make_decoded(
 def _is_known_field(type_: str, key: str, value: Any) -> bool:
     """True for a field of a known event that is decoded or in which no client finds a call."""
     return key in _FIELDS_OF_EVENT[type_] or (key in _COMMON_FIELDS and not isinstance(value, dict | list))
+
+
+def _find_unread_fields(value: Json, type_: str) -> Iterator[Origin]:
+    """Find the unknown fields of a known event, and fields that are not decoded because of their type."""
+    known = {key: entry for key, entry in value.items() if _is_known_field(type_, key, entry)}
+    yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in known)
+    yield from _find_wrong_types(known)
 
 
 def _decode_failure(value: Json) -> Iterator[Failure | Origin]:
