@@ -56,6 +56,10 @@ type ReplyEvent = (
     | FrameMetadata
 )
 """An event that can be sent to a client. After a `BlockEnd` the next block of the reply begins."""
+CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call, CallDelta)
+"""The events that show a client content: a reply that the server did not start starts with the first of them."""
+WRONG_TYPE = "wrong type"
+"""Prefix of the kind of an `Origin` that holds a value of a wrong JSON type. No encoder renders it."""
 
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"

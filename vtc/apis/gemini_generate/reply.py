@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, render_as_text
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
-from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Decoded, Json, ReplyEvent
+from vtc.apis.contract import CONTENT_EVENTS, CONTEXT_LENGTH_EXCEEDED, WRONG_TYPE, Decoded, Json, ReplyEvent
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
 from vtc.apis.gemini_generate.parts import (
     FINISH_REASONS,
@@ -64,9 +64,6 @@ _HARMLESS_FIELDS = (
     *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
 )
 """Fields of events, candidates and parts in which no client finds a call."""
-_CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call, CallDelta)
-_WRONG_TYPE = "wrong type"
-"""Prefix of the kind of an origin that holds a value of a wrong type. No encoder renders it."""
 
 
 class Decoder(msgspec.Struct):
@@ -114,7 +111,7 @@ class Decoder(msgspec.Struct):
             yield make_origin(f"event.{key}", event[key], harmless=key in _HARMLESS_FIELDS)
         usage = event.get("usageMetadata")
         if usage and not isinstance(usage, dict):
-            yield make_origin(f"{_WRONG_TYPE}.usageMetadata", usage)
+            yield make_origin(f"{WRONG_TYPE}.usageMetadata", usage)
         elif usage:
             thought = count_of(usage, "thoughtsTokenCount")
             yield Usage(
@@ -130,7 +127,7 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
     """Decode the candidates of an event."""
     candidates, others = split_entries(event.get("candidates"))
     if others:
-        yield make_origin(f"{_WRONG_TYPE}.candidates", others)
+        yield make_origin(f"{WRONG_TYPE}.candidates", others)
     block_reason = part_of(event, "promptFeedback").get("blockReason")
     if block_reason and not candidates:  # the server rejected the prompt
         yield Finish("halted", native_reason=str(block_reason))
@@ -141,7 +138,7 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
         for part in parts:
             yield from _decode_part(part, choice)
         if others:
-            yield make_origin(f"{_WRONG_TYPE}.parts", others, choice)
+            yield make_origin(f"{WRONG_TYPE}.parts", others, choice)
         has_bad_content = not content and bool(candidate.get("content"))  # a value of a wrong type
         known = {"index"} if has_bad_content else {"content", "index", "finishReason"}
         for key in candidate.keys() - known:
@@ -214,7 +211,7 @@ class Encoder(msgspec.Struct):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
             return []
-        if not self.head and any(isinstance(event, _CONTENT_EVENTS) for event in events):  # the server sent no start
+        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):  # the server sent no start
             self._record_start(Start())
         # Step 1: collect the parts, and the additional fields of the event, the candidate and its content.
         parts: list[Json] = []
@@ -230,7 +227,7 @@ class Encoder(msgspec.Struct):
                     place, _, key = kind.partition(".")
                     if place == "part":
                         parts.append({key: value})
-                    elif place != _WRONG_TYPE:
+                    elif place != WRONG_TYPE:
                         own[place][key] = value
                 case Usage():
                     self.usage = event.own.value if event.own and event.own.api == NAME else _render_usage(event)

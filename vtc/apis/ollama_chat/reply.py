@@ -19,7 +19,7 @@ import msgspec
 
 from vtc.apis.calls import ToolCallAccumulator, format_arguments, render_as_text
 from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, get_text, is_clean
-from vtc.apis.contract import Decoded, Json, ReplyEvent
+from vtc.apis.contract import CONTENT_EVENTS, Decoded, Json, ReplyEvent
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, split_entries, text_at
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.reasons import ReasonTable
@@ -58,7 +58,6 @@ _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """The origin of counts that the forwarded line already contains, so that the encoder does not add them again."""
 _CLEAN_CALL: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
 """Kinds of value in a clean call."""
-_CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call, CallDelta)
 _MESSAGE_FIELDS = ("role", "content", "tool_calls")
 
 
@@ -134,7 +133,7 @@ class Encoder(msgspec.Struct):
         lines: list[Json] = []
         if self.ended:
             return lines
-        if not self.head and any(isinstance(event, _CONTENT_EVENTS) for event in events):  # the server sent no start
+        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):  # the server sent no start
             self._record_start(Start())
         # Step 1: collect this API's own fields, usage and the end.
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}

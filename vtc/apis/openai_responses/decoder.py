@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import format_arguments
 from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
-from vtc.apis.contract import Decoded, Json, TextChain, join_chain
+from vtc.apis.contract import WRONG_TYPE, Decoded, Json, TextChain, join_chain
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries, text_at
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
@@ -175,8 +175,6 @@ _TYPE_OF_FIELD: Mapping[str, type] = {
     "logprobs": list,
 }
 """The types of the decoded fields of an event."""
-_WRONG_TYPE = "wrong type"
-"""Prefix of the kind of an origin that holds a value of a wrong type. No encoder renders it."""
 
 _CLEAN_CALL: Mapping[str, Table] = {
     "arguments": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "arguments": (BLANK, WRITTEN)},
@@ -466,7 +464,7 @@ class Decoder(msgspec.Struct):
         """Find unknown fields in the items that the last event repeats."""
         items, others = split_entries(output)
         if others:
-            yield Origin(NAME, f"{_WRONG_TYPE}.output", None)
+            yield Origin(NAME, f"{WRONG_TYPE}.output", None)
         for item in items:
             if item.get("type") in ("message", "reasoning"):
                 unknown = [*(item.keys() - _FIELDS_OF_OBJECT["item"]), *_list_unknown_part_fields(item)]
@@ -616,7 +614,7 @@ def _find_wrong_types(fields: Json) -> Iterator[Origin]:
     """Find the fields of an event whose values have a wrong JSON type, so that they are not decoded."""
     for key, value in fields.items():
         if value is not None and not isinstance(value, _TYPE_OF_FIELD.get(key, object)):
-            yield Origin(NAME, f"{_WRONG_TYPE}.{key}", value)
+            yield Origin(NAME, f"{WRONG_TYPE}.{key}", value)
 
 
 def _get_string(text: Any) -> str:
