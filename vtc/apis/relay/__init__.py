@@ -222,7 +222,8 @@ class Relay[P: Pipeline]:
             raise UnreadableFrame("it does not belong to this API")
         if decoded:
             return writer.forward_now(frame)
-        writer.record_number(frame)
+        if writer.encoder.counts:
+            writer.record_number(frame)
         return [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:
@@ -381,7 +382,7 @@ class Relay[P: Pipeline]:
         *,
         reencodes: bool,
     ) -> tuple[list[bytes], list[Choice]]:
-        """Process the frame by which the server ended or broke off the reply; it is re-encoded if `anew`."""
+        """Process the frame by which the server ended or broke off the reply; `reencodes`: it is encoded again."""
         if not isinstance(last, Failure):
             out, choices = _settle_choices(writer, self._end_choices(writer, complete=True))
             return [*out, *writer.end(frame)], choices

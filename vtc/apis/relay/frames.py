@@ -440,8 +440,8 @@ class FrameWriter(msgspec.Struct):
         return self.encoder.framing.encode(values, like, first=first)
 
     def record_number(self, frame: Frame) -> None:
-        """Record the number of a frame that is forwarded as received, if the client's API has numbers."""
-        record = getattr(self.encoder, "record_passed", None) if self.encoder.counts and self.in_step else None
+        """Record the number of a frame that is forwarded as received, for an API whose frames have numbers."""
+        record = getattr(self.encoder, "record_passed", None) if self.in_step else None
         if record and frame.data:
             record(frame.data, ())
 

@@ -49,7 +49,7 @@ INDENT_CHARACTERS = " \t\r>"
 STEPS_PER_CHARACTER = 4
 """Steps allowed per character. Most characters take none, and text that is parsed twice takes two."""
 SPARE_STEPS = 64
-"""Steps allowed in addition, whatever the length of the text."""
+"""Steps allowed for a text of any length, in addition to those for its characters."""
 
 _TEXT = Last.TEXT
 
