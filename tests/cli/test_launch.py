@@ -110,6 +110,25 @@ class Machine:
     def build_command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "vtc", "launch", *arguments]
 
+    @contextmanager
+    def launch_waiting(self, url: str) -> Iterator[subprocess.Popen[str]]:
+        """Launch an agent that has printed `ready` and waits; at the end, kill all processes that still run."""
+        with subprocess.Popen(
+            self.build_command("lab", url, "--profiles", str(self.profiles), "--", "wait"),
+            env=self.build_environment(),
+            cwd=self.work,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout
+            try:
+                assert process.stdout.readline() == "ready\n"
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
     def launch(self, url: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Launch the agent and wait for its end."""
         return subprocess.run(
@@ -208,52 +227,25 @@ def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(api: Api, ma
 
 def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     """Ctrl-C reaches both agent and launch; a signal to launch is forwarded, and VTC ends with the agent."""
-    command = machine.build_command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
-    with subprocess.Popen(
-        command,
-        env=machine.build_environment(),
-        cwd=machine.work,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    with machine.launch_waiting(server) as process:
         assert process.stdout
-        try:
-            assert process.stdout.readline() == "ready\n"
-            os.killpg(process.pid, signal.SIGINT)
-            assert process.stdout.readline() == "caught\n"
-            assert process.poll() is None
-            assert not machine.is_over()
-            process.terminate()
-            assert process.wait(TIMEOUT_SECONDS) == 7
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stdout.readline() == "caught\n"
+        assert process.poll() is None
+        assert not machine.is_over()
+        process.terminate()
+        assert process.wait(TIMEOUT_SECONDS) == 7
     assert machine.witnessed["signals"] == [signal.SIGINT, signal.SIGTERM]
     assert machine.is_over()
 
 
 def test_vtc_ends_with_a_launch_that_is_killed_and_leaves_no_key(machine: Machine, server: str) -> None:
-    command = machine.build_command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
-    with subprocess.Popen(
-        command,
-        env=machine.build_environment(),
-        cwd=machine.work,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout
-        try:
-            assert process.stdout.readline() == "ready\n"
-            port = int(machine.witnessed["url"].rpartition(":")[2].partition("/")[0])
-            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as connection:
-                process.kill()
-                assert connection.recv(1) == b""  # VTC closes it when it ends
-                assert not Path(machine.witnessed["folder"]).parent.exists()
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the agent, which nothing else ends
+    with machine.launch_waiting(server) as process:
+        port = int(machine.witnessed["url"].rpartition(":")[2].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as connection:
+            process.kill()
+            assert connection.recv(1) == b""  # VTC closes it when it ends
+            assert not Path(machine.witnessed["folder"]).parent.exists()
 
 
 @pytest.mark.rest
