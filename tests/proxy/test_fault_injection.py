@@ -49,8 +49,8 @@ SCHEMA = {"type": "object", "properties": {"why": {"type": "string"}, "command":
 
 OWN_HELPERS = {
     # The boundary itself: code before its `try`.
-    "Boundary._around.<locals>.run",
-    "Boundary._around.<locals>.run_async",
+    "Boundary._wrap.<locals>.run",
+    "Boundary._wrap.<locals>.run_async",
     "ReceivedFlow.of",
     "OriginalRequest.of",
     "OriginalReply.of",

@@ -135,7 +135,7 @@ def _read_key(name: str) -> str:
 
 def _format_announcement(address: str, model: str, api: str | None, tokens: int) -> str:
     return (
-        f"vtc: sends requests to {address} about itself, then to {model or 'the first model that it lists'}"
+        f"vtc: asks {address} about itself, then {model or 'the first model that it lists'} for short answers"
         f"{f' in {api}' if api else ''}:\n"
         f"vtc: at most {MAX_PROBE_REQUESTS} requests, {tokens} tokens each, temperature 0; one prompt has about 6,000 "
         "tokens. The tools are made up, and no call is executed."
