@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import engine, exchange, figures, frames, hops, hostile
@@ -95,18 +95,28 @@ def main() -> None:
         parser.error(f"--against does not support: {', '.join(sorted(unknown))}")
     measured: list[Figure] = []
     started = time.perf_counter()
-    for name in chosen:
-        for figure in available[name]():
-            measured.append(figure)
-            print(
-                f"\r\033[K{time.perf_counter() - started:5.0f} s  {figure.label}", end="", file=sys.stderr, flush=True
-            )
-    print("\r\033[K", end="", file=sys.stderr)
-    print(figures.format_table(measured))
+    try:
+        for name in chosen:
+            for figure in available[name]():
+                measured.append(figure)
+                print(
+                    f"\r\033[K{time.perf_counter() - started:5.0f} s  {figure.label}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    finally:
+        _print_results(measured, arguments.json)
     if arguments.trace:
         print(hops.format_trace())
-    figures.write_json(measured, arguments.json)
     print(f"\n{time.perf_counter() - started:.0f} s; as JSON in {arguments.json}")
+
+
+def _print_results(measured: Sequence[Figure], path: Path) -> None:
+    """Print the figures and write them as JSON, also when a later measurement failed: some take half an hour."""
+    print("\r\033[K", end="", file=sys.stderr)
+    print(figures.format_table(measured))
+    figures.write_json(measured, path)
 
 
 if __name__ == "__main__":
