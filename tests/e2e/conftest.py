@@ -27,8 +27,8 @@ from tests.apis import chat
 from tests.e2e import http2
 from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
 from vtc.profiles import loader
-from vtc.proxy import connections
 from vtc.proxy.addon import VirtualToolCalling
+from vtc.proxy.serving import connections
 
 PATH = "/v1/chat/completions"
 PATIENCE = 20

@@ -19,8 +19,8 @@ from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Http2TlsContext, Lab, Start
 from tests.e2e.policies import BROKEN, write_policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
-from vtc.proxy.connections import MAX_READ_BYTES
-from vtc.proxy.whole_reply import LONG_BODY_BYTES
+from vtc.proxy.serving.connections import MAX_READ_BYTES
+from vtc.proxy.serving.whole_reply import LONG_BODY_BYTES
 from vtc.wire import ContentDecoder, make_decoder
 
 

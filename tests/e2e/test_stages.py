@@ -34,7 +34,7 @@ from vtc.dialects.writing import history
 from vtc.exchange import whole_replies
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.request import RequestEncoder
-from vtc.exchange.replying import factory, fast_path, reply, stages, upstream_calls
+from vtc.exchange.replying import factory, fast_path, native_call_events, reply, stages
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Planner, planner
 from vtc.proxy import addon
@@ -208,7 +208,7 @@ NATIVE = [
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
-    Stage(upstream_calls.NativeCalls, "read_calls"),
+    Stage(native_call_events.NativeCalls, "read_calls"),
     Stage(Encoder, "write"),
     Stage(conversation, "write_for_client"),
 ]

@@ -103,9 +103,9 @@ def test_a_wheel(wheel: Path, tmp_path: Path) -> None:
     works(programs, tmp_path)
     assert "| `name` (needed) |" in run(programs / "vtc", "schema", "--markdown", cwd=tmp_path)  # from the source
     page = (
-        "from mitmproxy.addons.view import View; from vtc.proxy import page, listing, stats\n"
-        "print(page.overview(View(), stats.Stats(), {}, listing.Listing()))\n"
-        "print(*map(page._file, ('page.css', 'page.js', 'list.css')))"
+        "from mitmproxy.addons.view import View; from vtc.proxy.showing.page import rendering, rows\n"
+        "print(rendering.render_overview(View(), {}, rows.ExchangeRows()))\n"
+        "print(*map(rendering.read_asset, ('page.css', 'page.js', 'list.css')))"
     )
     assert "no exchange yet" in run(programs / "python", "-c", page, cwd=tmp_path)
 

@@ -24,9 +24,9 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy import launch
-from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.findings import collect_findings
-from vtc.proxy.status import STATUS_PATH, format_ownership_fault, request_status
+from vtc.proxy.asking.asker import Asker, ServerAnswer
+from vtc.proxy.asking.findings import collect_findings
+from vtc.proxy.asking.status import STATUS_PATH, format_ownership_fault, request_status
 from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
 from vtc.scrub import escape_invisible, scrub_text

@@ -20,9 +20,9 @@ from vtc.profiles.document import suggest_nearest
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import VARIABLE
 from vtc.proxy import launch
-from vtc.proxy.address import Address
-from vtc.proxy.asker import Asker
-from vtc.proxy.status import format_ownership_fault, request_status
+from vtc.proxy.asking.address import Address
+from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.status import format_ownership_fault, request_status
 
 PLACEHOLDER_KEY = "any"
 """Key that an agent sends if the server needs none, because most agents do not start without a key."""

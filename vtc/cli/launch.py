@@ -32,11 +32,11 @@ from vtc.profiles.document import join_words
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch as programs
-from vtc.proxy.asker import Asker
-from vtc.proxy.findings import detect_apis, identify_server
-from vtc.proxy.findings import list_models as models_of
-from vtc.proxy.stats import Figures
-from vtc.proxy.status import format_ownership_fault, request_status
+from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.findings import detect_apis, identify_server
+from vtc.proxy.asking.findings import list_models as models_of
+from vtc.proxy.asking.status import format_ownership_fault, request_status
+from vtc.proxy.showing.stats import Figures
 
 STARTUP_SECONDS = 60.0
 """Seconds that VTC has to answer after its start."""

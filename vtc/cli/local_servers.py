@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import click
 
-from vtc.proxy.asker import Asker
-from vtc.proxy.findings import list_models
-from vtc.proxy.status import request_status
+from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.findings import list_models
+from vtc.proxy.asking.status import request_status
 
 USUAL_PORTS = (11434, 1234, 8000, 8080, 30000)
 """Default ports of Ollama, LM Studio, vLLM, llama.cpp and SGLang."""

@@ -56,7 +56,8 @@ def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: 
 
 def _replay_flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     """Replay the exchanges in a file of saved flows; show the progress on a terminal."""
-    from vtc.proxy import flows, replaying  # mitmproxy takes a second to load
+    from vtc.proxy import flows  # mitmproxy takes a second to load
+    from vtc.proxy.showing import replaying  # mitmproxy takes a second to load
 
     console = Console(stderr=True)
     with (

@@ -109,8 +109,8 @@ def load_replies(file: Any, profiles: Profiles, flow: str = "", port: int = laun
 
 def _fetch_unread_reply(flow: str, port: int) -> bytes:
     """Fetch an unread reply from a VTC on this machine, as a file of cases."""
-    from vtc.proxy.asker import Asker  # mitmproxy takes a second to load
-    from vtc.proxy.unread_calls import MAX_CASES, UNREAD_PATH
+    from vtc.proxy.asking.asker import Asker  # mitmproxy takes a second to load
+    from vtc.proxy.showing.unread_calls import MAX_CASES, UNREAD_PATH
 
     answer = Asker(f"http://127.0.0.1:{port}").ask(f"{UNREAD_PATH}{quote(flow)}")
     if answer.error:
@@ -151,7 +151,8 @@ def _parse_cases(data: bytes) -> list[GivenReply]:
 
 def _parse_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
     """Yield the replies in saved flows; print a warning for each flow without a readable reply."""
-    from vtc.proxy import captured, flows  # mitmproxy takes a second to load
+    from vtc.proxy import flows  # mitmproxy takes a second to load
+    from vtc.proxy.showing import captured  # mitmproxy takes a second to load
 
     for flow in flows.load_flows(io.BytesIO(data)):
         if not flows.find_client_api(flow):

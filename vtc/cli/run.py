@@ -24,11 +24,12 @@ from vtc.cli.tail import run_with_page
 from vtc.profiles.document import KeyPath, ProfileError, suggest_nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
-from vtc.proxy import keys, launch, options
-from vtc.proxy.address import Address
-from vtc.proxy.address import parse_upstream as address_of
-from vtc.proxy.asker import Asker
-from vtc.proxy.findings import collect_findings
+from vtc.proxy import launch, options
+from vtc.proxy.asking import keys
+from vtc.proxy.asking.address import Address
+from vtc.proxy.asking.address import parse_upstream as address_of
+from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.findings import collect_findings
 from vtc.proxy.trust import Trust
 from vtc.scrub import escape_invisible
 

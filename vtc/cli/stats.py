@@ -9,7 +9,7 @@ import click
 
 from vtc.cli.common import json_output, show_json, show_table
 from vtc.json_text import decode_json
-from vtc.proxy.stats import CallCounts, Figures, Stats
+from vtc.proxy.showing.stats import CallCounts, Figures, Stats
 from vtc.reporting.plain import validate_report
 
 

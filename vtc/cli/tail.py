@@ -17,9 +17,9 @@ from vtc.cli.common import normalize_url, profile_directories
 from vtc.cli.replies import load_replies
 from vtc.profiles import loader
 from vtc.proxy import launch
-from vtc.proxy.asker import Asker
-from vtc.proxy.draft_file import DraftFile
-from vtc.proxy.status import format_ownership_fault, request_status
+from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.status import format_ownership_fault, request_status
+from vtc.proxy.showing.draft_file import DraftFile
 
 
 @click.command(short_help="Watch exchanges in a terminal.")

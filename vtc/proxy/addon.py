@@ -24,29 +24,24 @@ from vtc.exchange import PlannedRequest, Session
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import PROMPT, Planner
-from vtc.proxy import bodies, connections, flows, options, side_questions, views
-from vtc.proxy.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
+from vtc.proxy import flows, options
+from vtc.proxy.asking.discovery import Discovery
 from vtc.proxy.boundary import Boundary
-from vtc.proxy.commands import Commands
-from vtc.proxy.connections import Turns, wait_without_reading
-from vtc.proxy.continuation import begin_continuation
-from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import FOLLOW_UP_OF, METADATA
-from vtc.proxy.follow_up import Continuations, forward_to_listener
-from vtc.proxy.log import Log
-from vtc.proxy.log_lines import LogLines
-from vtc.proxy.originals import OriginalRequest, restore_received
-from vtc.proxy.page import Page
 from vtc.proxy.parent import Parent
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derive_seal_key
-from vtc.proxy.server_keys import ServerKeys
-from vtc.proxy.server_request import NO_WEBSOCKET, build_request, decline_websocket, deny_unreadable
-from vtc.proxy.side_questions import SideQuestions
-from vtc.proxy.startup import Startup
-from vtc.proxy.stats import Metrics, Stats
-from vtc.proxy.status_endpoint import StatusEndpoint
-from vtc.proxy.stream_callable import (
+from vtc.proxy.serving import bodies, connections, side_questions
+from vtc.proxy.serving.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
+from vtc.proxy.serving.connections import Turns, wait_without_reading
+from vtc.proxy.serving.continuation import begin_continuation
+from vtc.proxy.serving.follow_up import Continuations, forward_to_listener
+from vtc.proxy.serving.originals import OriginalRequest, restore_received
+from vtc.proxy.serving.server_keys import ServerKeys
+from vtc.proxy.serving.server_request import NO_WEBSOCKET, build_request, decline_websocket, deny_unreadable
+from vtc.proxy.serving.side_questions import SideQuestions
+from vtc.proxy.serving.status_endpoint import StatusEndpoint
+from vtc.proxy.serving.stream_callable import (
     BUFFERING_COMMENT,
     LiveExchange,
     format_break,
@@ -54,8 +49,15 @@ from vtc.proxy.stream_callable import (
     make_rewriter,
     send_nothing,
 )
-from vtc.proxy.unread_calls import UnreadCalls
-from vtc.proxy.whole_reply import is_long, process_reply, run_work
+from vtc.proxy.serving.whole_reply import is_long, process_reply, run_work
+from vtc.proxy.showing import views
+from vtc.proxy.showing.commands import Commands
+from vtc.proxy.showing.event_log import EventLog
+from vtc.proxy.showing.log_file import LogFile
+from vtc.proxy.showing.page import Page
+from vtc.proxy.showing.startup import Startup
+from vtc.proxy.showing.stats import Metrics, Stats
+from vtc.proxy.showing.unread_calls import UnreadCalls
 from vtc.reporting import LEFT_ALONE
 from vtc.reporting.report import Report, choose_model_name
 from vtc.scrub import escape_invisible, scrub_data, scrub_text
@@ -131,15 +133,15 @@ class VirtualToolCalling:
         """
         self._stats = Stats()
         reloader = Reloader(self)
-        self._exchange_log = Log()
-        self._log_lines = LogLines()
+        self._log_file = LogFile()
+        self._event_log = EventLog()
         page = Page(self)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [
             Startup(self),
             reloader,
             commands,
-            self._exchange_log,
+            self._log_file,
             Metrics(self._stats),
             page,
             Turns(),
@@ -441,7 +443,7 @@ class VirtualToolCalling:
         """Store, log and show a report, which is already scrubbed."""
         report["outcome"] = outcome
         flow.metadata[METADATA] = report
-        self._exchange_log.write(flow, report)
+        self._log_file.write(flow, report)
         if flow.comment.startswith(BUFFERING_COMMENT):
             flow.comment = flow.marked = ""
         model = str(report.get("asked", ""))
@@ -449,4 +451,4 @@ class VirtualToolCalling:
             flow.comment = flows.format_comment(summary, model)
         if summary:
             flow.marked = FLOW_MARKERS.get(outcome, "")
-            self._log_lines.write(flow, report, summary, outcome)
+            self._event_log.write(flow, report, summary, outcome)

@@ -21,11 +21,12 @@ from mitmproxy import ctx, http
 from mitmproxy.hooks import all_hooks
 
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, flows
+from vtc.proxy import flows
 from vtc.proxy.flows import METADATA
-from vtc.proxy.originals import OriginalReply, OriginalRequest
-from vtc.proxy.server_request import answer_with_error
-from vtc.proxy.stream_callable import LiveExchange
+from vtc.proxy.serving import bodies
+from vtc.proxy.serving.originals import OriginalReply, OriginalRequest
+from vtc.proxy.serving.server_request import answer_with_error
+from vtc.proxy.serving.stream_callable import LiveExchange
 from vtc.reporting.report import Report
 from vtc.scrub import format_exception, scrub_text
 

@@ -1,7 +1,7 @@
 """Charts of many exchanges over time, and the side-by-side comparison of two conversations, as plain data.
 
-The charts show exchanges, calls, the use of the prompt cache, and time in VTC. The template `vtc/proxy/page.html` draws
-them as SVG and escapes all text.
+The charts show exchanges, calls, the use of the prompt cache, and time in VTC. The template
+`vtc/proxy/showing/page/page.html` draws them as SVG and escapes all text.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli.probing.server_facts import CONTEXT_PATHS, SELF_DESCRIPTIONS, learn_server_facts
 from vtc.profiles import builtin_directory, load_profiles
-from vtc.proxy.asker import Asker
+from vtc.proxy.asking.asker import Asker
 
 PROFILES = load_profiles([builtin_directory()])
 ODD: list[Any] = [["vllm"], {"a": ["b"]}, None, 5, "x" * 9, True]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from vtc.apis.place import BEARER
-from vtc.proxy.asker import Asker, ServerAnswer
+from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.trust import DEFAULT_TRUST, Trust
 
 MAX_PROBE_REQUESTS = 30

@@ -15,8 +15,8 @@ from vtc.json_text import encode_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best, value_at
 from vtc.profiles.schema import ServerProfile
-from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.findings import MODELS_PATH, detect_apis, find_by_owner, list_entries
+from vtc.proxy.asking.asker import Asker, ServerAnswer
+from vtc.proxy.asking.findings import MODELS_PATH, detect_apis, find_by_owner, list_entries
 from vtc.proxy.trust import CERTIFICATE_ADVICE
 
 

@@ -23,7 +23,7 @@ from vtc.exchange.asking.request import MAX_REQUESTS
 from vtc.json_text import encode_json
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
-from vtc.proxy.asker import ServerAnswer
+from vtc.proxy.asking.asker import ServerAnswer
 from vtc.reporting import hints
 
 type ProbeOutcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]

@@ -5,6 +5,6 @@ Only `vtc tail` and `vtc run --ui` import it, because Textual is an extra and ta
 
 from vtc.cli.terminal.app import TerminalPage
 from vtc.cli.terminal.log_tail import LogTail
-from vtc.proxy.draft_file import DraftFile
+from vtc.proxy.showing.draft_file import DraftFile
 
 __all__ = ["DraftFile", "LogTail", "TerminalPage"]

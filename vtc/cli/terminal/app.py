@@ -18,9 +18,9 @@ from textual.widgets.option_list import Option
 
 from vtc.cli.terminal.log_tail import LoggedExchange, LogTail
 from vtc.profiles.document import format_count
-from vtc.proxy.draft_file import DraftFile
 from vtc.proxy.launch import PORT
-from vtc.proxy.stats import CallCounts
+from vtc.proxy.showing.draft_file import DraftFile
+from vtc.proxy.showing.stats import CallCounts
 from vtc.reporting import OUTCOMES, UNDER_WAY, list_sections
 
 MAX_LISTED_EXCHANGES = 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vtc.json_text import decode_json
-from vtc.proxy.stats import Stats
+from vtc.proxy.showing.stats import Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summarize_report
 from vtc.scrub import escape_invisible
 

@@ -1,7 +1,7 @@
 """One choice of a reply, between the decoder of the server's API and the encoder of the client's.
 
-text -> `text_reading.py` -----------------> events -> stages (`stages.py`) -> events
-native tool calls (`upstream_calls.py`) ----/
+text -> `text_reading.py` -----------------------> events -> stages (`stages.py`) -> events
+native tool calls (`native_call_events.py`) ----/
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
 from vtc.exchange.replying.content_rules import ContentRules
 from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
+from vtc.exchange.replying.native_call_events import NativeCalls
 from vtc.exchange.replying.stages import (
     MAX_GAP_NEWLINES,
     ClientTerms,
@@ -29,7 +30,6 @@ from vtc.exchange.replying.stages import (
 )
 from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
-from vtc.exchange.replying.upstream_calls import NativeCalls
 from vtc.guards.chain import GuardChain, list_refusable_tools
 from vtc.guards.output_filter import OutputFilter
 from vtc.profiles.plan import Plan, TextClient

@@ -1,0 +1,187 @@
+"""Properties that VTC learns from a model server at its own start, or later if the server starts afterwards."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mitmproxy.proxy.mode_specs import ProxyMode
+
+from tests.apis import chat, pairs
+from tests.apis.shapes import SHAPES, make_request_body
+from tests.e2e.conftest import PATH, PATIENCE, Proxy, running_proxy
+from tests.e2e.upstream import JSON, Reply, Seen, serving
+from vtc.proxy import launch
+from vtc.proxy.asking.discovery import RETRY_PAUSE_SECONDS, Discovery
+
+LAZY = dict([launch.LAZY_CONNECTION.split("=")])
+MODELS = b'{"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm"}]}'
+CLIENTS = [name for name in pairs.NAMES if name != "openai-chat"]
+
+
+def chat_only(seen: Seen) -> Reply:
+    """Act as a server that speaks chat completions only."""
+    if seen.method == "GET":
+        return Reply([MODELS], JSON, framing="length")
+    if seen.path != PATH:
+        return Reply([b'{"detail": "Not Found"}'], JSON, status=404, framing="length")
+    if seen.body == b"{}":
+        return Reply([b'{"error": "no messages"}'], JSON, status=400, framing="length")
+    return Reply([chat.encode_json(chat.completion("Hi."))], JSON, framing="length")
+
+
+@pytest.fixture
+def port() -> Iterator[socket.socket]:
+    """Yield a bound socket on which no server listens yet."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound
+
+
+def url(bound: socket.socket) -> str:
+    return f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def before(upstream: str, confdir: Path, **settings: Any) -> AsyncIterator[tuple[Proxy, httpx.AsyncClient]]:
+    """Start a proxy in front of a model server, and a client of it."""
+    settings = {"mode": [f"reverse:{upstream}"], "vtc_discover": "on", **LAZY, **settings}
+    async with (
+        running_proxy(confdir, **settings) as proxy,
+        httpx.AsyncClient(base_url=proxy.url, trust_env=False, verify=False, timeout=PATIENCE) as client,
+    ):
+        yield proxy, client
+
+
+async def ask(client: httpx.AsyncClient, name: str) -> httpx.Response:
+    """Send a request of an API."""
+    return await client.post(SHAPES[name].build_path(), content=make_request_body(name))
+
+
+@pytest.mark.parametrize("client_api", CLIENTS)
+async def test_a_server_that_starts_after_vtc_is_served_in_its_api_at_the_next_request(
+    client_api: str, confdir: Path, port: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request before that gets an error of its own API."""
+    caplog.set_level(logging.INFO, "vtc")
+    where = url(port)
+    async with before(where, confdir) as (_, client):
+        refused = await ask(client, client_api)
+        await ask(client, client_api)
+        async with serving(chat_only, at=port) as server:
+            answered = await ask(client, client_api)
+            paths = [(seen.method, seen.path) for seen in server.seen]
+            await ask(client, client_api)
+    assert refused.status_code == 502
+    assert "cannot be reached" in str(refused.json()["error"])
+    assert answered.status_code == 200
+    assert "Hi." in answered.text
+    assert paths[0] == ("GET", "/v1/models")
+    assert paths[-1] == ("POST", PATH)
+    assert len(server.seen) == len(paths) + 1  # known properties are not requested again
+    lines = [record.getMessage() for record in caplog.records]
+    (missed,) = (line for line in lines if "is the model server running?" in line)
+    assert "probed again before requests" in missed
+    assert [line for line in lines if "VTC started before the server" in line] == [
+        f"vtc: VTC started before the server: {where} is vLLM",
+        "vtc: VTC started before the server: "
+        f"it speaks openai-chat: clients of {', '.join(CLIENTS)} are translated to openai-chat",
+        "vtc: VTC started before the server: its models: m",
+    ]
+
+
+async def test_a_server_that_loads_its_model_is_not_known_yet(confdir: Path) -> None:
+    loading = True
+
+    def script(seen: Seen) -> Reply:
+        if loading:
+            return Reply([b'{"error": {"message": "Loading model"}}'], JSON, status=503, framing="length")
+        return chat_only(seen)
+
+    async with serving(script) as server, before(server.url, confdir) as (_, client):
+        assert (await ask(client, "anthropic-messages")).status_code == 503
+        loading = False
+        assert (await ask(client, "anthropic-messages")).json()["content"][0]["text"] == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("settings", "looked"),
+    [
+        ({"vtc_server": "vllm"}, True),
+        ({"vtc_upstream_api": "openai-chat"}, True),
+        ({"vtc_server": "vllm", "vtc_upstream_api": "openai-chat"}, True),
+        ({"vtc_discover": "off", "vtc_upstream_api": "openai-chat"}, False),
+    ],
+)
+async def test_only_what_is_left_open_is_asked_and_options_win(
+    settings: dict[str, Any], looked: bool, confdir: Path
+) -> None:
+    async with serving(chat_only) as server, before(server.url, confdir, **settings) as (proxy, client):
+        assert (await ask(client, "anthropic-messages")).json()["content"][0]["text"] == "Hi."
+        flow = await proxy.flows.ended.get()
+    assert (server.seen[0].method == "GET") == looked
+    assert any(seen.body == b"{}" for seen in server.seen) == ("vtc_upstream_api" not in settings)
+    chosen = flow.metadata["vtc"]["settings"]
+    assert chosen.get("server") == (None if settings.get("vtc_discover") == "off" else "vllm")
+    assert list(chosen["upstream_api"]) == ["openai-chat"]
+
+
+async def test_where_vtc_observes_nothing_is_said_of_translation(
+    confdir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "vtc")
+    async with serving(chat_only) as server, before(server.url, confdir, vtc_mode="observe") as (_, client):
+        assert (await ask(client, "anthropic-messages")).status_code == 404
+    assert "translated" not in caplog.text
+    assert "is vLLM" in caplog.text
+
+
+class Addon:
+    """The attributes of the addon that `Discovery` uses."""
+
+    memory = None
+
+    def __init__(self, planner: Any) -> None:
+        self.planner = planner
+
+    def forget(self) -> None: ...
+
+
+async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(confdir: Path, port: socket.socket) -> None:
+    """Otherwise each request would wait for it."""
+    times = count(0.0, 2.0)  # the clock advances by two seconds with each reading
+    async with before(url(port), confdir, vtc_discover="on") as (proxy, _):
+        discovery = Discovery(Addon(proxy.addon.planner), lambda: next(times))
+        mode = ProxyMode.parse(f"reverse:{url(port)}")
+        asking = [discovery._ensure_probe(mode)]
+        for _ in range(12):
+            assert asking[-1] is not None
+            await asking[-1]
+            asking.append(discovery._ensure_probe(mode))
+        discovery.done()
+    # The probe ended at 2; the readings of the clock at 4, 6, 8 and 10 are inside of the pause.
+    assert [one is asking[0] for one in asking].count(True) == RETRY_PAUSE_SECONDS // 2
+
+
+async def test_a_profile_of_the_same_host_for_some_models_holds_beside_the_one_that_is_recognised(
+    confdir: Path, port: socket.socket, tmp_path: Path
+) -> None:
+    for name, match in (("all", {}), ("some", {"model": "gpt-5*"})):
+        own = {"kind": "server", "name": name, "match": {"host": "127.0.0.1", **match}, "request": {"set": {name: 1}}}
+        (tmp_path / f"{name}.yaml").write_bytes(chat.encode_json(own))
+    async with (
+        serving(chat_only, at=port) as server,
+        before(url(port), confdir, vtc_profiles=[str(tmp_path)]) as (_, client),
+    ):
+        for model in ("gpt-4o", "gpt-5-mini"):
+            await client.post(PATH, content=make_request_body("openai-chat", model=model))
+        first, second = [seen.json for seen in server.seen if seen.method == "POST" and seen.body != b"{}"]
+    assert ("all" in first, "some" in first) == (True, False)
+    assert ("all" in second, "some" in second) == (False, True)

@@ -1,0 +1,1 @@
+"""Output for people: the page, content views, commands, logs, figures, drafts of dialects."""
