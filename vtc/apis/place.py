@@ -18,6 +18,11 @@ BEARER = "authorization"
 _MODEL = "{model}"
 
 
+def format_key(header: str, key: str) -> str:
+    """Format a key as the value of its header."""
+    return f"Bearer {key}" if header == BEARER else key
+
+
 class PathMatch(NamedTuple):
     """The content of a path."""
 

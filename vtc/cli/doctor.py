@@ -26,6 +26,7 @@ from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.findings import collect_findings
+from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.asking.status import STATUS_PATH, format_ownership_fault, request_status
 from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
@@ -207,7 +208,9 @@ def _try_call(base: str, model: str) -> CheckLine:
     }
     question = f"asked {model} for a call through {base}"
     headers = {"user-agent": f"vtc-doctor/{__version__}"}
-    answer = Asker(base, seconds=CALL_SECONDS).ask("/v1/chat/completions", json.dumps(body).encode(), headers)
+    answer = Asker(base, seconds=CALL_SECONDS).ask(
+        ServerQuestion("/v1/chat/completions", json.dumps(body).encode(), headers)
+    )
     if answer.error:
         return CheckLine("wrong", f"{question}: no reply ({answer.why})")
     if not answer.ok:

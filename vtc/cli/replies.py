@@ -110,9 +110,10 @@ def load_replies(file: Any, profiles: Profiles, flow: str = "", port: int = laun
 def _fetch_unread_reply(flow: str, port: int) -> bytes:
     """Fetch an unread reply from a VTC on this machine, as a file of cases."""
     from vtc.proxy.asking.asker import Asker  # mitmproxy takes a second to load
+    from vtc.proxy.asking.question import ServerQuestion
     from vtc.proxy.showing.unread_calls import MAX_CASES, UNREAD_PATH
 
-    answer = Asker(f"http://127.0.0.1:{port}").ask(f"{UNREAD_PATH}{quote(flow)}")
+    answer = Asker(f"http://127.0.0.1:{port}").ask(ServerQuestion(f"{UNREAD_PATH}{quote(flow)}"))
     if answer.error:
         raise click.ClickException(
             f"nothing answers at 127.0.0.1:{port} ({answer.why}): give the --port of VTC, or the file of saved flows"

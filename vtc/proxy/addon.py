@@ -33,11 +33,12 @@ from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derive_seal_key
 from vtc.proxy.serving import bodies, connections, side_questions
 from vtc.proxy.serving.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
+from vtc.proxy.serving.client_stream import Continuations
 from vtc.proxy.serving.connections import Turns, wait_without_reading
 from vtc.proxy.serving.continuation import begin_continuation
-from vtc.proxy.serving.follow_up import Continuations, forward_to_listener
+from vtc.proxy.serving.follow_up import forward_to_listener
+from vtc.proxy.serving.key_loans import KeyLoans
 from vtc.proxy.serving.originals import OriginalRequest, restore_received
-from vtc.proxy.serving.server_keys import ServerKeys
 from vtc.proxy.serving.server_request import NO_WEBSOCKET, build_request, decline_websocket, deny_unreadable
 from vtc.proxy.serving.side_questions import SideQuestions
 from vtc.proxy.serving.status_endpoint import StatusEndpoint
@@ -123,7 +124,7 @@ class VirtualToolCalling:
         """Recorders of replies that are streamed without being parsed, if bodies are kept."""
         self._side_questions = SideQuestions()
         self._discovery = Discovery(self, clock)
-        self._server_keys = ServerKeys()
+        self._key_loans = KeyLoans()
         self._unread_calls = UnreadCalls()
         self._warmer = ThreadPoolExecutor(1, "vtc-warm")
         """Compiles the patterns that replies need, one model at a time."""
@@ -151,7 +152,7 @@ class VirtualToolCalling:
             self._unread_calls,
             StatusEndpoint(),
             self._discovery,
-            self._server_keys,
+            self._key_loans,
             Continuations(),
             Parent(),
         ]
@@ -198,7 +199,7 @@ class VirtualToolCalling:
         if is_finished and not flow.live:
             return  # loaded from a file, for which mitmproxy runs all hooks again
         # Step 2: Lend a key; handle a request that begins no exchange.
-        loan = self._server_keys.lend(flow, planner)
+        loan = self._key_loans.lend(flow, planner)
         if api is None:
             self._handle_other_request(flow, planner)
             return

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from vtc.apis.place import BEARER
 from vtc.proxy.asking.asker import Asker, ServerAnswer
+from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import DEFAULT_TRUST, Trust
 
 MAX_PROBE_REQUESTS = 30
@@ -42,7 +42,7 @@ class BoundedAsker(Asker):
         """Create an asker; `progress` is called with the name of each question before it is sent."""
         super().__init__(url, key=key, seconds=min(SELF_DESCRIPTION_SECONDS, seconds), trust=trust)
         self.request_count = 0
-        self.question = ""
+        self.purpose = ""
         """The purpose of the next request, for people."""
         self.stopped = ""
         """The reason why no more requests are sent; empty while they are."""
@@ -56,9 +56,7 @@ class BoundedAsker(Asker):
         """Apply the time limit of model answers to all later requests."""
         self.seconds, self._asks_model = self._patience, True
 
-    def ask(
-        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
-    ) -> ServerAnswer:
+    def ask(self, question: ServerQuestion) -> ServerAnswer:
         if not self.stopped and self.request_count == MAX_PROBE_REQUESTS:
             self.stopped = f"{MAX_PROBE_REQUESTS} requests were sent"
         remaining = self._until - time.monotonic()
@@ -67,10 +65,10 @@ class BoundedAsker(Asker):
         if self.stopped:
             return ServerAnswer(error=NotAskedError(None, f"not asked: {self.stopped}"))
         self.request_count += 1
-        self._progress(self.question or path)
+        self._progress(self.purpose or question.path)
         patience, self.seconds = self.seconds, min(self.seconds, remaining)
         try:
-            answer = super().ask(path, body, headers, key)
+            answer = super().ask(question)
         except KeyboardInterrupt:
             self.stopped = BY_USER
             return ServerAnswer(error=NotAskedError(None, BY_USER))

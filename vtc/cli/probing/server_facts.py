@@ -17,6 +17,7 @@ from vtc.profiles.matching import Facts, choose_best, value_at
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.findings import MODELS_PATH, detect_apis, find_by_owner, list_entries
+from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import CERTIFICATE_ADVICE
 
 
@@ -107,7 +108,7 @@ def learn_server_facts(
     """
     # Step 1: list the models, and recognise the kind of server.
     server = ServerFacts(url=asker.url, model=model)
-    listed = asker.ask(MODELS_PATH)
+    listed = asker.ask(ServerQuestion(MODELS_PATH))
     if problem := _find_problem(listed, has_key=asker.has_key):
         server.problem = problem
         return server
@@ -117,12 +118,12 @@ def learn_server_facts(
     known = server.profile.name if server.profile else ""
     for about in SELF_DESCRIPTIONS:
         if about.server == known or (not known and about.server in UNRECOGNISED_CANDIDATES):
-            _apply_self_description(server, about, asker.ask(about.path).json, profiles)
+            _apply_self_description(server, about, asker.ask(ServerQuestion(about.path)).json, profiles)
             known = server.profile.name if server.profile else ""
     # Step 3: request the description of the model (Ollama), and detect the APIs.
     path = OLLAMA_MODEL_INFO[1] if known == OLLAMA_MODEL_INFO[0] else ""
     if path and server.model:
-        _apply_model_info(server, asker.ask(path, encode_json({"model": server.model})).json)
+        _apply_model_info(server, asker.ask(ServerQuestion(path, encode_json({"model": server.model}))).json)
     if not server.model:
         server.problem = f"GET {MODELS_PATH} lists no model: name one with --model"
         return server

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -24,6 +23,8 @@ from vtc.json_text import encode_json
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.proxy.asking.asker import ServerAnswer
+from vtc.proxy.asking.question import ServerQuestion
+from vtc.proxy.asking.target import direct
 from vtc.reporting import hints
 
 type ProbeOutcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
@@ -167,13 +168,13 @@ class Talk:
         facts = replace(self.server.facts, path=path, headers=headers)
         exchange = Session.open(self.api, body, facts, planner, f"probe {self.request_number}", self.memory)
         sent = exchange.request()
-        self.asker.question = scenario.asks
+        self.asker.purpose = scenario.asks
 
         def post(body: bytes) -> ServerAnswer:
+            server_headers = {**headers}
+            target = direct(exchange, place, path, server_headers)
             server = exchange.server.place  # of another API, if a quirk says that the server serves the model there
-            is_own = exchange.server is self.api or bare
-            target = path if is_own else server.build_path(server.version, self.server.model, streams=scenario.stream)
-            return self.asker.ask(target, body, _merge_headers(headers, exchange.sent_request.headers), server.key)
+            return self.asker.ask(ServerQuestion(path if bare else target, body, server_headers, server.key))
 
         # Step 2: send the request, and retry while a rejection shows how to correct it.
         answer = post(body if bare else sent)
@@ -252,11 +253,6 @@ class Talk:
         else:
             return
         self.asker.stopped = f"{why} ({_format_rejection(answer)}): choose {advice}{listed}"
-
-
-def _merge_headers(headers: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return headers with changes applied; None removes a header."""
-    return {name: value for name, value in {**headers, **changes}.items() if value is not None}
 
 
 def _list_leaked_reasoning(reply: Reply) -> list[str]:

@@ -16,7 +16,8 @@ from threading import Event, Timer
 from typing import Any
 from urllib.parse import urlsplit
 
-from vtc.apis.place import BEARER
+from vtc.apis.place import format_key
+from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import DEFAULT_TRUST, Trust
 
 MAX_ANSWER_BYTES = 4 << 20
@@ -77,10 +78,8 @@ class Asker:
         """Texts that must not appear in output."""
         return (self._key,) if self._key else ()
 
-    def ask(
-        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key_header: str = BEARER
-    ) -> ServerAnswer:
-        """GET a path, or POST a JSON body to it; `key_header` is the header of the user's key."""
+    def ask(self, question: ServerQuestion) -> ServerAnswer:
+        """Send a question, with the user's key."""
         begun = time.monotonic()
         host = self._url_parts.hostname or ""
         connection = (
@@ -93,12 +92,12 @@ class Asker:
         timer.daemon = True
         timer.start()
         try:
-            sent_headers = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
+            headers = {"content-type": "application/json", "accept": "*/*", **question.headers}
             if self._key:
-                sent_headers[key_header] = f"Bearer {self._key}" if key_header == BEARER else self._key
+                headers[question.key_header] = format_key(question.key_header, self._key)
             connection.connect()
             peer = connection.sock.getpeername()
-            connection.request("GET" if body is None else "POST", f"{self._url_parts.path}{path}", body, sent_headers)
+            connection.request(question.method, f"{self._url_parts.path}{question.path}", question.body, headers)
             response = connection.getresponse()
             data = response.read(MAX_ANSWER_BYTES)
             if timed_out.is_set():

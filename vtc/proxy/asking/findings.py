@@ -15,6 +15,7 @@ from vtc.profiles.matching import Facts, choose_best, plain_model
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asking.asker import Asker, ServerAnswer
+from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import CERTIFICATE_ADVICE, Trust
 
 MODELS_PATH = "/v1/models"
@@ -29,7 +30,9 @@ def _find_other_scheme(asker: Asker, answer: ServerAnswer) -> str:
     if not is_suspect:
         return ""
     other_url = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
-    other_answer = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(MODELS_PATH)
+    other_answer = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(
+        ServerQuestion(MODELS_PATH)
+    )
     return "" if other_answer.error else other_url
 
 
@@ -76,7 +79,7 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if named and url.scheme == "https":
         line = f"{upstream} is one of: {named.description or named.name}"
         return ServerIdentity(named.name, line, is_hosted=True)
-    answer = asker.ask(MODELS_PATH)
+    answer = asker.ask(ServerQuestion(MODELS_PATH))
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {CERTIFICATE_ADVICE}"
         return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
@@ -126,7 +129,7 @@ def detect_apis(asker: Asker) -> tuple[str, ...]:
 
 
 def _is_spoken(asker: Asker, path: str) -> bool:
-    answer = asker.ask(path, b"{}")
+    answer = asker.ask(ServerQuestion(path, b"{}"))
     if answer.ok:
         return b"nexpected endpoint" not in answer.body  # LM Studio
     return answer.error is None and answer.status not in (404, 405, 501)
@@ -136,7 +139,7 @@ def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     """Request the list of models, from the usual path and from those of these APIs; empty if the server has none."""
     paths = dict.fromkeys([MODELS_PATH, *(api.place.lists for name in apis if (api := find_api(name)))])
     for path in paths:
-        answer = asker.ask(path)
+        answer = asker.ask(ServerQuestion(path))
         names = tuple(list_model_names(answer.body)) if answer.ok else ()
         if names:
             return names

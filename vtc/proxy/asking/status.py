@@ -9,6 +9,7 @@ from mitmproxy.options import CONF_DIR
 from vtc.proxy.asking.address import parse_upstream
 from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.ownership import NONCE_HEADER, is_proof, make_nonce
+from vtc.proxy.asking.question import ServerQuestion
 
 STATUS_PATH = "/.vtc"
 SERVICE_NAME = "vtc"
@@ -49,7 +50,7 @@ def request_status(asker: Asker, confdir: str = CONF_DIR) -> tuple[ProxyStatus |
     `confdir` is the folder whose key proves that the VTC belongs to this user.
     """
     nonce = make_nonce()
-    answer = asker.ask(STATUS_PATH, headers={NONCE_HEADER: nonce})
+    answer = asker.ask(ServerQuestion(STATUS_PATH, headers={NONCE_HEADER: nonce}))
     value = answer.json
     if not isinstance(value, dict) or value.get("name") != SERVICE_NAME:
         return None, answer

@@ -2,7 +2,7 @@
 
 Servers that break off are reported in time, the client's Host header is recorded, streams are scheduled fairly, and
 client connections are closed before the exit. mitmproxy has no hook for the first three, so its methods and streams are
-replaced. Only `follow_up.py` does the same: to detect disconnects of clients, and to continue a reply after its end.
+replaced. Only `client_stream.py` does the same, to detect disconnects of clients and to continue replies.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from mitmproxy import ctx, http
 from vtc.exchange import NoAnswer
 from vtc.exchange.replying.stream import Stream
 from vtc.proxy.serving import bodies
-from vtc.proxy.serving.bodies import DecodedBody
-from vtc.proxy.serving.follow_up import FollowUpRequests, continue_reply
+from vtc.proxy.serving.client_stream import continue_reply
+from vtc.proxy.serving.follow_up import FollowUpRequests
 from vtc.proxy.serving.stream_callable import LiveExchange
-from vtc.proxy.serving.whole_reply import is_long, run_work
+from vtc.proxy.serving.whole_reply import is_long, read_answer, run_work
 from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
@@ -91,12 +91,9 @@ def _can_forward(live: LiveExchange, response: http.Response) -> bool:
 
 def _convert_whole_reply(live: LiveExchange, response: http.Response) -> bytes:
     """Convert a whole reply to a stream; raises `NoAnswer`."""
-    if not 200 <= (status := response.status_code) < 300:
-        raise NoAnswer(f"the server answered {status}")
-    body = DecodedBody(response)
-    as_stream = live.session.whole.convert_to_stream_or_none(body.content)
-    if body.fault or as_stream is None:
-        raise NoAnswer(body.fault or "the answer is not a reply")
+    as_stream = live.session.whole.convert_to_stream_or_none(read_answer(response))
+    if as_stream is None:
+        raise NoAnswer("the answer is not a reply")
     return as_stream
 
 

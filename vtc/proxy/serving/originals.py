@@ -7,16 +7,14 @@ from urllib.parse import quote_plus, unquote_plus
 
 from mitmproxy import http
 
-from vtc.apis import APIS
 from vtc.apis.place import BEARER
 from vtc.proxy import flows
+from vtc.proxy.asking.target import KEY_HEADERS, find_key
 from vtc.proxy.flows import METADATA
 from vtc.scrub import split_query
 
 type HeaderFields = tuple[tuple[bytes, bytes], ...]
 
-KEY_HEADERS = {api.place.key for api in APIS} - {BEARER}
-"""Headers that hold nothing but a key."""
 CHANGED_HEADERS = "vtc_headers"
 """Metadata key of the headers that VTC changed, with their received values (None: absent)."""
 QUERY_FIELD = "?"
@@ -86,13 +84,6 @@ class OriginalReply(NamedTuple):
         response.status_code, response.reason = self.status, self.reason
         response.headers.fields = self.headers
         response.raw_content = self.body
-
-
-def find_key(headers: http.Headers) -> str:
-    """Find the key in the headers of a request; empty if there is none."""
-    scheme, _, token = headers.get(BEARER, "").partition(" ")
-    found = (headers.get(name, "") for name in sorted(KEY_HEADERS))
-    return next(filter(None, found), token if scheme.lower() == "bearer" else "")
 
 
 def restore_received(flow: http.HTTPFlow) -> None:

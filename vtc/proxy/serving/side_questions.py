@@ -5,8 +5,9 @@ If the model server cannot be reached, the client gets an error in the form of i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -23,8 +24,9 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows, trust
 from vtc.proxy.asking.findings import format_wrong_scheme
+from vtc.proxy.asking.question import ServerQuestion
+from vtc.proxy.asking.target import translate_headers
 from vtc.proxy.serving import bodies
-from vtc.proxy.serving.server_request import translate_headers
 from vtc.reporting import hints
 
 CLIENT_API = "vtc_client"
@@ -71,13 +73,16 @@ class ModelQuestion(NamedTuple):
     """Method and path of the request to the server."""
 
 
+type AnswerRenderer = Callable[[int, bytes], tuple[int, bytes]]
+"""Renders the status and the body for the client from those of the server."""
+
+
 class SideQuestions:
     """Handles side questions of clients whose API the server does not speak."""
 
     def __init__(self) -> None:
-        self._models: WeakKeyDictionary[http.HTTPFlow, ModelQuestion] = WeakKeyDictionary()
-        self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[SideQuestion, bytes]] = WeakKeyDictionary()
-        """Pending token counts, each with the estimate to use if the server returns none."""
+        self._pending: WeakKeyDictionary[http.HTTPFlow, AnswerRenderer] = WeakKeyDictionary()
+        """The questions that were sent to the server, with the renderers of their answers."""
 
     def answer_or_forward(self, flow: http.HTTPFlow, planner: Planner) -> bool:
         """Answer a side question or forward it in the server's API.
@@ -98,11 +103,12 @@ class SideQuestions:
                 flow, side_question, planner, facts, side_question.model or side_questions.find_model(body)
             )
         elif side_question.kind == "count" and planner.can_tokenize(facts):
-            request.content = side_questions.render_tokenize_request(
+            counted = side_questions.render_tokenize_request(
                 side_question, body, lambda model: planner.find_server_model(replace(facts, model=model)), request.path
             )
-            _send_question(flow, side_question, planner, facts, side_questions.TOKENIZE_PATH)
-            self._counts[flow] = side_question, answer
+            question = ServerQuestion(side_questions.TOKENIZE_PATH, counted)
+            _send_question(flow, side_question, _list_apis(planner, facts)[0], question)
+            self._pending[flow] = partial(_render_count, side_question, answer)
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
         flow.comment = f"vtc: {side_question.kind}, as {side_question.client} has it"
@@ -112,54 +118,53 @@ class SideQuestions:
         self, flow: http.HTTPFlow, side_question: SideQuestion, planner: Planner, facts: Facts, name: str
     ) -> None:
         """Request the server's list of models, or the details of one model if the server has a path for them."""
-        request, is_single = flow.request, side_question.kind == "model"
+        is_single = side_question.kind == "model"
         names = [name] if is_single else planner.list_aliases(facts)
         aliases = {alias: planner.find_server_model(replace(facts, model=alias)) or alias for alias in names}
         apis = _list_apis(planner, facts)
         showing = next((api.place for api in apis if is_single and api.place.shows), None)
-        request.method = "POST" if showing else "GET"
-        request.content = encode_json({"model": strip_prefix(aliases[name])}) if showing else b""
-        _send_question(flow, side_question, planner, facts, showing.shows if showing else apis[0].place.lists)
-        asked = f"{request.method} {request.path.partition('?')[0]}"
-        self._models[flow] = ModelQuestion(side_question, name if is_single else "", aliases, asked)
+        question = ServerQuestion(apis[0].place.lists)
+        if showing:
+            question = ServerQuestion(showing.shows, encode_json({"model": strip_prefix(aliases[name])}))
+        _send_question(flow, side_question, apis[0], question)
+        asked = f"{question.method} {flow.request.path.partition('?')[0]}"
+        about = ModelQuestion(side_question, name if is_single else "", aliases, asked)
+        self._pending[flow] = partial(_render_models, about, int(flow.request.timestamp_start))
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Translate the server's models or token count to the client's API."""
-        if flow.response is None:
+        render, response = self._pending.pop(flow, None), flow.response
+        if render is None or response is None:
             return
-        if counting := self._counts.pop(flow, None):
-            (side_question, estimate), body = counting, flow.response.get_content(strict=False) or b""
-            count = flow.response.status_code == 200 and side_questions.convert_token_count(side_question, body)
-            flow.response.status_code, flow.response.reason = 200, "OK"
-            bodies.replace_reply_body(flow.response, count or estimate, "application/json")
-        elif question := self._models.pop(flow, None):
-            status, written = _render_answer(question, flow.response, int(flow.request.timestamp_start))
-            if flow.response.status_code != status:
-                flow.response.status_code, flow.response.reason = status, status_codes.RESPONSES.get(status, "")
-            bodies.replace_reply_body(flow.response, written, "application/json")
+        status, body = render(response.status_code, response.get_content(strict=False) or b"")
+        if response.status_code != status:
+            response.status_code, response.reason = status, status_codes.RESPONSES.get(status, "")
+        bodies.replace_reply_body(response, body, "application/json")
 
 
 def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
     return [api for name in planner.list_apis(facts) if (api := find_api(name))]
 
 
-def _send_question(flow: http.HTTPFlow, side_question: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
-    """Send a side question to the server's path for it, with the client's key in the header that the server expects."""
+def _send_question(flow: http.HTTPFlow, side_question: SideQuestion, server: Api, question: ServerQuestion) -> None:
+    """Send a question in the place of a side question, with the client's key in the header that the server expects."""
     request = flow.request
-    _, key = side_question.api.place.split_own_query(facts.query)
-    translate_headers(request.headers, key, _list_apis(planner, facts)[0].place)
-    flows.change_path(flow, side_question.path_at(request.path, end))
+    request.method, request.content = question.method, question.body or b""
+    _, key = side_question.api.place.split_own_query(request.path.partition("?")[2])
+    translate_headers(request.headers, key, server.place)
+    flows.change_path(flow, side_question.path_at(request.path, question.path))
     flow.metadata[CLIENT_API] = side_question.client
     request.headers["accept-encoding"] = "identity"
 
 
-def _render_answer(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
-    """Render the status and body for the client: an error of its API if the server has no answer."""
-    side_question, body, status = (
-        question.side_question,
-        response.get_content(strict=False) or b"",
-        response.status_code,
-    )
+def _render_count(side_question: SideQuestion, estimate: bytes, status: int, body: bytes) -> tuple[int, bytes]:
+    """Render the server's token count; the estimate if it returned none."""
+    return 200, (status == 200 and side_questions.convert_token_count(side_question, body)) or estimate
+
+
+def _render_models(question: ModelQuestion, time: int, status: int, body: bytes) -> tuple[int, bytes]:
+    """Render models for the client, or an error of its API if the server has no answer."""
+    side_question = question.side_question
     listed = read_models(body) if status == 200 else None
 
     def get_model(name: str) -> ListedModel | None:

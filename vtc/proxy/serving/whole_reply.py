@@ -96,15 +96,15 @@ SWITCHING_PROTOCOLS = 101
 """The status by which a server switches to another protocol."""
 SWITCHED_PROTOCOL = "the server switched to a protocol that VTC does not read"
 
-type ServerQuestion = Callable[[], Awaitable[http.Response]]
-type ReplySteps[T] = Generator[ServerQuestion, http.Response, T]
+type FollowUpQuestion = Callable[[], Awaitable[http.Response]]
+type ReplySteps[T] = Generator[FollowUpQuestion, http.Response, T]
 """The processing of a reply: yields follow-up requests, and receives their answers or a thrown `NoAnswer`."""
 
 
 async def process_reply(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
     """Process a whole reply or an error."""
     steps, last = _process(flow, live, response), response
-    step: Callable[[], ServerQuestion] = partial(next, steps)
+    step: Callable[[], FollowUpQuestion] = partial(next, steps)
     while True:
         question, seconds = await run_work(partial(_time_step, step), in_thread=is_long(flow.request, last))
         live.seconds += seconds
@@ -117,7 +117,7 @@ async def process_reply(flow: http.HTTPFlow, live: LiveExchange, response: http.
             step = partial(steps.throw, error)
 
 
-def _time_step(step: Callable[[], ServerQuestion]) -> tuple[ServerQuestion | None, float]:
+def _time_step(step: Callable[[], FollowUpQuestion]) -> tuple[FollowUpQuestion | None, float]:
     """Run a step; return the follow-up request that it yields (None at the end) and the duration in seconds."""
     started, question = time.perf_counter(), None
     with suppress(StopIteration):  # futures cannot carry it
@@ -229,12 +229,14 @@ def _replace_body(session: Session, response: http.Response, received: bytes, se
 
 def ask_server(asker: FollowUpRequests, request: bytes) -> ReplySteps[bytes]:
     """Send a follow-up request, and return the body of its reply; raises `NoAnswer`."""
-    response = yield partial(asker, request)
+    return read_answer((yield partial(asker, request)))
+
+
+def read_answer(response: http.Response) -> bytes:
+    """Return the body of the answer to a follow-up request; raises `NoAnswer` if it is not a reply that can be read."""
     body = DecodedBody(response)
     if not 200 <= (status := response.status_code) < 300:
         raise NoAnswer(f"the server answered {status}", status, body.beginning)
-    if body.fault:
-        raise NoAnswer(f"the reply cannot be decoded: {body.fault}")
     if reason := _explain_unreadable(body):
         raise NoAnswer(reason)
     if not body.content.strip():

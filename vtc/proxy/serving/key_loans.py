@@ -18,7 +18,7 @@ from mitmproxy import ctx, http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from vtc.apis import APIS, Api, find_api
-from vtc.apis.place import BEARER
+from vtc.apis.place import format_key
 from vtc.profiles.matching import is_at
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
@@ -71,7 +71,7 @@ def take_back(flow: http.HTTPFlow) -> None:
         request["headers"] = tuple(field for field in request["headers"] if key.encode() not in field[1])
 
 
-class ServerKeys:
+class KeyLoans:
     """Lends keys, and takes them back; runs after the addon that processes requests."""
 
     name = "vtc-keys"
@@ -108,7 +108,7 @@ class ServerKeys:
         if not header:
             api = side_questions.find_error_api(flow) or _choose_api(planner.list_apis(facts))
             header = api.place.key
-        headers[header] = f"Bearer {key}" if header == BEARER else key
+        headers[header] = format_key(header, key)
         _lent[flow] = key
         return Loan((f"the client sends no key: that of {name} is sent",), ())
 
