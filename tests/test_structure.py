@@ -389,6 +389,16 @@ def check_standalone(tree: Tree) -> list[str]:
     return problems
 
 
+def check_packages(tree: Tree) -> list[str]:
+    """Check that each folder with modules of `vtc/` is a package, because others are found by no tool for packages."""
+    folders = {str(PurePosixPath(path).parent) for path, _ in modules(tree)}
+    return [
+        f"{folder}:1: has no __init__.py; add one with a docstring"
+        for folder in sorted(folders)
+        if f"{folder}/__init__.py" not in tree
+    ]
+
+
 def check_codes(tree: Tree) -> list[str]:
     """Check that no docstring cites a list that is not in the repository (`A1, B2: …`)."""
     return [
@@ -406,6 +416,7 @@ CHECKS: tuple[Check, ...] = (
     check_purity,
     check_class_names,
     check_size,
+    check_packages,
     check_front_doors,
     check_tests_share_by_helpers,
     check_standalone,
@@ -604,6 +615,11 @@ def test_a_large_class_is_found() -> None:
     ]
     keys = "".join(["class Keys(Struct, forbid_unknown_fields=True):\n", *fields, "    more: int\n"])
     assert run(check_size, "vtc/events.py", keys) == []
+
+
+def test_a_folder_without_an_init_is_found() -> None:
+    tree = {"vtc/__init__.py": "", "vtc/wire/__init__.py": "", "vtc/wire/sse.py": "", "vtc/apis/a.py": ""}
+    assert check_packages(tree) == ["vtc/apis:1: has no __init__.py; add one with a docstring"]
 
 
 def test_a_test_that_takes_from_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
