@@ -1,4 +1,7 @@
-"""Virtual Tool Calling: a mitmproxy addon that turns tool calls written as text into `tool_calls`, and back."""
+"""Virtual Tool Calling: a mitmproxy addon that turns tool calls written as text into `tool_calls`, and back.
+
+Importing this package loads the core only: events, dialects and their arguments.
+"""
 
 from vtc.xml_helpers import (
     detect_complete_tool_call,

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
 
+from vtc.dialects.builtin import load_dialect
 from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
+from vtc.dialects.text_client.user_agent import CLIENT_PATTERNS, find_agent_pattern
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
-from vtc.profiles import loader
-from vtc.profiles.planner import find_agent_pattern
-from vtc.profiles.settings import CLIENT_PATTERNS
+
+DIALECT = "invoke"
 
 
 def detect_vtc_client(agent: str | None, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
@@ -58,7 +57,7 @@ def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
         arguments = function.get("arguments") or "{}"
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         calls.append(ToolCall(function["name"], text, entry.get("id")))
-    return write_calls(calls, _load_invoke_dialect(), {})
+    return write_calls(calls, load_dialect(DIALECT), {})
 
 
 def has_partial_xml_pattern(text: str) -> bool:
@@ -80,13 +79,8 @@ def detect_complete_tool_call(text: str) -> bool:
     return any(isinstance(event, Call) for event in _make_reader(None, lenient=False).read_whole(text))
 
 
-@cache
-def _load_invoke_dialect() -> Description:
-    return loader.load_profiles([loader.builtin_directory()]).dialects["invoke"]
-
-
 def _make_reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
     """Make a reader of this dialect; `lenient` repairs malformed calls."""
     tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
-    grammar = compile_grammar((_load_invoke_dialect(),))
+    grammar = compile_grammar((load_dialect(DIALECT),))
     return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")

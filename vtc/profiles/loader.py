@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from vtc.dialects.builtin import builtin_directory
 from vtc.dialects.syntax.description import Description
 from vtc.profiles import document as validation
 from vtc.profiles.agents import AgentProfile
@@ -94,13 +95,6 @@ class Profiles:
 def plural(kind: str, count: int) -> str:
     """Return `policies` for any count but 1, else `policy`."""
     return kind if count == 1 else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-
-
-def builtin_directory() -> Path:
-    """Find the profiles that come with the package: inside it if installed, next to it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "builtin_profiles"
-    return installed if installed.is_dir() else package.parent / "profiles"
 
 
 def load_profiles(directories: Sequence[Path]) -> Profiles:

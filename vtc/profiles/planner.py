@@ -16,6 +16,7 @@ from vtc.apis.bridge import REASONING_FIELDS, ReasoningField
 from vtc.dialects.constrain.constraint import Demand, Kind, render_constraint
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
+from vtc.dialects.text_client.user_agent import find_agent_pattern
 from vtc.events import GenerationConfig, Message, Tool, ToolOffer
 from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
@@ -324,11 +325,6 @@ API = "api"
 SAME = "same"
 REPLANNING_QUIRKS = (PROMPT, MODEL, API)
 """The quirks that require a new plan."""
-
-
-def find_agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
-    """Return the first pattern that a User-Agent contains, ignoring case; None if it contains none."""
-    return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
 class Planner:

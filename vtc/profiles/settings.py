@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from vtc.dialects.reading.reader import UnknownTools
+from vtc.dialects.text_client.user_agent import CLIENT_PATTERNS
 from vtc.events import Silence
 from vtc.guards.chain import Guards
 from vtc.profiles.document import suggest_nearest
@@ -22,9 +23,6 @@ from vtc.profiles.schema import (
     Retry,
     ServerProfile,
 )
-
-CLIENT_PATTERNS = ("cline", "kilo", "roo")
-"""Parts of the user agents of clients that read calls out of the text if they declare no tools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.optmanager import OptManager
 from mitmproxy.utils import typecheck
 
+from vtc.dialects.text_client.user_agent import CLIENT_PATTERNS
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError, suggest_nearest
 from vtc.profiles.matching import is_glob
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES, VARIABLE
-from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
+from vtc.profiles.settings import Settings, UnknownName
 from vtc.proxy.trust import Trust, TrustError
 
 if TYPE_CHECKING:  # some commands load this module only to check options
