@@ -13,7 +13,7 @@ from itertools import batched
 from benchmarks import samples
 from benchmarks.figures import Figure
 from benchmarks.samples import TOOLS
-from vtc.dialects import Description, Reader, compile_grammar
+from vtc.dialects import Description, Reader, ReaderOptions, compile_grammar
 
 GROUP = "engine: one reader"
 SMALL_CHARS, CALL_CHARS, LARGE_CHARS = 8 << 10, 64 << 10, 4 << 20
@@ -35,7 +35,7 @@ def measure_delta(deltas: Sequence[str], make_reader: Callable[[], Reader]) -> f
 def make_reader_factory(*dialects: Description) -> Callable[[], Reader]:
     """Return a function that makes readers; the patterns that every reply needs are compiled once."""
     grammar = compile_grammar(dialects)
-    return lambda: Reader(grammar, TOOLS, max_call_bytes=1 << 30)
+    return lambda: Reader(grammar, TOOLS, ReaderOptions(max_call_bytes=1 << 30))
 
 
 def measure_call(dialect: Description, size: int, rounds: int) -> float:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.samples import TOOLS, write_call
-from vtc.dialects import Description, Reader, compile_grammar
+from vtc.dialects import Description, Reader, ReaderOptions, compile_grammar
 from vtc.profiles import builtin_directory, load_profiles
 
 CALL_CHARS = 100 << 10
@@ -43,7 +43,7 @@ HOSTILE_UNITS = {
 
 
 def measure_milliseconds(text: str, dialect: Description, *, lenient: bool, limit: int = 1 << 30) -> float:
-    reader = Reader(compile_grammar((dialect,)), TOOLS, lenient=lenient, max_call_bytes=limit)
+    reader = Reader(compile_grammar((dialect,)), TOOLS, ReaderOptions(lenient=lenient, max_call_bytes=limit))
     started = time.perf_counter()
     reader.feed(text)
     reader.finish()

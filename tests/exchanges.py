@@ -11,7 +11,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.rules import draw_pieces
 from vtc.apis import APIS
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions, compile_grammar
 from vtc.events import Event, Reasoning, Text
 from vtc.exchange import Session, Stream
 from vtc.exchange.replying.fast_path import FastPath
@@ -80,9 +80,8 @@ def reveals_reasoning_late(whole: Session, *texts: str) -> bool:
     middle of the text. A whole reply is parsed with the tag, so the results of the two differ.
     """
     plan, think = whole.plan.reading, whole.plan.reading.thinking
-    reader = Reader(
-        compile_grammar(plan.dialects, think.tags), plan.tools, begins=think.begins(whole=True), think=think.to
-    )
+    options = ReaderOptions(begins=think.begins(whole=True), think=think.to)
+    reader = Reader(compile_grammar(plan.dialects, think.tags), plan.tools, options)
     events: list[Event] = []
     for text in texts:
         events += reader.feed(text)

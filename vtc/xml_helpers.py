@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.dialects.builtin import load_dialect
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Reader, ReaderOptions
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.text_client.user_agent import CLIENT_PATTERNS, find_agent_pattern
 from vtc.dialects.writing.calls import write_calls
@@ -83,4 +83,4 @@ def _make_reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Rea
     """Make a reader of this dialect; `lenient` repairs malformed calls."""
     tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
     grammar = compile_grammar((load_dialect(DIALECT),))
-    return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")
+    return Reader(grammar, tools, ReaderOptions(lenient, "allow" if allowed_tools is None else "text"))

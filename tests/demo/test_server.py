@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from vtc.demo import run_server, write_reply
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions, compile_grammar
 from vtc.dialects.writing import append_tools
 from vtc.events import Call, Tool
 from vtc.profiles import builtin_directory, load_profiles
@@ -20,7 +20,7 @@ ASK = {"role": "user", "content": "What does note.txt say?"}
 def test_it_writes_a_call_as_its_prompt_shows_it(name: str) -> None:
     (system,) = append_tools([], DIALECTS[name], [TOOL], "auto")
     text = write_reply([{"role": "system", "content": system.text}, ASK])
-    reader = Reader(compile_grammar((DIALECTS[name],)), {TOOL.name: TOOL}, lenient=False)
+    reader = Reader(compile_grammar((DIALECTS[name],)), {TOOL.name: TOOL}, ReaderOptions(lenient=False))
     calls = [event.call for event in (*reader.feed(text), *reader.finish()) if isinstance(event, Call)]
     assert [(call.name, call.arguments) for call in calls] == [("read_file", '{"path":"note.txt"}')]
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from vtc.dialects import Description, Reader, compile_grammar
+from vtc.dialects import Description, ModelFacts, Reader, ReaderOptions, compile_grammar
 from vtc.dialects.reading.call_pieces import can_be_sent_in_pieces
 from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
 from vtc.dialects.syntax.pattern import BODY_SLOTS, fill_pattern, find_body_slot
@@ -88,6 +88,9 @@ def cases(name: str) -> list[Case]:
     return msgspec.convert([{**own, **entry} for entry in entries], list[Case])
 
 
+NO_FACTS = ModelFacts()
+
+
 def read(
     chunks: Iterable[str],
     dialects: Iterable[Description],
@@ -95,11 +98,12 @@ def read(
     *,
     complete: bool = True,
     tags: tuple[tuple[str, str], ...] = (),
+    facts: ModelFacts = NO_FACTS,
     **options: Any,
 ) -> list[Event]:
     """Return the events of a reply that arrives as `chunks`; `options` are the reader's."""
     grammar = compile_grammar(tuple(dialects), tags)
-    reader = Reader(grammar, tools, **options)
+    reader = Reader(grammar, tools, ReaderOptions(**options), facts)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     return events + reader.finish(complete=complete)
 

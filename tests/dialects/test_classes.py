@@ -181,7 +181,7 @@ def amid(dialect: Description, before: str, after: str, tool: str = "bash", own:
     """Return the calls of a reply with one call between two texts on its line."""
     text = f"{before}{write_samples(dialect, (tool, LIST[1])).strip()}{after}"
     facts = ModelFacts(tokens=frozenset([dialect.name] if own else []))
-    events = in_pieces(dialect, text, own=facts, unknown_tools="allow")
+    events = in_pieces(dialect, text, facts=facts, unknown_tools="allow")
     assert calls(events) or content(events) == text
     return calls(events)
 
@@ -298,11 +298,11 @@ def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dia
     )
     assert calls(in_pieces(dialect, f"The form is:\n\n    {call}\n\nSo it goes.")) == []
     for before, after in (("", "\n\nSo it goes."), ("x = 1\n    ", "\nSo."), ("", f"\n\n    {call}\n    y")):
-        events = in_pieces(dialect, f"The form is:\n\n    {before}{call}{after}", own=own)
+        events = in_pieces(dialect, f"The form is:\n\n    {before}{call}{after}", facts=own)
         assert calls(events) == []
         assert "So it goes." in content(events) or after != "\n\nSo it goes."
     for before, after, count in (("", "", 1), ("x = 1\n    ", "\n", 1), ("", f"\n    {call}", 2)):
-        assert calls(in_pieces(dialect, f"I look:\n\n    {before}{call}{after}", own=own)) == [LIST] * count
+        assert calls(in_pieces(dialect, f"I look:\n\n    {before}{call}{after}", facts=own)) == [LIST] * count
 
 
 @every()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.dialects.material import CASES, calls, content, dump_typed, merge_events, plain, random_cuts, raw
 from tests.exchanges import open_session
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions
 from vtc.events import Event, Reasoning
 from vtc.profiles import ReadingPlan
 
@@ -40,12 +40,10 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
         plan = _plan(self.model)
-        think = plan.thinking
         reader = Reader(
-            compile_grammar(plan.dialects, think.tags, plan.markers, plan.answer),
+            plan.grammar,
             plan.tools,
-            unknown_tools=plan.unknown_tools,
-            begins=think.begins(whole=True),
+            ReaderOptions(unknown_tools=plan.unknown_tools, begins=plan.thinking.begins(whole=True)),
         )
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "stop")]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from msgspec.structs import replace as replace_fields
 from rich.console import Console
 from rich.control import strip_control_codes
 from rich.markup import escape
@@ -18,10 +19,10 @@ from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import complete_names, load_profiles, profile_directories, read_text
 from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies, parse_json_lines
-from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReasoningTarget, UnknownTools
+from vtc.dialects.reading.context import ReasoningSyntax, ReplySyntax
+from vtc.dialects.reading.reader import ModelFacts, Reader, ReaderOptions
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import TagPairs, compile_grammar
 from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Text, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.stages import Limit
 from vtc.json_text import decode_json, encode_json
@@ -97,20 +98,17 @@ def parse(
     tools, declared = load_tools(tools_file) if tools_file else ({}, frozenset())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = plan_reasoning(known, profiles.unknown_server, Facts(model=model), None)
-    setup = ReadingSetup(
+    answer = (profile.answer.open, profile.answer.close)
+    syntax = ReplySyntax(
         dialects=_choose_dialects(profiles, names, profile),
-        tags=think.tags,
-        think=think.to,
-        begins=think.begins(whole=True),
+        own=list_token_dialects(profile),
+        thinking=think,
         markers=profile.markers,
-        answer=(profile.answer.open, profile.answer.close),
-        tools=tools,
-        unoffered=declared - tools.keys(),
-        unknown_tools=profile.unknown_tools if tools_file else "allow",
-        lenient=lenient,
-        own=ModelFacts(list_token_dialects(profile)),
-        trace=trace,
+        answer=answer,
     )
+    unknown_tools = profile.unknown_tools if tools_file else "allow"
+    options = ReaderOptions(lenient, unknown_tools, think=think.to, begins=think.begins(whole=True))
+    setup = ReadingSetup(syntax, options, tools, declared - tools.keys(), trace=trace)
     chosen = Overrides(dialects=bool(names or model), tools=bool(tools_file))
     console = Console(highlight=False)
     has_unread_call = False
@@ -144,55 +142,38 @@ class Overrides(NamedTuple):
     tools: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReadingSetup:
     """The settings with which replies are parsed."""
 
-    dialects: tuple[Description, ...]
-    tags: TagPairs
-    think: ReasoningTarget
-    begins: Begins
-    markers: tuple[str, ...]
-    answer: tuple[tuple[str, ...], tuple[str, ...]]
+    syntax: ReplySyntax
+    options: ReaderOptions
     tools: Mapping[str, Tool]
     unoffered: frozenset[str]
-    unknown_tools: UnknownTools
-    lenient: bool
-    own: ModelFacts
     trace: bool
 
     def adapt_to(self, reply: GivenReply, profiles: Profiles, chosen: Overrides) -> ReadingSetup:
         """Return the setup for one reply: its own case provides each setting that the command line did not choose."""
-        setup, case = self, reply.case
+        syntax, options, case = self.syntax, self.options, reply.case
+        tools, unoffered = self.tools, self.unoffered
+        recorded = ReaderOptions(**case.reader) if case else options
         if case and not chosen.tools:
-            unknown = case.reader.get("unknown_tools", "text")
-            setup = replace(setup, tools=case.resolve_tools(), unoffered=frozenset(), unknown_tools=unknown)
+            tools, unoffered = case.resolve_tools(), frozenset()
+            options = options._replace(unknown_tools=recorded.unknown_tools)
         if case and not chosen.dialects:
-            setup = replace(
-                setup,
-                dialects=case.resolve_dialects(profiles),
-                tags=case.tags,
-                think=case.reader.get("think", "reasoning_content"),
-                begins=case.reader.get("begins", "text"),
-                markers=case.markers,
-                answer=case.answer,
-                lenient=self.lenient and case.reader.get("lenient", True),
-            )
-        return replace(setup, tags=(), begins="text") if reply.reasoning else setup
+            lenient = options.lenient and recorded.lenient
+            syntax = case.get_syntax(case.resolve_dialects(profiles))
+            options = options._replace(think=recorded.think, begins=recorded.begins, lenient=lenient)
+        if reply.reasoning:
+            syntax, options = replace_fields(syntax, thinking=ReasoningSyntax()), options._replace(begins="text")
+        return ReadingSetup(syntax, options, tools, unoffered, trace=self.trace)
 
     def parse(self, reply: GivenReply, *, complete: bool) -> dict[str, Any]:
         """Parse a reply. Native tool calls and reasoning that the server separated are passed through."""
-        grammar = compile_grammar(self.dialects if not reply.calls else (), self.tags, self.markers, self.answer)
-        reader = (TracedReader if self.trace else Reader)(
-            grammar,
-            self.tools,
-            lenient=self.lenient,
-            think=self.think,
-            begins=self.begins,
-            unknown_tools=self.unknown_tools,
-            own=self.own,
-        )
-        limit = Limit(Plan(reading=ReadingPlan(unknown_tools=self.unknown_tools), unoffered=self.unoffered), self.tools)
+        syntax = replace_fields(self.syntax, dialects=()) if reply.calls else self.syntax
+        facts, unknown_tools = ModelFacts(syntax.own), self.options.unknown_tools
+        reader = (TracedReader if self.trace else Reader)(syntax.grammar, self.tools, self.options, facts)
+        limit = Limit(Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=self.unoffered), self.tools)
         events = [*reader.feed(reply.text), *reader.finish(complete=complete)]
         entries = _build_entries([passed for event in events for passed in limit.feed(event)], self.tools, reply)
         if isinstance(reader, TracedReader):

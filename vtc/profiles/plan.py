@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 
 from vtc.apis.bridge import REASONING_FIELDS, ReasoningField
+from vtc.dialects.reading.context import ReasoningSyntax, ReplySyntax
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import TagPairs
 from vtc.events import Tool
 from vtc.profiles.memory import ConversationQuirks, Learned, Quirks
 from vtc.profiles.schema import ClientProfile
@@ -64,53 +64,26 @@ class ToolProtocol(msgspec.Struct, frozen=True, kw_only=True):
         return self.write is None and self.client_text is None
 
 
-class Thinking(msgspec.Struct, frozen=True):
-    """The tags of reasoning in a reply, and the destination of the reasoning."""
+class Thinking(ReasoningSyntax, frozen=True):
+    """The reasoning of a reply, as planned for one exchange."""
 
-    tags: TagPairs
-    to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
-    may_begin_inside: bool = False
-    """The prompt may have opened the first of the tags."""
-    begins_inside: bool = False
-    """A stream is assumed to begin inside; a whole reply shows whether it does."""
-    may_show: bool = False
-    """A whole reply with an unopened closing tag began inside."""
     learned: Learned | None = None
     """Records the observation of this reply."""
-    never: bool = False
-    """The model is known not to reason, or was asked not to."""
-
-    def begins(self, *, whole: bool) -> Literal["text", "reasoning", "unknown", "either"]:
-        """Return the initial state for the reader; a `whole` reply shows it."""
-        if whole and self.may_begin_inside:
-            return "unknown"
-        if whole and self.may_show:
-            return "either"
-        return "reasoning" if self.begins_inside else "text"
 
 
-class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
+class ReadingPlan(ReplySyntax, frozen=True, kw_only=True):
     """How the text of the reply is read."""
 
-    dialects: tuple[Description, ...] = ()
-    """The dialects to search for calls, the expected ones first; empty if no text is read."""
     tools: Mapping[str, Tool] = {}
     """The tools by each name that a model may use, including names that a reactor renames."""
     lenient: bool = True
     """Malformed calls are repaired."""
     unknown_tools: UnknownTools = "text"
-    own: frozenset[str] = frozenset()
-    """Names of the dialects whose special tokens are the model's own."""
     echo: Literal["text", "steer", "call"] = "text"
     """Handling of a call that repeats one in a tool result of the request: as text, as a message in its place, or as a
     call."""
     max_call_bytes: int = 1 << 20
-    thinking: Thinking = Thinking(())
-    """The tags of its reasoning."""
-    markers: tuple[str, ...] = ()
-    """Texts that are removed, because they are no part of the message."""
-    answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    """The markers that begin an answer, in which nothing is a call, and those that end it."""
+    thinking: Thinking = Thinking()
 
 
 class StandIn(msgspec.Struct, frozen=True):

@@ -22,9 +22,9 @@ import msgspec
 import yaml
 
 from vtc.apis.contract import Reply
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.context import ReasoningSyntax, ReplySyntax
+from vtc.dialects.reading.reader import Reader, ReaderOptions
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Event, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import ReadingPlan, Thinking
@@ -63,7 +63,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     markers: tuple[str, ...] = ()
     answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     reader: dict[str, Any] = {}
-    """Further parameters of `Reader`."""
+    """Values of `ReaderOptions`."""
 
     @classmethod
     def record(
@@ -143,12 +143,16 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             return shared[self.tools]
         return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in self.tools.items()}
 
+    def get_syntax(self, dialects: Iterable[Description]) -> ReplySyntax:
+        """Return the syntax of the reply, in these dialects."""
+        thinking = ReasoningSyntax(self.tags)
+        return ReplySyntax(dialects=tuple(dialects), thinking=thinking, markers=self.markers, answer=self.answer)
+
     def read_events(
         self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]
     ) -> list[Event]:
         """Read the reply as it arrives in `chunks`."""
-        grammar = compile_grammar(tuple(dialects), self.tags, self.markers, self.answer)
-        reader = Reader(grammar, tools, **self.reader)
+        reader = Reader(self.get_syntax(dialects).grammar, tools, ReaderOptions(**self.reader))
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects import material
 from tests.dialects.material import AGENT, DIALECTS, merge_events
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Event, Markup, Text, ToolCall, UnreadCall
 
@@ -15,7 +15,7 @@ INVOKE = '<invoke name="%s"><parameter name="path">a</parameter></invoke>'
 
 
 def read(text: str, dialect: str, **options: object) -> list[Event]:
-    one = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, **options)  # type: ignore[arg-type]
+    one = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, ReaderOptions(**options))  # type: ignore[arg-type]
     return [event for piece in text for event in one.feed(piece)] + one.finish()
 
 

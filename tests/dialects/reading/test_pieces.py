@@ -16,7 +16,7 @@ import pytest
 from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, comes_in_pieces, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions, compile_grammar
 from vtc.events import Call, CallPiece, Event, UnreadCall
 
 FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))
@@ -91,7 +91,7 @@ def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: st
     certain, rest = LOST_END[dialect]
     text = certain + rest
     for at in range(len(text)):
-        reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, incremental=True)
+        reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, ReaderOptions(incremental=True))
         events = [*reader.feed(text[:at]), *reader.feed(text[at:]), *reader.finish()]
         assert raw(events) == text
         left = raw(itertools.takewhile(lambda event: isinstance(event, CallPiece), events))
@@ -105,7 +105,8 @@ def test_recorded_replies_have_the_same_calls_in_pieces(file: str) -> None:
 
         def reading(chunks: Iterable[str], incremental: bool) -> list[Event]:
             tools = case.resolve_tools(material.TOOLS)  # noqa: B023 - it is called within the loop
-            reader = Reader(grammar, tools, **case.reader, incremental=incremental)  # noqa: B023 - likewise
+            options = ReaderOptions(**case.reader, incremental=incremental)  # noqa: B023 - likewise
+            reader = Reader(grammar, tools, options)  # noqa: B023 - likewise
             events = [event for chunk in chunks for event in reader.feed(chunk)]
             return [*events, *reader.finish(complete=case.finish == "complete")]  # noqa: B023 - likewise
 
@@ -147,7 +148,7 @@ def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -
     ],
 )
 def test_what_is_certain_leaves(dialect: str, text: str, pieces: list[str]) -> None:
-    reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, incremental=True)
+    reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, ReaderOptions(incremental=True))
     events = [event for chunk in text for event in reader.feed(chunk)]
     told = [event.arguments for event in events if isinstance(event, CallPiece)]
     assert "".join(told) == "".join(pieces)

@@ -7,11 +7,11 @@ import pytest
 from tests.dialects import faulty
 from tests.dialects.faulty import HEAD, SPARE_STEPS, STEPS_PER_CHARACTER, InText, Livelock
 from tests.dialects.material import DIALECTS, TOOLS
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions, compile_grammar
 
 
 def reader() -> Reader:
-    return Reader(compile_grammar((DIALECTS["hermes"],)), TOOLS["agent"], unknown_tools="allow")
+    return Reader(compile_grammar((DIALECTS["hermes"],)), TOOLS["agent"], ReaderOptions(unknown_tools="allow"))
 
 
 @pytest.mark.parametrize("rule", faulty.RULES)

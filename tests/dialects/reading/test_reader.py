@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, merge_events, parse_dialect, raw, read
 from tests.rules import PREFIXES, QUOTING_ELEMENTS, TURN_ENDS, WRAPPERS, draw_pieces, rules
-from vtc.dialects import Description, ModelFacts, Reader, compile_grammar
+from vtc.dialects import Description, ModelFacts, Reader, ReaderOptions, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
 
@@ -28,7 +28,7 @@ CALL = "<bash>\n<command>ls</command>\n</bash>"
 
 
 def reader(dialect: str = "tag", **options: Any) -> Reader:
-    return Reader(compile_grammar((DIALECTS[dialect],), THINK), AGENT, **options)
+    return Reader(compile_grammar((DIALECTS[dialect],), THINK), AGENT, ReaderOptions(**options))
 
 
 # A call in special tokens, next to code
@@ -45,11 +45,12 @@ BLOCK = "```sh\nls\n```"
 def test_a_call_in_special_tokens_after_a_closed_block_is_one(name: str, before: str) -> None:
     dialect = msgspec.structs.replace(DIALECTS[name], fenced=True)  # as for the model's own dialect
     text = before + write_calls([ToolCall("bash", '{"command": "ls"}')], dialect, AGENT)
+    facts = ModelFacts(frozenset({name}))
 
     def events(*chunks: str) -> Any:
-        return merge_events(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name}))))
+        return merge_events(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, facts=facts))
 
-    whole = read([text], [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name})))
+    whole = read([text], [dialect, DIALECTS["hermes"]], tags=THINK, facts=facts)
     assert calls(whole) == [("bash", {"command": "ls"})]
     assert content(whole).strip() == before.removeprefix("<think>a</think>").strip()
     assert events(*text) == merge_events(whole)

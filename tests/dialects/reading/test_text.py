@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, merge_events, raw
-from vtc.dialects import Reader, compile_grammar
+from vtc.dialects import Reader, ReaderOptions, compile_grammar
 from vtc.events import Call, Event, Markup, Reasoning, Text
 
 CALL = "<read_file><path>a</path></read_file>"
@@ -15,7 +15,7 @@ CALL = "<read_file><path>a</path></read_file>"
 
 def reader(**options: object) -> Reader:
     grammar = compile_grammar((DIALECTS["tag"],), (("<think>", "</think>"),), ("<|im_end|>",))
-    return Reader(grammar, AGENT, **options)  # type: ignore[arg-type]
+    return Reader(grammar, AGENT, ReaderOptions(**options))  # type: ignore[arg-type]
 
 
 def read(text: str, **options: object) -> list[Event]:

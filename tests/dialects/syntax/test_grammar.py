@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, parse_dialect
-from vtc.dialects import Grammar, compile_grammar
+from vtc.dialects import Grammar, ModelFacts, ReaderOptions, compile_grammar
 from vtc.dialects.reading.context import Context, TokenMatch
 from vtc.dialects.syntax.scan import get_token_kind
 from vtc.dialects.syntax.tokens import TokenKind
@@ -20,7 +20,7 @@ ALL = Grammar(SIX)
 def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> TokenMatch | None:
     """Return the first token in a text, if these tools are offered."""
     tools = {name: Tool(name) for name in offered}
-    context = Context(grammar, tools, lenient=True, unknown_tools="text", max_held=1000, think="keep", begins="text")
+    context = Context(grammar, tools, ReaderOptions(max_call_bytes=1000, think="keep"), ModelFacts())
     return grammar.text.search(text, final=True, offers=context.offers)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import Grammar
+from vtc.dialects.syntax.grammar import NO_ANSWER, AnswerMarks, Grammar, TagPairs, compile_grammar
 from vtc.dialects.syntax.scan import INDENT
 from vtc.events import Call, CallPiece, Event, Markup, Text, Tool, ToolCall, UnreadCall
 
@@ -474,6 +476,68 @@ class ModelFacts(NamedTuple):
     """The placeholder of each value in the example call that VTC adds to the prompt."""
 
 
+class ReaderOptions(NamedTuple):
+    """The settings of a reader."""
+
+    lenient: bool = True
+    """Malformed calls are repaired."""
+    unknown_tools: UnknownTools = "text"
+    """What becomes of a call of a tool that was not offered."""
+    max_call_bytes: int = 1 << 20
+    think: ReasoningTarget = "reasoning_content"
+    """The destination of text between reasoning tags, if the grammar has such tags."""
+    begins: Begins = "text"
+    """The kind of text that the reply begins with."""
+    incremental: bool = False
+    """Calls are sent in pieces while they are parsed, if possible: `CallPiece`s, then a `Call` with the `rest`."""
+    client_dialect: str | None = None
+    """The dialect in which the client parses calls from the text; only such calls are then sent in pieces, as their
+    original text. None if it receives native tool calls."""
+
+
+class ReasoningSyntax(msgspec.Struct, frozen=True):
+    """The tags of reasoning in a reply, and the destination of the reasoning."""
+
+    tags: TagPairs = ()
+    to: ReasoningTarget = "reasoning_content"
+    may_begin_inside: bool = False
+    """The prompt may have opened the first of the tags."""
+    begins_inside: bool = False
+    """A stream is assumed to begin inside; a whole reply shows whether it does."""
+    may_show: bool = False
+    """A whole reply with an unopened closing tag began inside."""
+    never: bool = False
+    """The model is known not to reason, or was asked not to."""
+
+    def begins(self, *, whole: bool) -> Begins:
+        """Return the initial state for the reader; a `whole` reply shows it."""
+        if whole and self.may_begin_inside:
+            return "unknown"
+        if whole and self.may_show:
+            return "either"
+        return "reasoning" if self.begins_inside else "text"
+
+
+class ReplySyntax(msgspec.Struct, frozen=True, kw_only=True):
+    """The syntax of a model's replies."""
+
+    dialects: tuple[Description, ...] = ()
+    """The dialects to search for calls, the expected ones first; empty if no text is read."""
+    own: frozenset[str] = frozenset()
+    """Names of the dialects whose special tokens are the model's own."""
+    thinking: ReasoningSyntax = ReasoningSyntax()
+    """The tags of its reasoning."""
+    markers: tuple[str, ...] = ()
+    """Texts that are removed, because they are no part of the message."""
+    answer: AnswerMarks = NO_ANSWER
+    """The markers that begin an answer, in which nothing is a call, and those that end it."""
+
+    @property
+    def grammar(self) -> Grammar:
+        """The compiled grammar of these replies."""
+        return compile_grammar(self.dialects, self.thinking.tags, self.markers, self.answer)
+
+
 NO_MODEL_FACTS = ModelFacts()
 
 
@@ -545,29 +609,20 @@ class Context:
         self,
         grammar: Grammar,
         tools: Mapping[str, Tool],
-        *,
-        lenient: bool,
-        unknown_tools: UnknownTools,
-        max_held: int,
-        think: ReasoningTarget,
-        begins: Begins,
-        incremental: bool = False,
-        own: ModelFacts = NO_MODEL_FACTS,
-        client_dialect: str | None = None,
+        options: ReaderOptions,
+        facts: ModelFacts,
     ) -> None:
-        self.facts = own
-        self.incremental = incremental
-        """Send calls in pieces while they are parsed, if possible."""
-        self.client_dialect = client_dialect
-        """Dialect in which the client parses calls from the text; None if it receives native tool calls."""
+        self.facts = facts
+        self.incremental = options.incremental
+        self.client_dialect = options.client_dialect
         self.grammar = grammar
         self.tools = tools
-        self.lenient = lenient
-        self.unknown_tools = unknown_tools
-        self.max_held = max_held
+        self.lenient = options.lenient
+        self.unknown_tools = options.unknown_tools
+        self.max_held = options.max_call_bytes
         """Maximum size of the buffer: bytes of a call, characters of a code span."""
-        self.think = think
-        self.beginning = ReplyBeginning(begins)
+        self.think = options.think
+        self.beginning = ReplyBeginning(options.begins)
         self.complete = True
         """True if the model ended its reply itself."""
         self._names: Collection[str] | None = None  # case-folded; created when needed

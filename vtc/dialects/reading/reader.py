@@ -25,6 +25,7 @@ from vtc.dialects.reading.context import (
     Last,
     ModelFacts,
     NotCompared,
+    ReaderOptions,
     ReasoningTarget,
     StateHandler,
     StepOutcome,
@@ -39,7 +40,7 @@ from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "ReasoningTarget", "UnknownTools"]
+__all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "ReaderOptions", "ReasoningTarget", "UnknownTools"]
 
 MAX_CHUNK_CHARACTERS = 1 << 16
 """Characters that are searched in one call, since a search blocks the event loop."""
@@ -51,6 +52,7 @@ STEPS_PER_CHARACTER = 4
 SPARE_STEPS = 64
 """Steps allowed for a text of any length, in addition to those for its characters."""
 
+DEFAULT_OPTIONS = ReaderOptions()
 _TEXT = Last.TEXT
 
 
@@ -70,12 +72,7 @@ class Livelock(RuntimeError):
 class Reader:
     """A parser for one message. `feed` and `finish` return events whose `raw` texts join to the text that was fed.
 
-    - `tools` maps names to the offered tools.
-    - `think` is the destination of text between reasoning tags, if the grammar has such tags.
-    - `begins` tells if the reply begins with reasoning.
-    - `own` holds facts about the model and its request.
-    - `incremental` sends calls in pieces if possible: `CallPiece`s, then a `Call` with the `rest`. If the client parses
-      calls from the text, only calls in its `client_dialect` are sent in pieces, as their original text.
+    `tools` maps names to the offered tools; `facts` are those about the model and its request.
     """
 
     __slots__ = (
@@ -100,28 +97,10 @@ class Reader:
         self,
         grammar: Grammar,
         tools: Mapping[str, Tool],
-        *,
-        lenient: bool = True,
-        unknown_tools: UnknownTools = "text",
-        max_call_bytes: int = 1 << 20,
-        think: ReasoningTarget = "reasoning_content",
-        begins: Begins = "text",
-        incremental: bool = False,
-        own: ModelFacts = NO_MODEL_FACTS,
-        client_dialect: str | None = None,
+        options: ReaderOptions = DEFAULT_OPTIONS,
+        facts: ModelFacts = NO_MODEL_FACTS,
     ) -> None:
-        self._context = context = Context(
-            grammar,
-            tools,
-            lenient=lenient,
-            unknown_tools=unknown_tools,
-            max_held=max_call_bytes,
-            think=think,
-            begins=begins,
-            incremental=incremental,
-            own=own,
-            client_dialect=client_dialect,
-        )
+        self._context = context = Context(grammar, tools, options, facts)
         self._cursor = context.cursor
         self._output = context.output
         self._find_token_start: Callable[[str], object] | None = None

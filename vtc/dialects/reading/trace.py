@@ -5,17 +5,16 @@ Tracing is in a subclass, so that other readers do not pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.context import StepOutcome, Verdict
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.text import InCode
 from vtc.dialects.reading.transitions import State, Step
-from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import get_token_kind
 from vtc.dialects.syntax.tokens import TokenKind
-from vtc.events import Event, Tool
+from vtc.events import Event
 
 
 class TracedStep(NamedTuple):
@@ -46,12 +45,12 @@ class TracedReader(Reader):
 
     __slots__ = ("_code", "_unread", "trace")
 
-    def __init__(self, grammar: Grammar, tools: Mapping[str, Tool], **options: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         self.trace: list[TracedStep | PassedOver] = []
         self._code: list[str] = []
         self._unread = ""
         """The text that was not consumed when the last step was recorded."""
-        super().__init__(grammar, tools, **options)
+        super().__init__(*arguments)
 
     def feed(self, text: str) -> list[Event]:
         """Parse more text without the fast path. Raises `Livelock`."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import dump_json, render_members, split_members
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Reader, ReaderOptions
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
@@ -328,7 +328,7 @@ def is_readable(event: Call, dialect: Description) -> bool:
 
 
 def _read_events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
-    return Reader(compile_grammar((dialect,)), tools, lenient=False).read_whole(text)
+    return Reader(compile_grammar((dialect,)), tools, ReaderOptions(lenient=False)).read_whole(text)
 
 
 def _structure_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:

@@ -14,7 +14,7 @@ from typing import Any
 from vtc.dialects.arguments import gemma, typed_tags, values
 from vtc.dialects.arguments.json_object import dump_json, escape_surrogates, load_json
 from vtc.dialects.arguments.python import PARAMETER_NAME
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Reader, ReaderOptions
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
@@ -85,7 +85,7 @@ class RoundTrip:
     def _reads_back(self, text: str, name: str, arguments: Mapping[str, Any]) -> bool:
         if self._dialect.section_required:
             text = pattern.fill_pattern(self._dialect.sections[0], "section", {"calls": text})
-        reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
+        reader = Reader(self._grammar, self.tools, ReaderOptions(max_call_bytes=len(text) * 8 + 8))
         match [event for event in reader.read_whole(text) if not isinstance(event, Markup)]:
             # Compared as JSON, in which `1`, `1.0` and `true` are different.
             case [Call(call=ToolCall(name=read, arguments=written))]:

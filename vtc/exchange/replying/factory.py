@@ -17,9 +17,8 @@ from vtc.apis.relay.turn import SilentReply, TurnEncoder
 from vtc.apis.seals import SealKey
 from vtc.apis.whole import read_replies
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
-from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
+from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReaderOptions
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.history import PLACEHOLDER, render_sample_call
 from vtc.events import CUT_OFF, Failure, Silence, Tool
 from vtc.exchange.remembering import echoes
@@ -251,11 +250,11 @@ class ReplyFactory:
 
     def _read_sample(self) -> bool:
         """Read calls of a sample tool in small pieces; the client's own tool names must not be retained for it."""
-        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._make_model_facts(None)
-        grammar = compile_grammar(plan.dialects, thinking.tags, plan.markers, plan.answer)
+        plan, thinking, facts = self._plan.reading, self._plan.reading.thinking, self._make_model_facts(None)
         call = render_sample_call(plan.dialects[0], SAMPLE_TOOL, {"path": "a", "text": "b < c"})
         for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
-            reader = Reader(grammar, {SAMPLE_TOOL.name: SAMPLE_TOOL}, think=thinking.to, begins=begins, own=own)
+            options = ReaderOptions(think=thinking.to, begins=begins)
+            reader = Reader(plan.grammar, {SAMPLE_TOOL.name: SAMPLE_TOOL}, options, facts)
             thought = "".join(
                 f"{'' if begins == 'reasoning' else opened}\n{closed}" for opened, closed in thinking.tags[:1]
             )
@@ -297,18 +296,15 @@ class ReplyFactory:
         self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
     ) -> Reader:
         """Create a reader for text of a reply, in these dialects or in all of the plan."""
-        plan, think = self._plan.reading, self._plan.reading.thinking
-        read = plan.dialects if dialects is None else tuple(dialects)
-        client = self._plan.protocol.client_text
-        return Reader(
-            compile_grammar(read, think.tags, plan.markers, plan.answer),
-            self._list_written_tools(),
+        plan, client = self._plan.reading, self._plan.protocol.client_text
+        syntax = plan if dialects is None else replace_fields(plan, dialects=tuple(dialects))
+        options = ReaderOptions(
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
-            think=think.to,
+            think=plan.thinking.to,
             begins=begins,
             incremental=incremental,
-            own=self.model_facts,
             client_dialect=client.dialect.name if client else None,
         )
+        return Reader(syntax.grammar, self._list_written_tools(), options, self.model_facts)
