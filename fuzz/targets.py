@@ -25,7 +25,7 @@ from vtc.apis import APIS, Api, BadRequest, Request
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import Session
+from vtc.exchange import PlannedExchange, Session
 from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load_profiles
 from vtc.wire import EventReader
 
@@ -63,7 +63,7 @@ def make_planner(choice: int) -> Planner:
 def open_session(choice: int, *, text_client: bool) -> Session:
     """Open an exchange up to its reply."""
     body, request, plan = plan_request(make_planner(choice % len(SETTINGS)), text_client=text_client)
-    return Session(CHAT, request, body, plan, "seed")
+    return Session(CHAT, request, body, PlannedExchange(plan), "seed")
 
 
 @cache

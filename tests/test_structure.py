@@ -58,6 +58,10 @@ CLOCKS = {"now", "utcnow", "today"}
 FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 OF_EACH_API = {"Decoder", "Encoder", "Request", "Reply"}
 MAX_FUNCTION_LINES = 60
+MAX_PARAMETERS = 8
+"""Maximum number of parameters of a constructor, and of fields that a record requires."""
+TABLES = {"Api"}
+"""Records that mirror a table of the project, and have as many required fields as it has columns."""
 MAX_ATTRIBUTES = 15
 MAX_PUBLIC_METHODS = 20
 LARGER = {
@@ -77,6 +81,10 @@ IN_TABLE = re.compile(r"\b([A-Z]\w+)\.([a-z]\w+)\b")
 """Methods that the reader's table names as an action or a scanner. Each is called only from its row of the table, so it
 does not count as a public method of its class.
 """
+
+STRICT = re.compile(r"_?(is_|has_)?strict(_policy)?")
+MAX_STRICT_FILES = 24
+"""Maximum number of modules that ask if something is strict: a policy, or the schema of a tool. It may only fall."""
 
 MOST_FROM_TESTS = 24
 """Maximum number of test files that import from another test file. It may only fall."""
@@ -284,6 +292,48 @@ def check_size(tree: Tree) -> list[str]:
     return problems
 
 
+def check_constructors(tree: Tree) -> list[str]:
+    """Bound the parameters of constructors, except of records that mirror a file, a frame or a table."""
+    return [
+        f"{path}:{class_.lineno}: {class_.name} takes {count} parameters, over {MAX_PARAMETERS}; "
+        "group those that travel together in a value with a name"
+        for path, module in modules(tree)
+        for class_ in nodes(module, ast.ClassDef)
+        if (count := count_parameters(class_)) > MAX_PARAMETERS
+        if class_.name not in TABLES and not mirrors_keys(class_)
+    ]
+
+
+def count_parameters(class_: ast.ClassDef) -> int:
+    """Count the parameters of a constructor; of a class without one, the fields that a record requires."""
+    for node in class_.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            taken = node.args
+            given = [*taken.posonlyargs, *taken.args, *taken.kwonlyargs, *filter(None, [taken.vararg, taken.kwarg])]
+            return len(given) - 1
+    fields = [node for node in class_.body if isinstance(node, ast.AnnAssign) and node.value is None]
+    heads = [ast.unparse(head) for head in (*class_.bases, *class_.decorator_list)]
+    is_record = any(re.search(r"\b(Struct|NamedTuple|dataclass)\b", head) for head in heads)
+    return len(fields) if is_record else 0
+
+
+def check_strictness(tree: Tree) -> list[str]:
+    """Bound the modules that ask if something is strict, because `Fate` decides for a reply, once."""
+    asking = {
+        path
+        for path, module in modules(tree)
+        for node in nodes(module, ast.Attribute, ast.Name)
+        if isinstance(node.ctx, ast.Load)
+        if STRICT.fullmatch(node.attr if isinstance(node, ast.Attribute) else node.id)
+    }
+    if len(asking) <= MAX_STRICT_FILES:
+        return []
+    return [
+        f"vtc/: {len(asking)} modules ask if something is strict, at most {MAX_STRICT_FILES} may; ask `Fate`",
+        *(f"{path}:1: asks" for path in sorted(asking)),
+    ]
+
+
 def mirrors_keys(class_: ast.ClassDef) -> bool:
     """Return True for a record of a file or a frame, which has as many attributes as that has keys.
 
@@ -416,6 +466,8 @@ CHECKS: tuple[Check, ...] = (
     check_purity,
     check_class_names,
     check_size,
+    check_constructors,
+    check_strictness,
     check_packages,
     check_front_doors,
     check_tests_share_by_helpers,
@@ -616,6 +668,32 @@ def test_a_large_class_is_found() -> None:
     ]
     keys = "".join(["class Keys(Struct, forbid_unknown_fields=True):\n", *fields, "    more: int\n"])
     assert run(check_size, "vtc/events.py", keys) == []
+
+
+def test_a_constructor_with_many_parameters_is_found() -> None:
+    names = [f"p{number}" for number in range(MAX_PARAMETERS + 1)]
+    fields = "".join(f"    {name}: int\n" for name in names)
+    assert run(check_constructors, "vtc/a.py", f"class A:\n    def __init__(self, {', '.join(names[1:])}): ...\n") == []
+    for source in (
+        f"class A:\n    x = 1\n    def __init__(self, {names[0]}, *, {', '.join(names[1:])}): ...\n",
+        f"class A(msgspec.Struct, frozen=True):\n{fields}",
+        f"@dataclass(frozen=True)\nclass A:\n{fields}",
+    ):
+        (problem,) = run(check_constructors, "vtc/a.py", source)
+        assert "A takes 9 parameters, over 8; " in problem
+    for source in (
+        f"class Keys(Struct, forbid_unknown_fields=True):\n{fields}",
+        f"class A(Struct):\n{fields.replace('int', 'int = 0')}",
+        f"class Shape(Protocol):\n{fields}",
+    ):
+        assert run(check_constructors, "vtc/a.py", source) == []
+
+
+def test_a_module_that_asks_for_strictness_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "MAX_STRICT_FILES", 0)
+    assert run(check_strictness, "vtc/apis/a.py", "strict = x.unstrict(strict=True)") == []
+    for source in ("if strict: pass", "x = plan.is_strict", "x = planner.has_strict_policy(facts)"):
+        assert run(check_strictness, "vtc/apis/a.py", source)[1:] == ["vtc/apis/a.py:1: asks"]
 
 
 def test_a_folder_without_an_init_is_found() -> None:

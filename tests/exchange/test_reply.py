@@ -29,7 +29,10 @@ def pipeline(plan: Plan, think: Think | None = None) -> tuple[ReplyPipeline, Rep
     tags = ((think.open, think.close),) if think else ()
     guards = build_chain(plan.stack.guards, TOOLS) if plan.stack.guards else None
     ids = Ids("seed", ())
-    text = TextReading(Reader(compile_grammar(read, tags), TOOLS), ReasoningCalls(Reader(compile_grammar(read), TOOLS)))
+    text = TextReading(
+        reader=Reader(compile_grammar(read, tags), TOOLS),
+        reasoning=ReasoningCalls(Reader(compile_grammar(read), TOOLS)),
+    )
     return ReplyPipeline(plan, TOOLS, text, ids, report, guards), report
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import API, open_session
-from vtc.exchange import Session
+from vtc.exchange import PlannedExchange, Session
 from vtc.profiles import Plan, PolicyProfile
 
 
 def send_plan(plan: Plan, **fields: Any) -> Any:
     body = chat.encode_json(chat.request(stream=True, **fields))
-    return json.loads(Session(API, API.request(body), body, plan, "seed").request())
+    return json.loads(Session(API, API.request(body), body, PlannedExchange(plan), "seed").request())
 
 
 def test_what_need_not_change_is_the_very_bytes() -> None:

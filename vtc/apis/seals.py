@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,20 @@ SEAL_PREFIX = b64encode(_VERSION)[:6].decode()
 _SIGNATURE_BYTES = 16
 """Bytes of a signature."""
 _TO_STANDARD_ALPHABET = str.maketrans("-_", "+/")
+
+
+class SealSource(NamedTuple):
+    """The inputs of all seal keys of an exchange: the secret of VTC, the server's address, the client's credentials."""
+
+    secret: bytes
+    host: str
+    port: int
+    credentials: Collection[str]
+
+    def make_key(self, opening: bytes, server: str, model: str) -> SealKey:
+        """Derive the key for a conversation that begins with this opening; `server` is the API of the server."""
+        owner: Sequence[str | bytes] = (opening, server, self.host, str(self.port), model, *self.credentials)
+        return SealKey.of(self.secret, owner)
 
 
 class SealKey(msgspec.Struct, frozen=True):

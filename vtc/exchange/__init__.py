@@ -15,17 +15,18 @@ cannot be read. VTC's own faults are caught in `pass_through_on_fault` (requests
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from vtc.apis import Api, BadRequest, Request, find_api
-from vtc.apis.seals import SealKey
+from vtc.apis.seals import SealSource
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, pass_through_on_fault
-from vtc.exchange.remembering.past import History, MakePlan, make_plan_maker
+from vtc.exchange.context import ExchangeContext
+from vtc.exchange.remembering.past import PlannedExchange, make_plan_maker
 from vtc.exchange.remembering.reasoning import digest_opening
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
@@ -42,7 +43,7 @@ from vtc.scrub import format_exception
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
 
-__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "PlannedRequest", "Session", "Stream"]
+__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "PlannedExchange", "PlannedRequest", "Session", "Stream"]
 
 logger = logging.getLogger(__name__)
 NO_FACTS = Facts()
@@ -75,66 +76,53 @@ class Session:
         api: Api,
         request: Request,
         body: bytes,
-        plan: Plan,
+        planned: PlannedExchange,
         seed: str,
         facts: Facts = NO_FACTS,
-        past: History | None = None,
-        make_plan: MakePlan | None = None,
         secret: bytes = b"",
     ) -> None:
-        """Set up the session.
-
-        `make_plan` makes a new plan from quirks learned meanwhile; without it no rejection changes the plan. `past`
-        gives the results of earlier exchanges. Keys derived from `secret` sign the server's seals for the client.
-        """
+        """Set up the session; keys derived from `secret` sign the server's seals for the client."""
+        plan = planned.plan
         parties = Parties(plan.stack.client.name, asked=request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
         if plan.protocol.client_text:
             self.report.parties.form = plan.protocol.client_text.dialect.name
         self._api = api
         self._request = request
-        self._make_own_replies = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         self._received = ReceivedRequest(body, facts.headers)
         # Keep host, port and credentials only; `facts` would keep the request alive.
-        self._make_seal_key = partial(self._derive_seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
-        self._replan = make_plan
-        self._build_parts(plan, past, {})
+        self._seal_source = SealSource(secret, facts.host, facts.port, facts.credentials)
+        self._build_parts(planned, OwnReplies(api, request, plan.protocol, seed, facts.time), {})
 
-    def _build_parts(self, plan: Plan, past: History | None, quirks: Mapping[str, Any]) -> None:
+    def _build_parts(self, planned: PlannedExchange, own: OwnReplies, quirks: Mapping[str, Any]) -> None:
         """Create the parts that depend on the plan, at first and after a rejection that changes the plan.
 
         `quirks` holds the quirks learned from rejections of this request.
         """
-        self.plan = plan
+        self.plan, self._past, self._replan = planned
+        plan, past, request = self.plan, self._past, self._request
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
         # Flags in headers belong to one API, so another API's server gets none
         # (`proxy.asking.target.translate_headers`).
         has_flags = self.server.place.flags == self._api.place.flags
         received = self._received if has_flags else ReceivedRequest(self._received.body, {})
-        self._past = past
         self.report.parties.server_api = self.server.name if self.is_bridged else ""
         self.report.parties.model, self.report.parties.server_model = plan.stack.model.name, plan.server_model
         self.report.why[:] = plan.why
         self.report.request[:] = plan.request_lines()
-        own = self._make_own_replies(plan.protocol)
-        self.fate = Fate(plan.is_strict, self.is_bridged, own, self.report.secrets)
-        apis_and_request = (self._api, self.server, self._request)
-        seals = self._make_seal_key(plan) if self.is_bridged else None
-        reasoning = past.reasoning if past else None
-        self._factory = ReplyFactory(*apis_and_request, plan, self.fate, own.seed, seals, reasoning)
-        self._encoder = RequestEncoder(*apis_and_request, received, plan, self._factory, self.report, seals, quirks)
-        reminder = Reminder(self._request, self._encoder, past, self.report)
-        self.whole = WholeReplies(
-            *apis_and_request, plan, self._factory, self._encoder, self.fate, self.report, reminder
-        )
+        self.fate = Fate(plan.is_strict, self.is_bridged, replace(own, protocol=plan.protocol), self.report.secrets)
+        seals = None
+        if self.is_bridged:
+            opening = digest_opening(request.messages)
+            seals = self._seal_source.make_key(opening, self.server.name, plan.server_model or request.model)
+        context = ExchangeContext(self._api, self.server, request, plan, self.report, seals)
+        self._factory = ReplyFactory(context, self.fate, past.reasoning if past else None)
+        self._encoder = RequestEncoder(context, received, self._factory, quirks)
+        reminder = Reminder(request, self._encoder, past, self.report)
+        self.whole = WholeReplies(context, self._factory, self._encoder, self.fate, reminder)
         """Rewrites replies that are not streamed."""
         self._outgoing: Outgoing | None = None  # set once the request has been rewritten
-
-    def _derive_seal_key(self, at: tuple[str, str], credentials: Collection[str], secret: bytes, plan: Plan) -> SealKey:
-        """Derive the key for the seals of this conversation by the server `at` a host and port."""
-        whose = self.server.name, *at, plan.server_model or self._request.model
-        return SealKey.of(secret, (digest_opening(self._request.messages), *whose, *credentials))
 
     @classmethod
     def open(
@@ -171,8 +159,8 @@ class Session:
             facts = replace(
                 facts, model=request.model, body=request.fields, path=api.place.whole_reply_path(facts.path)
             )
-            make_plan = make_plan_maker(planner, facts, request, memory)
-            plan, past = make_plan({})
+            planned = make_plan_maker(planner, facts, request, memory)({})
+            plan = planned.plan
             # Decode the request again without repairs of its shape if a profile disables them, or re-encoded if the
             # server could parse other tools or messages from its bytes than VTC did.
             keeps_shape = bool(request.body.lines) and plan.steps.get("shapes") is False
@@ -180,7 +168,7 @@ class Session:
             if keeps_shape or is_ambiguous:
                 body = encode_json(decode_json(body)) if is_ambiguous else body
                 request = api.request(body, facts.path, unrepaired=keeps_shape)
-        return PlannedRequest(plan, partial(cls, api, request, body, plan, seed, facts, past, make_plan, secret), facts)
+        return PlannedRequest(plan, partial(cls, api, request, body, planned, seed, facts, secret), facts)
 
     def request(self) -> bytes:
         """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.
@@ -237,8 +225,7 @@ class Session:
             sent = (self._encoder.sent_body, self.sent_request)
             prefix = self.report.prefix
             quirks = self._encoder.learned_quirks
-            plan, past = self._replan(quirks)
-            self._build_parts(plan, past, quirks)
+            self._build_parts(self._replan(quirks), self.fate.own, quirks)
             request = self._rewrite().body
             self.report.prefix = prefix  # compared with the last turn's prompt, not with the rejected one
             return request if (self._encoder.sent_body, self.sent_request) != sent else None
@@ -268,7 +255,7 @@ class Session:
     @property
     def may_change_reply(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
-        return self.plan.may_change_reply or self.is_bridged or self._folds_stream
+        return self.plan.may_change_reply or self.is_bridged or self._encoder.folds_stream
 
     @property
     def media_type(self) -> str:
@@ -277,13 +264,8 @@ class Session:
 
     def is_streamed(self, media_type: str) -> bool:
         """Return True if a reply of this media type is forwarded as a stream."""
-        has_asked_form = self._request.stream or not (self.is_bridged or self._folds_stream)
+        has_asked_form = self._request.stream or not (self.is_bridged or self._encoder.folds_stream)
         return media_type == self.server.framing.media_type and has_asked_form
-
-    @property
-    def _folds_stream(self) -> bool:
-        """True if the server streams although the client asked for a whole reply."""
-        return self.sent_request.streams and not self._request.stream
 
     def warm(self) -> None:
         """Prepare the reading of the reply before it arrives.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vtc.apis import Api, NoReply, Request, convert_to_stream, fold_rewritten, fold_stream, unwrap_gateway_envelope
+from vtc.apis import NoReply, convert_to_stream, fold_rewritten, fold_stream, unwrap_gateway_envelope
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.apis.relay import NO_REASON
 from vtc.apis.relay.turn import TurnEncoder
@@ -22,12 +22,12 @@ from vtc.dialects.reading.reader import Reader
 from vtc.events import Call, Failure, Text
 from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import RequestEncoder
+from vtc.exchange.context import ExchangeContext
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, UNREADABLE_REASON, Fate, LocalReply, render_whole_reply
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode_json
 from vtc.profiles.matching import texts_at
-from vtc.profiles.plan import Plan
 from vtc.profiles.schema import ErrorReply
 from vtc.reporting import hints
 from vtc.reporting.report import Report
@@ -76,24 +76,20 @@ class WholeReplies:
 
     def __init__(
         self,
-        client: Api,
-        server: Api,
-        request: Request,
-        plan: Plan,
+        context: ExchangeContext,
         factory: ReplyFactory,
         encoder: RequestEncoder,
         fate: Fate,
-        report: Report,
         reminder: Reminder,
     ) -> None:
-        self._client = client
-        self._server = server
-        self._request = request
-        self._plan = plan
+        self._client, self._server = context.client, context.server
+        self._is_bridged = context.is_bridged
+        self._request = context.request
+        self._plan = context.plan
         self._factory = factory
         self._fate = fate
         self._encoder = encoder
-        self._report = report
+        self._report = context.report
         self.reminder = reminder
         """Asks the model to continue a turn that ended in silence."""
 
@@ -197,19 +193,10 @@ class WholeReplies:
     def choose_media_type(self, body: bytes) -> str:
         """Choose the media type to declare for a changed reply; empty to keep the server's."""
         media_type = self.detect_media_type(body)
-        if self._is_bridged or self._folds_stream:
+        if self._is_bridged or self._encoder.folds_stream:
             return media_type
         may_differ = self._fate.strict if media_type == JSON_MEDIA_TYPE else self._plan.buffered
         return media_type if may_differ else ""
-
-    @property
-    def _is_bridged(self) -> bool:
-        return self._server is not self._client
-
-    @property
-    def _folds_stream(self) -> bool:
-        """True if the server streams although the client asked for a whole reply."""
-        return self._encoder.sent_request.streams and not self._request.stream
 
     def _rewrite_safely(self, body: bytes, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply, and the reply `more` that continues its turn, as one; never raises."""
@@ -258,7 +245,7 @@ class WholeReplies:
         if stream.failed and not is_stream:  # the parsed part is not sent
             return WholeReply(body, Report(failures=report.failures))
         # Step 4: fold the stream into the form that the client asked for, keeping unchanged bytes if possible.
-        if self._is_bridged or (is_stream and self._folds_stream):
+        if self._is_bridged or (is_stream and self._encoder.folds_stream):
             sent = fold_stream(self._client, sent)
         elif not is_stream:
             keeps = self._fate.keeps_bytes(body, unchanged=received == sent)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import Api, BadRequest, Changes, Request, bridge
+from vtc.apis import BadRequest, Changes, bridge
 from vtc.apis.bridge import WireNames
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.apis.fields import edit_fields, has_path, split_raw_object
-from vtc.apis.seals import SEAL_PREFIX, SealKey
+from vtc.apis.seals import SEAL_PREFIX
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import render_usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
@@ -37,6 +37,7 @@ from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, 
 from vtc.exchange.asking.steps.calls import drop_vtc_seals
 from vtc.exchange.asking.steps.limits import count_bytes
 from vtc.exchange.asking.window import MAX_BYTES_PER_TOKEN, MIN_CUT_TOKENS, explain_truncation, read_full_window
+from vtc.exchange.context import ExchangeContext
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import load_lexicon
@@ -44,10 +45,8 @@ from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode_json, encode_json
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import merge_learned
-from vtc.profiles.plan import Plan
 from vtc.profiles.planner import API, MODEL, PROMPT, REPLANNING_QUIRKS, SAME
 from vtc.reporting import hints
-from vtc.reporting.report import Report
 from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
@@ -109,36 +108,31 @@ class RequestEncoder:
 
     def __init__(
         self,
-        client: Api,
-        server: Api,
-        request: Request,
+        context: ExchangeContext,
         received: ReceivedRequest,
-        plan: Plan,
         factory: ReplyFactory,
-        report: Report,
-        seals: SealKey | None,
         quirks: Mapping[str, Any],
     ) -> None:
-        """Set up the encoder; `seals` recognizes the server's own seals, `quirks` holds the quirks learned so far."""
-        self._client = client
-        self._server = server
-        self._request = request
+        """Set up the encoder; `quirks` holds the quirks learned so far."""
+        self._context = context
+        self._server = context.server
+        self._request = request = context.request
         self._received = received
         self._messages: Sequence[Message] | None = None  # messages that replace the request's own
-        self._plan = plan
+        self._plan = plan = context.plan
         self._factory = factory
-        self._report = report
-        self.seals = seals
+        self._report = context.report
+        self.seals = context.seals
         self._steps: dict[str, Any] = {
             **DEFAULT_STEPS,
-            **(BRIDGE_STEPS if self._is_bridged else {}),
+            **(BRIDGE_STEPS if self._context.is_bridged else {}),
             **plan.steps,
             **quirks,
             MODEL: not plan.stand_in.model,
         }
         if api := SAME if SAME in plan.stack.settings.upstream_api else plan.stack.learned_api:
             self._steps[API] = api
-        if self._is_bridged and server.layout.choice is None:
+        if self._context.is_bridged and self._server.layout.choice is None:
             self._steps["choice"] = True
         self.learned_quirks: dict[str, Any] = {**quirks}
         """Quirks learned from rejections of this request, useful or not."""
@@ -151,8 +145,9 @@ class RequestEncoder:
         """Messages and tools of the last request."""
 
     @property
-    def _is_bridged(self) -> bool:
-        return self._server is not self._client
+    def folds_stream(self) -> bool:
+        """True if the server streams although the client asked for a whole reply."""
+        return self.sent_request.streams and not self._request.stream
 
     @property
     def _corrects(self) -> bool:
@@ -170,16 +165,16 @@ class RequestEncoder:
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names, plan.learned.made_id)
         # Step 1: apply the steps to the canonical request.
-        messages, lines = (messages, []) if self._is_bridged else self._drop_foreign_seals(messages)
+        messages, lines = (messages, []) if self._context.is_bridged else self._drop_foreign_seals(messages)
         given = request.messages if messages is None else messages
         canonical = self._read_canonical(tuple(given))
         ready, applied = apply_steps(canonical, self._steps, context)
         lines += [*request.body.lines, *applied.values()]
         # Step 2: write the result in the server's API, or change only the affected fields of the client's request.
-        fields = self._server.build_request(ready) if self._is_bridged else request.fields
+        fields = self._server.build_request(ready) if self._context.is_bridged else request.fields
         drop = [path for path in changes.drop if has_path(fields, path.split("."))]
         lines += [f"{path} left out by a profile" for path in drop]
-        if self._is_bridged:
+        if self._context.is_bridged:
             out: Mapping[str, Any] | None = self._translate(fields, ready, drop)
             lines += self._list_dropped(canonical, ready, names)
         else:
@@ -228,7 +223,7 @@ class RequestEncoder:
         """Convert the request to the canonical form; without a bridge, only the parts that steps examine."""
         plan, request = self._plan, self._request
         tools = plan.offered if plan.protocol.is_native or plan.protocol.promote else ()
-        if not self._is_bridged:
+        if not self._context.is_bridged:
             return CanonicalRequest(
                 model=plan.server_model,
                 messages=messages,
@@ -507,11 +502,11 @@ class RequestEncoder:
     def translate_full_window(self, error: bytes, status: int) -> Failure | None:
         """Translate the error of a prompt that is too long; None for others, or if the client knows its form."""
         tokens = read_full_window(status, error, len(self._received.body), self._sent_text)
-        client = self._client.layout.full
+        client = self._context.client.layout.full
         if tokens is None:
             return None
         is_own = status in (200, 400) and client.sign in error.decode(errors="replace")
-        if not self._is_bridged and (self._plan.stack.as_is or is_own):
+        if not self._context.is_bridged and (self._plan.stack.as_is or is_own):
             return None
         window, prompt, _ = tokens
         sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)

@@ -262,7 +262,18 @@ def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
     return shared > 1 and 2 * shared >= len(earlier)
 
 
-type MakePlan = Callable[[Mapping[str, Any]], tuple[Plan, History | None]]
+type MakePlan = Callable[[Mapping[str, Any]], PlannedExchange]
+
+
+class PlannedExchange(NamedTuple):
+    """The plan of an exchange, and the results of earlier exchanges."""
+
+    plan: Plan
+    history: History | None = None
+    replan: MakePlan | None = None
+    """Makes a new plan from quirks learned meanwhile; None if no rejection changes the plan."""
+
+
 """Makes the plan of a request, given the quirks that its server revealed since it arrived."""
 
 
@@ -310,13 +321,13 @@ def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Me
 
     key = cache(partial(_digest_conversation, (*facts.whose, facts.model), request))
 
-    def plan(new_quirks: Mapping[str, Any]) -> tuple[Plan, History | None]:
+    def make_plan(new_quirks: Mapping[str, Any]) -> PlannedExchange:
         if not memory:
-            return planner.plan(facts, request, None, new_quirks), None
+            return PlannedExchange(planner.plan(facts, request, None, new_quirks), replan=make_plan)
         held = ConversationQuirks(None, memory.held, key).list_held()
-        make_plan = planner.plan(facts, request, memory, merge_learned(held, new_quirks))
-        quirks = ConversationQuirks(make_plan.quirks, memory.held, key, memory.clock)
-        make_plan = msgspec.structs.replace(make_plan, quirks=quirks)
-        return make_plan, History(memory, facts, make_plan, request)
+        plan = planner.plan(facts, request, memory, merge_learned(held, new_quirks))
+        quirks = ConversationQuirks(plan.quirks, memory.held, key, memory.clock)
+        plan = msgspec.structs.replace(plan, quirks=quirks)
+        return PlannedExchange(plan, History(memory, facts, plan, request), make_plan)
 
-    return plan
+    return make_plan

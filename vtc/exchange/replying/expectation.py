@@ -61,3 +61,6 @@ class Expectation(msgspec.Struct, frozen=True):
     """Receives the server's count of the prompt's tokens."""
     on_error: Callable[[bytes], Failure | None] = lambda _: None
     """Receives an error inside the server's reply; returns its replacement for the client, if any."""
+
+
+NO_EXPECTATION = Expectation()

@@ -9,18 +9,19 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, Request
+from vtc.apis import Request
 from vtc.apis.bridge import BridgeDecoder, RenamedModel, RenamedTools, WireNames
 from vtc.apis.contract import Decoder, Reply
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import SilentReply, TurnEncoder
-from vtc.apis.seals import SealKey
 from vtc.apis.whole import read_replies
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReaderOptions
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.history import PLACEHOLDER, render_sample_call
 from vtc.events import CUT_OFF, Failure, Silence, Tool
+from vtc.exchange.context import ExchangeContext
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
 from vtc.exchange.remembering.reasoning import ReasoningRecorder, ReasoningStore
@@ -62,22 +63,14 @@ class ReplyFactory:
 
     def __init__(
         self,
-        client: Api,
-        server: Api,
-        request: Request,
-        plan: Plan,
+        context: ExchangeContext,
         fate: Fate,
-        seed: str,
-        seals: SealKey | None,
         thoughts: ReasoningStore | None,
     ) -> None:
-        """Set up the factory; ids derive from `seed`, `seals` signs seals of a server of another API.
-
-        `thoughts` stores the model's reasoning, if any is stored.
-        """
+        """Set up the factory; `thoughts` stores the model's reasoning, if any is stored."""
+        request, plan = context.request, context.plan
         self._thoughts = thoughts
-        self._client = client
-        self._server = server
+        self._client, self._server = context.client, context.server
         self._plan = plan
         self._fate = fate
         self.expected = Expectation()
@@ -86,10 +79,10 @@ class ReplyFactory:
         self._has_several_choices = request.generation.wants_choices
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
-        self._seed = seed
-        self._seals = seals
-        form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # Mistral's form first
-        self._ids = Ids(seed, request.call_ids, *form, counted=plan.stack.ids == "kimi")
+        self._seed = fate.own.seed
+        self._seals = context.seals
+        prefix, length = ("", 9) if plan.stack.ids == "alphanumeric9" else (self._client.call_ids, 24)
+        self._ids = Ids(self._seed, request.call_ids, prefix, length, counted=plan.stack.ids == "kimi")
         self._budget = Budget()
         self._results = self._make_echo_finder(request)
 
@@ -211,7 +204,6 @@ class ReplyFactory:
         dialects = self._plan.reading.dialects
         in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.protocol.client_text)
         guessed = think.begins_inside and not whole
-        names = self.expected.names
         kept = guessed and think.to == "keep"
 
         def beside_calls(begins: Begins) -> tuple[Reader, LeftoverMarkup]:
@@ -221,13 +213,13 @@ class ReplyFactory:
         if policies or client:
             declared = plan.unoffered
             guards = build_chain(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
-        text = TextReading()
+        text = TextReading(make_name_reader(dialects, self.make_reader), hear)
         if reads:
             reader = self.make_reader(think.begins(whole=whole), incremental=in_pieces)
             thoughts = ReasoningCalls(
                 self.make_reader(), Guess() if guessed and not kept else None, think.may_show, kept
             )
-            text = TextReading(reader, thoughts, think.learned, beside_calls)
+            text = TextReading(text.read_name, hear, reader, thoughts, think.learned, beside_calls)
         return ReplyPipeline(
             plan,
             self._tools,
@@ -235,10 +227,7 @@ class ReplyFactory:
             self._ids,
             report,
             guards,
-            client_name=names.to_client if names else None,
-            read_name=make_name_reader(dialects, self.make_reader),
-            grammar=self.expected.grammar,
-            hear=hear,
+            expected=self.expected,
             crosses=self._fate.bridged,
         )
 
@@ -297,7 +286,7 @@ class ReplyFactory:
     ) -> Reader:
         """Create a reader for text of a reply, in these dialects or in all of the plan."""
         plan, client = self._plan.reading, self._plan.protocol.client_text
-        syntax = plan if dialects is None else replace_fields(plan, dialects=tuple(dialects))
+        read = plan.dialects if dialects is None else tuple(dialects)
         options = ReaderOptions(
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
@@ -307,4 +296,5 @@ class ReplyFactory:
             incremental=incremental,
             client_dialect=client.dialect.name if client else None,
         )
-        return Reader(syntax.grammar, self._list_written_tools(), options, self.model_facts)
+        grammar = compile_grammar(read, plan.thinking.tags, plan.markers, plan.answer)
+        return Reader(grammar, self._list_written_tools(), options, self.model_facts)

@@ -6,14 +6,14 @@ native tool calls (`native_call_events.py`) ----/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
+from vtc.events import CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
 from vtc.exchange.replying.content_rules import ContentRules
-from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
+from vtc.exchange.replying.expectation import NO_EXPECTATION, Expectation
 from vtc.exchange.replying.native_call_events import NativeCalls
 from vtc.exchange.replying.stages import (
     MAX_GAP_NEWLINES,
@@ -48,24 +48,17 @@ class ReplyPipeline:
         report: Report,
         guards: GuardChain | None = None,
         *,
-        client_name: Callable[[str], str] | None = None,
-        read_name: Callable[[str], Call | None] = lambda _: None,
-        grammar: GrammarCheck = NO_GRAMMAR,
-        hear: Callable[[str], None] | None = None,
+        expected: Expectation = NO_EXPECTATION,
         crosses: bool = False,
     ) -> None:
-        """Set up the pipeline; `client_name` maps the server's name of a tool to the client's.
-
-        `crosses` is set for a bridge, on which native calls are reported, too. `hear` receives the text as the model
-        writes it.
-        """
+        """Set up the pipeline; `crosses` is set for a bridge, on which native calls are reported, too."""
+        names = expected.names
         client, structured = plan.protocol.client_text, plan.protocol.client_text is None
         self.structured = structured
         self.guarded = plan.checks_calls
         self.takes_calls = not structured or plan.protocol.limits_native or self.guarded or bool(tools)
         self._demanded = plan.tool_choice if tools else "auto"
-        self._grammar = grammar
-        self._hear = hear
+        self._grammar = expected.grammar
         self.text = text
         self._text_end = end = TextEnd()
         self._limit = limit = Limit(plan, tools)
@@ -81,8 +74,8 @@ class ReplyPipeline:
         # The order of the stages. Policies on calls are the first that may change an event, so that denied calls do not
         # count toward the limit. Content rules follow all stages that turn calls into text.
         self._stages: list[Stage] = []
-        if client_name or reads:
-            self._stages.append(ClientTerms(client_name, reads))
+        if names or reads:
+            self._stages.append(ClientTerms(names.to_client if names else None, reads))
         if guards:
             self._stages.append(guards)
         self._stages += (limit, Identify(ids, taken, structured=structured), self._record_calls)
@@ -97,7 +90,7 @@ class ReplyPipeline:
         self._reads_text = any(stage.reads_text for stage in self._stages)
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
         self._calls = NativeCalls(
-            plan, tools, limit.from_text, taken, ids.used, read_name=read_name, as_they_come=as_they_come
+            plan, tools, limit.from_text, taken, ids.used, read_name=text.read_name, as_they_come=as_they_come
         )
 
     @property
@@ -130,8 +123,8 @@ class ReplyPipeline:
 
     def feed(self, text: str) -> list[Event]:
         reading = self.text
-        if self._hear:
-            self._hear(text)
+        if reading.hear:
+            reading.hear(text)
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
         thoughts = reading.reasoning
         if reading.leftovers or (thoughts and (thoughts.kept or thoughts.guess)):

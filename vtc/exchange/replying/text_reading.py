@@ -199,6 +199,10 @@ class ReasoningCalls:
 class TextReading:
     """Reads the text of one choice; without a reader, text passes as text."""
 
+    read_name: Callable[[str], Call | None] = lambda _: None
+    """Reads a call that a server put into the name of a native call."""
+    hear: Callable[[str], None] | None = None
+    """Receives the text as the model writes it."""
     reader: Reader | None = None
     reasoning: ReasoningCalls | None = None
     learned: Learned | None = None
