@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests import language
+from tests import budgets, language
 
 pytestmark = pytest.mark.every
 
@@ -473,6 +474,7 @@ CHECKS: tuple[Check, ...] = (
     check_tests_share_by_helpers,
     check_standalone,
     check_codes,
+    budgets.check_budgets,
     *language.CHECKS,
 )
 
@@ -493,6 +495,13 @@ def test_the_repository_keeps_its_rules(check: Check, repository: Tree) -> None:
     assert "vtc/__init__.py" in repository
     if problems := check(repository):
         pytest.fail("\n".join(problems), pytrace=False)
+
+
+@pytest.mark.filterwarnings("default")
+def test_budgets_are_close_to_the_sizes(repository: Tree) -> None:
+    """Only report a package that became much smaller, so that its budget is lowered soon."""
+    for line in budgets.list_loose_budgets(repository):
+        warnings.warn(line, stacklevel=1)
 
 
 # Tests of the checks: each line of a made-up module breaks one rule.
@@ -694,6 +703,21 @@ def test_a_module_that_asks_for_strictness_is_found(monkeypatch: pytest.MonkeyPa
     assert run(check_strictness, "vtc/apis/a.py", "strict = x.unstrict(strict=True)") == []
     for source in ("if strict: pass", "x = plan.is_strict", "x = planner.has_strict_policy(facts)"):
         assert run(check_strictness, "vtc/apis/a.py", source)[1:] == ["vtc/apis/a.py:1: asks"]
+
+
+def test_a_package_that_exceeds_its_budget_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    quotes = '"' * 3
+    source = f"{quotes}Two lines\n\nof prose.{quotes}\n\nimport re\nfrom a import (\n    b,\n)\n\nx = 'a'  # why\n"
+    tree = {"vtc/wire/a.py": source, "vtc/wire/b/c.py": "x = 1\n" * 1000, "vtc/a.py": "f(1)\n", "tests/a.py": "x = 1\n"}
+    assert budgets.measure_packages(tree) == {"vtc/wire": 3003, "vtc": 4}
+    monkeypatch.setattr(budgets, "BUDGETS", {"vtc/wire": 3003, "vtc": 3})
+    (problem,) = budgets.check_budgets(tree)
+    assert problem.startswith("vtc:1: has 4 tokens of code, over its budget of 3; ")
+    assert budgets.list_loose_budgets(tree) == []
+    monkeypatch.setattr(budgets, "BUDGETS", {"vtc/wire": 3104})
+    assert budgets.list_loose_budgets(tree) == [
+        "vtc/wire has 3003 tokens of code, far below its budget of 3104; lower the number"
+    ]
 
 
 def test_a_folder_without_an_init_is_found() -> None:
