@@ -21,7 +21,8 @@ from vtc.exchange.asking.rejections import describe_steps, learn_steps
 from vtc.exchange.asking.request import MAX_REQUESTS
 from vtc.json_text import encode_json
 from vtc.profiles.memory import Memory
-from vtc.profiles.planner import COMMON_TAGS, Planner
+from vtc.profiles.planner import Planner
+from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.proxy.asking.asker import ServerAnswer
 from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.asking.target import direct
