@@ -119,13 +119,13 @@ NUMBERS = ["1", "01", "-1", "0.5", "٣", "9" * 19, "9" * 20, "9" * 5000, f"{'9' 
 
 
 def expressions() -> list[str]:
-    """List the expressions of all three tables, with their placeholders."""
+    """List the expressions of all rules, with their placeholders."""
     found: list[str] = []
 
     def gather(value: Any) -> None:
         if isinstance(value, dict):
             for key, part in value.items():
-                if key not in ("steps", "paths", "headers", "where", "to", "do", "pairs"):
+                if key not in ("steps", "paths", "headers", "where", "to", "do", "source", "api", "requires", "beside"):
                     gather(part)
         elif isinstance(value, list):
             for part in value:
@@ -133,8 +133,8 @@ def expressions() -> list[str]:
         elif isinstance(value, str):
             found.append(value)
 
-    for name in ("rejections", "named_fields", "window"):
-        gather(yaml.safe_load((TABLES / f"{name}.yaml").read_text("utf-8")))
+    for file in sorted((TABLES / "rules").iterdir()):
+        gather(yaml.safe_load(file.read_text("utf-8")))
     return found
 
 
@@ -155,7 +155,7 @@ def sayings(draw: st.DrawFn) -> str:
     """Generate texts that match an expression, with odd names and numbers in its placeholders."""
     words = draw(st.sampled_from(EXPRESSIONS))
     holes = {f"{{{name}}}": draw(st.sampled_from(NAMES)) for name in ("name", "at", "second")}
-    holes |= {f"{{{name}}}": draw(st.sampled_from(NUMBERS)) for name in ("least", "most")}
+    holes |= {f"{{{name}}}": draw(st.sampled_from(NUMBERS)) for name in ("least", "most", "window", "prompt", "limit")}
     holes |= {"{names}": "'a', 'b'", "{use}": "'system'", "{words}": "low, high"}
     marks = {hole: chr(0xE000 + number) for number, hole in enumerate(holes)}
     for hole, mark in marks.items():

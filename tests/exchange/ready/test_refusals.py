@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.dialects.material import CASES, plain
-from vtc.exchange.asking import rejections
-from vtc.exchange.asking.rejections import LearnedSteps, RejectionTable, learn_steps
+from vtc.exchange.asking import rejection_rules
+from vtc.exchange.asking.rejection_rules import RuleTable, load_rules
+from vtc.exchange.asking.rejections import LearnedSteps, learn_steps
+from vtc.exchange.asking.server_error import read_error
 from vtc.profiles import ProfileError
 from vtc.profiles.document import load_table
 
 pytestmark = pytest.mark.every
+
+RULES = Path(rejection_rules.__file__).with_name("rules")
+
+
+def learn(status: int, words: str, known: Mapping[str, object]) -> LearnedSteps | None:
+    """Learn from an error with one text."""
+    return learn_steps(read_error(words.encode(), status), known)
+
 
 TOOLS = plain((CASES / "refusals.yaml").read_text("utf-8"))["tools"]
 
@@ -42,7 +54,7 @@ TOOLS = plain((CASES / "refusals.yaml").read_text("utf-8"))["tools"]
     ],
 )
 def test_the_limit_becomes_what_the_server_has_room_for(words: str, left: int | None) -> None:
-    found = learn_steps(400, words, {})
+    found = learn(400, words, {})
     assert (found and found.once) == left
     assert found is None or [*found.steps] == ["context"]
 
@@ -233,8 +245,8 @@ REFUSALS: list[tuple[str, object, str]] = [
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize(("step", "value", "words"), REFUSALS, ids=[words[:30] for *_, words in REFUSALS])
 def test_a_refusal_teaches_a_step(step: str, value: object, words: str, status: int) -> None:
-    assert learn_steps(status, words, {}) == LearnedSteps({step: value}, kept=value != "anew")
-    again = learn_steps(status, words, {step: value})
+    assert learn(status, words, {}) == LearnedSteps({step: value}, kept=value != "anew")
+    again = learn(status, words, {step: value})
     assert again is None or step not in again.steps
 
 
@@ -319,27 +331,27 @@ RESULTS = {"results": True, "after_results": True}
 def test_a_refusal_of_the_same_words_teaches_what_can_still_help(words: str, taught: list[dict[str, object]]) -> None:
     found: list[object] = []
     known: dict[str, object] = {}
-    while more := learn_steps(400, words, known):
+    while more := learn(400, words, known):
         found.append(more.steps)
         known |= more.steps
     assert found == taught
 
 
 def test_what_the_user_says_already_is_not_told_by_the_system_again() -> None:
-    found = learn_steps(400, ALTERNATE, {"system": "user"})
+    found = learn(400, ALTERNATE, {"system": "user"})
     assert found is not None
     assert "system" not in found.steps
 
 
 def test_what_leaves_out_more_stays() -> None:
-    assert learn_steps(400, "messages.1: all messages must have non-empty content", {"empty": "parts"}) is None
+    assert learn(400, "messages.1: all messages must have non-empty content", {"empty": "parts"}) is None
 
 
 def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     words = "; ".join(words for _, _, words in REFUSALS if "max_tokens" not in words)
     known: dict[str, object] = {}
     for _ in REFUSALS:
-        if (more := learn_steps(400, words, known)) is None:
+        if (more := learn(400, words, known)) is None:
             break
         known |= more.steps
     else:
@@ -364,24 +376,22 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     ],
 )
 def test_other_errors_teach_nothing(words: str) -> None:
-    assert learn_steps(400, words, {}) is None
+    assert learn(400, words, {}) is None
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 500])
 def test_words_that_refuse_tools_teach_to_write_them_into_the_prompt(status: int) -> None:
-    assert [
-        words for words in TOOLS["refused"] if learn_steps(status, words, {}) != LearnedSteps({"prompt": True})
-    ] == []
+    assert [words for words in TOOLS["refused"] if learn(status, words, {}) != LearnedSteps({"prompt": True})] == []
 
 
 def test_words_that_refuse_something_beside_tools_do_not() -> None:
-    taught = ((words, learn_steps(400, words, {})) for words in TOOLS["others"])
+    taught = ((words, learn(400, words, {})) for words in TOOLS["others"])
     assert [words for words, found in taught if found and "prompt" in found.steps] == []
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
 def test_no_step_helps_against_errors_that_are_not_about_the_request(status: int) -> None:
-    assert learn_steps(status, "This model does not support image inputs", {}) is None
+    assert learn(status, "This model does not support image inputs", {}) is None
 
 
 GRAMMAR = {"constrain": object()}
@@ -404,35 +414,50 @@ GRAMMAR = {"constrain": object()}
 def test_a_grammar_is_what_a_server_may_refuse_in_any_words(
     status: int, words: str, known: dict[str, object], step: str | None
 ) -> None:
-    found = learn_steps(status, words, known)
+    found = learn(status, words, known)
     assert found == (LearnedSteps({step: False}) if step else None)
 
 
 def test_what_a_server_says_of_something_else_counts_first() -> None:
-    found = learn_steps(400, "System message must be at the beginning.", GRAMMAR)
+    found = learn(400, "System message must be at the beginning.", GRAMMAR)
     assert found is not None
     assert "system" in found.steps
-
-
-TABLE = Path(rejections.__file__).with_suffix(".yaml")
 
 
 @pytest.mark.parametrize(
     ("row", "place", "fault"),
     [
-        ("{steps: {nullz: true}, words: [a]}", "lessons[0]", "nullz"),
-        ("{steps: {ids: long}, words: [a]}", "lessons[0]", "long"),
-        ("{steps: {nulls: true}, words: [a, '(']}", "lessons[0].words[1]", "'(' is not a regular expression"),
-        ("{steps: {nulls: true}, words: a}", "lessons[0].words", 'must be a list, not "a"; write [a]'),
-        ("{steps: {nulls: true}, wrds: [a]}", "lessons[0].wrds", "did you mean 'words'?"),
+        ("{priority: 1, steps: {nullz: true}, text: [{words: [a]}]}", "rules[0]", "nullz"),
+        ("{priority: 1, steps: {ids: long}, text: [{words: [a]}]}", "rules[0]", "long"),
+        ("{priority: 1, text: [{words: [a, '(']}]}", "rules[0].text[0].words[1]", "'(' is not a regular expression"),
+        ("{priority: 1, text: [{words: a}]}", "rules[0].text[0].words", 'must be a list, not "a"; write [a]'),
+        ("{priority: 1, txt: [{words: [a]}]}", "rules[0].txt", "did you mean 'text'?"),
+        ("{priority: 1, do: leave}", "rules[0].do", "leave"),
+        ("{priority: 1000}", "", "two rules have the same priority"),
     ],
 )
-def test_a_bad_row_is_an_error_with_its_place(row: str, place: str, fault: str, tmp_path: Path) -> None:
-    file = tmp_path / "rejections.yaml"
-    before, head, after = TABLE.read_text("utf-8").partition("lessons:\n")
+def test_a_bad_rule_is_an_error_with_its_place(row: str, place: str, fault: str, tmp_path: Path) -> None:
+    file = tmp_path / "steps.yaml"
+    before, head, after = (RULES / "steps.yaml").read_text("utf-8").partition("rules:\n")
     file.write_text(f"{before}{head}  - {row}\n{after}", "utf-8")
     with pytest.raises(ProfileError) as refused:
-        load_table(file, RejectionTable)
+        load_table(file, RuleTable)
     (problem,) = (problem for problem in refused.value.problems if problem.key == place)
-    assert (problem.file, problem.line) == (str(file), before.count("\n") + 2)
+    assert problem.file == str(file)
+    assert not place or problem.line == before.count("\n") + 2
     assert fault in problem.message
+
+
+def test_a_file_lists_its_rules_by_priority_and_rules_that_correct_fields_follow_each_other() -> None:
+    for file in RULES.iterdir():
+        priorities = [rule.priority for rule in load_table(file, RuleTable).rules]
+        assert priorities == sorted(priorities)
+    corrects = [bool(rule.correction) for rule in load_rules().by_priority]
+    assert sum(first is not second for first, second in pairwise(corrects)) == 2
+
+
+def test_a_rule_of_an_api_counts_only_for_requests_in_it() -> None:
+    words = b"This model is only supported in v1/responses and not in v1/chat/completions."
+    learned = {api: learn_steps(read_error(words, 404, api), {}) for api in ("openai-chat", "anthropic-messages", "")}
+    assert learned["openai-chat"] == learned[""] == LearnedSteps({"api": "openai-responses"})
+    assert learned["anthropic-messages"] != learned[""]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import CASES, plain
+from vtc.exchange.asking.server_error import read_error
 from vtc.exchange.asking.window import TokenCounts, explain_truncation, read_full_window
 
 WINDOW = plain((CASES / "refusals.yaml").read_text("utf-8"))["window"]
@@ -19,9 +20,8 @@ def read(case: dict[str, Any]) -> TokenCounts | None:
     says = case["says"]
     if isinstance(says, str) and says and not says.startswith("<"):
         says = {"error": {"message": says}}
-    return read_full_window(
-        case.get("status", 400), says.encode() if isinstance(says, str) else json.dumps(says).encode(), SIZE
-    )
+    error = says.encode() if isinstance(says, str) else json.dumps(says).encode()
+    return read_full_window(read_error(error, case.get("status", 400)), SIZE)
 
 
 def test_a_prompt_that_is_too_long_is_known_whoever_says_it() -> None:
@@ -29,7 +29,7 @@ def test_a_prompt_that_is_too_long_is_known_whoever_says_it() -> None:
     for case in WINDOW["full"]:
         window, prompt = case.get("window", 0), case.get("prompt", 0)
         prompt = prompt or max(SIZE // 4, window + 1)
-        if (found := read(case)) != (window or prompt - 1, prompt, False):
+        if (found := read(case)) != (window or prompt - 1, prompt):
             wrong.append((case["says"], found))
     assert wrong == []
 

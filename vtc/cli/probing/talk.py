@@ -19,6 +19,7 @@ from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Session
 from vtc.exchange.asking.rejections import describe_steps, learn_steps
 from vtc.exchange.asking.request import MAX_REQUESTS
+from vtc.exchange.asking.server_error import read_error
 from vtc.json_text import encode_json
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
@@ -243,7 +244,7 @@ class Talk:
         """Stop the probe if the server lacks this model or this path, because it would reject all questions."""
         if self.has_replied or answer.ok or answer.error or self.asker.stopped:
             return
-        steps = learn_steps(answer.status, hints.extract_message(answer.body), {})
+        steps = learn_steps(read_error(answer.body, answer.status), {})
         others = [name for name in self.server.models if name != self.server.model]
         more = f" and {len(others) - MAX_LISTED_MODELS} more" if len(others) > MAX_LISTED_MODELS else ""
         listed = f"; it lists {', '.join(others[:MAX_LISTED_MODELS])}{more}" if others else ""

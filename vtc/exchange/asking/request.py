@@ -54,8 +54,6 @@ MAX_REQUESTS = 4
 """Requests per exchange, including the retries after rejections."""
 _ALWAYS_LEARNED = (PROMPT, API, "context", MAX_TOKENS)
 """Steps that are learned although the accepted request does not list them as applied."""
-MAX_QUOTED_ERROR = 2000
-"""Characters of a server's error that are examined."""
 EMPTY_REPLY_TEXT = "(nothing)"
 """Replaces a silent reply, because servers reject empty messages."""
 
@@ -330,9 +328,7 @@ class RequestEncoder:
         That is the error of a full window, in the words of the client's API; None for any other.
         """
         plan = self._plan
-        learned = learn_steps(
-            200, hints.extract_message(error, MAX_QUOTED_ERROR), self._steps, more_texts=read_error(error).texts
-        )
+        learned = learn_steps(read_error(error, 200), self._steps)
         steps = {**learned.steps} if learned else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMAR_STEPS}:
             plan.quirks.learn(grammars)
@@ -349,26 +345,14 @@ class RequestEncoder:
         plan.
         """
         # Step 1: parse the error, and judge the corrections that were tried last.
-        sent = self._sent_text
-        message = sent.remove_from(hints.extract_message(error, MAX_QUOTED_ERROR))
-        parsed = read_error(error, sent)
+        parsed = read_error(error, status, self._server.name, self._sent_text)
         self._judge_last_retry(parsed)
         before = [*self._report.request]
-        # The error of a prompt that is too long names no field worth leaving out.
-        is_full = read_full_window(status, error, len(self._received.body), sent) is not None
         # Step 2: learn steps from the error until some of them change the request. An error can match two rows in turn,
         # of which neither changes this request.
-        find_corrections = partial(self._next_attempt, parsed) if self._corrects and not is_full else dict
-        learn = partial(
-            learn_steps,
-            status,
-            message,
-            find_corrections=find_corrections,
-            more_texts=parsed.texts,
-            asked_api=self._server.name,
-        )
+        find_corrections = partial(self._next_attempt, parsed) if self._corrects else dict
         tried: list[Mapping[str, Any]] = []
-        while (learned := learn(known=self._steps)) and learned.steps not in tried:
+        while (learned := learn_steps(parsed, self._steps, find_corrections)) and learned.steps not in tried:
             tried.append(learned.steps)
             replanned = {step: value for step, value in learned.steps.items() if step in REPLANNING_QUIRKS}
             if replanned:
@@ -396,7 +380,7 @@ class RequestEncoder:
 
     def _next_attempt(self, error: ServerError) -> Attempt:
         """Return the first corrections for an error that were not tried in vain; empty if none remain."""
-        attempts = find_attempts(error, self.sent_body, self._flags, self._scope)
+        attempts = find_attempts(error, self._steps, self.sent_body, self._flags, self._scope)
         return next((attempt for attempt in attempts if not attempt.keys() <= self._last_retry.in_vain), {})
 
     def _judge_last_retry(self, error: ServerError) -> None:
@@ -501,14 +485,14 @@ class RequestEncoder:
 
     def translate_full_window(self, error: bytes, status: int) -> Failure | None:
         """Translate the error of a prompt that is too long; None for others, or if the client knows its form."""
-        tokens = read_full_window(status, error, len(self._received.body), self._sent_text)
+        tokens = read_full_window(read_error(error, status, sent=self._sent_text), len(self._received.body))
         client = self._context.client.layout.full
         if tokens is None:
             return None
         is_own = status in (200, 400) and client.sign in error.decode(errors="replace")
         if not self._context.is_bridged and (self._plan.stack.as_is or is_own):
             return None
-        window, prompt, _ = tokens
+        window, prompt = tokens
         sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)
         line = f"the prompt is longer than the model's window: {prompt} tokens of {window}"
         self._report.notes += [line] * (line not in self._report.notes)

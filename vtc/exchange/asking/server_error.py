@@ -1,5 +1,7 @@
 """Parse a server's error into statements: one per text in it.
 
+Rules (`rejection_rules.py`) search the statements, and those about windows and limits the error's JSON as a whole, too.
+
 A path in a separate field (`param`) is put before the text, as if the text named it:
 
 {"error": {"message": "not permitted", "param": "seed"}}  ->  "seed: not permitted", "not permitted", "seed"
@@ -10,26 +12,38 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
 from vtc.exchange.asking.quotations import SentText
-from vtc.json_text import decode_json
+from vtc.json_text import decode_json, encode_json
+from vtc.reporting import hints
 
 MAX_ERROR_CHARACTERS = 4000
 """Characters of an error's statements that are parsed."""
 MAX_STATEMENTS = 64
 MAX_DEPTH_OF_ERROR = 12
+MAX_MESSAGE_CHARACTERS = 2000
+MAX_WHOLE_CHARACTERS = 8000
+_MAX_WHOLE_DEPTH = 8
 
 _FIELD_PAIRS = (("param", "message"), ("loc", "msg"), ("field", "description"), ("path", "message"), ("param", "code"))
 """Pairs of fields in errors of OpenAI, FastAPI, Google, Zod and OpenAI: the path, and its problem."""
 _IGNORED_FIELDS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
 """Fields of errors (Pydantic, Groq, OpenRouter) that repeat sent or generated text, or add no information."""
+_ECHO_FIELDS = frozenset(
+    ("input", "input_value", "body", "ctx", "messages", "contents", "prompt", "failed_generation", "url")
+)
+"""Fields in which errors repeat the request (FastAPI's `detail`); the error as a whole is searched without them."""
 _QUOTING_FIELDS = ("metadata",)
 """Fields in which a gateway repeats the error of its provider (OpenRouter)."""
 _ERROR_FIELDS = ("error", "message", "detail")
 """Names of fields that hold an error."""
 _QUOTES = re.compile(r"[`'\"“”‘’\\]+")
+_AROUND_NAMES = re.compile(r"(?<!\w)[`'\"“”‘’]+|[`'\"“”‘’]+(?!\w)")
+"""Quotes around a name, which only some servers write."""
 _PYTHON_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors in Python's notation."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
@@ -46,49 +60,89 @@ class Statement(NamedTuple):
     """False for an error of a provider that a gateway quotes."""
 
 
-class ServerError(NamedTuple):
+@dataclass(frozen=True)
+class ServerError:
     """A parsed error of a server."""
 
-    statements: Sequence[Statement]
-    paths: frozenset[str]
+    status: int
+    message: str
+    """The error's message in one line."""
+    statements: Sequence[Statement] = ()
+    paths: frozenset[str] = frozenset()
     """Paths in the error's own fields: `param`, `loc` …"""
+    whole: str = ""
+    """The error's JSON, without fields that repeat the request."""
+    api: str = ""
+    """The API of the rejected request; empty if unknown."""
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        """The texts without request ids: equal for an error and its repetition."""
-        return tuple(_ID.sub("#", text) for text in self.texts)
+        """The texts of the statements without request ids: equal for an error and its repetition."""
+        return tuple(_ID.sub("#", statement.text) for statement in self.statements)
 
     def names_field(self, *names: str) -> bool:
         """Return True if the error has one of these paths in a separate field (`param`, `loc`), not only in a text."""
         return any(name in self.paths for name in names if name)
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """The texts of all statements."""
-        return [statement.text for statement in self.statements]
+    @cached_property
+    def whole_and_texts(self) -> Sequence[str]:
+        """The error as a whole, its message, and its statements."""
+        return [self.whole, *self._texts.values()]
+
+    @cached_property
+    def spellings(self) -> Sequence[str]:
+        """The message and the statements, as sent and without quotes around names."""
+        return [*dict.fromkeys((*self._texts.values(), *self._texts))]
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """The message and the statements, by their spelling without quotes around names."""
+        texts: dict[str, str] = {}
+        for text in (self.message, *(statement.text for statement in self.statements)):
+            texts.setdefault(_AROUND_NAMES.sub("", " ".join(text.split())), text)
+        return texts
 
 
-def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
-    """Parse an error into statements, without text repeated from the request that was `sent`.
+def read_error(error: bytes, status: int, api: str = "", sent: SentText | None = None) -> ServerError:
+    """Parse an error of a request in an API, without text repeated from the request that was `sent`.
 
     An error that is no JSON is one text.
     """
+    sent = sent or SentText(None)
     try:
         value = decode_json(error, "replace")
+        whole = value if isinstance(value, str) else encode_json(_without_echoes(value, _MAX_WHOLE_DEPTH)).decode()
     except ValueError:
-        value = error.decode(errors="replace")
+        value = whole = error[: 2 * MAX_WHOLE_CHARACTERS].decode(errors="replace")
     reader = _ErrorReader()
     found = dict.fromkeys(islice(reader.read_statements(value), MAX_STATEMENTS))
     remaining, statements = MAX_ERROR_CHARACTERS, []
     for text, is_own in found:
         if remaining <= 0:
             break
-        start = text[: 2 * MAX_ERROR_CHARACTERS]
-        normalized = reader.normalize(sent.remove_from(start) if sent else start)[:remaining]
+        normalized = reader.normalize(sent.remove_from(text[: 2 * MAX_ERROR_CHARACTERS]))[:remaining]
         remaining -= len(normalized)
         if normalized:
             statements.append(Statement(normalized, is_own))
-    return ServerError(statements, frozenset(reader.paths))
+    return ServerError(
+        status,
+        sent.remove_from(hints.extract_message(error, MAX_MESSAGE_CHARACTERS)),
+        statements,
+        frozenset(reader.paths),
+        sent.remove_from(whole[:MAX_WHOLE_CHARACTERS]),
+        api,
+    )
+
+
+def _without_echoes(value: Any, depth: int) -> Any:
+    """Drop the fields of an error that repeat the request, because these may contain anything."""
+    if not depth:
+        return None
+    if isinstance(value, list):
+        return [_without_echoes(item, depth - 1) for item in value[:_MAX_WHOLE_DEPTH]]
+    if isinstance(value, dict):
+        return {key: _without_echoes(item, depth - 1) for key, item in value.items() if key not in _ECHO_FIELDS}
+    return value
 
 
 class _ErrorReader:

@@ -1,123 +1,58 @@
 """Detect prompts that exceed the model's window, by the server's error or by a silent truncation.
 
-An agent that gets this error in its own API's words compacts the conversation and continues. The servers' words are in
-`window.yaml`, with their sources. A rate or spending limit must not be mistaken for a full window, because compacting
-loses a part of the conversation and does not help.
+An agent that gets this error in its own API's words compacts the conversation and continues. A rate or spending limit
+must not be mistaken for a full window, because compacting loses a part of the conversation and does not help.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from vtc.exchange.asking.quotations import SentText
-from vtc.exchange.asking.words import Expressions, compile_any, find_number
-from vtc.guards.patterns import Expression
-from vtc.json_text import decode_json, encode_json
-from vtc.profiles.document import load_table
+from vtc.exchange.asking.rejection_rules import load_rules, read_number, select_rules
+from vtc.exchange.asking.server_error import ServerError
 
-
-class WindowWords(Expressions, frozen=True, kw_only=True):
-    """Expressions for a prompt that exceeds the window, and for the tokens of both."""
-
-    full: tuple[Expression, ...]
-    """Match a prompt that is too long."""
-    limited: tuple[Expression, ...]
-    """Match rate and spending limits, which take precedence over all others."""
-    reply: Expression
-    """Matches a limit on the reply instead of the prompt."""
-    window: tuple[Expression, ...]
-    """Match the window's length, with a group for the number of tokens."""
-    prompt: tuple[Expression, ...]
-    """Match the prompt's length, in the same way."""
-    partly: Expression
-    """Matches a number of prompt tokens that is only a lower bound."""
-
-
-MAX_ERROR_LENGTH = 8000
-"""Characters of a server's error that are examined."""
-_MAX_DEPTH = 8
-_ECHO_FIELDS = frozenset(
-    ("input", "input_value", "body", "ctx", "messages", "contents", "prompt", "failed_generation", "url")
-)
-"""Fields in which errors repeat the request (FastAPI's `detail`); they are ignored."""
-_UNRELATED_STATUSES = (401, 402, 403, 404, 405, 408, 429)
-"""Statuses that never report a full window."""
-TOO_LARGE_STATUS = 413
-"""Status that reports a full window even without a message."""
+_THOUSANDS = re.compile(r"\b[0-9]{1,3}(?:,[0-9]{3}){1,6}(?![\w,])")
 
 
 class TokenCounts(NamedTuple):
-    """Tokens that a server reports for a model's window and a prompt; 0 if it reports none."""
+    """The tokens of a model's window, and of a prompt that exceeds it."""
 
     window: int
     prompt: int
-    is_lower_bound: bool = False
-    """True if the prompt's tokens are a lower bound."""
 
 
-@cache
-def _load_words() -> WindowWords:
-    """Load `window.yaml`, on the first error only."""
-    return load_table(Path(__file__).with_suffix(".yaml"), WindowWords)
+def read_counts(text: str) -> Mapping[str, int]:
+    """Read the numbers of tokens in an error, by the name of their placeholder (`window`, `prompt` …)."""
+    text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
+    counts: dict[str, int] = {}
+    for rule in load_rules().by_priority:
+        for match in rule.find([text]) if rule.do == "count" else ():
+            for name, digits in match.found.groupdict().items():
+                if isinstance(number := read_number(digits), int):
+                    counts.setdefault(name, number)
+    return counts
 
 
-def read_token_counts(message: str) -> TokenCounts:
-    """Parse the tokens in an error."""
-    words = _load_words()
-    window, prompt = find_number(message, *words.window), find_number(message, *words.prompt)
-    return TokenCounts(window, prompt, is_lower_bound=compile_any(words.partly).search(message) is not None)
+def read_full_window(error: ServerError, size: int) -> TokenCounts | None:
+    """Read the tokens of window and prompt from the error of a prompt that is too long; None for any other error.
 
-
-def is_limited(message: str) -> bool:
-    """Return True for the message of a rate or spending limit."""
-    return compile_any(*_load_words().limited).search(message) is not None
-
-
-def is_full(message: str) -> bool:
-    """Return True for the message of a prompt that is too long."""
-    return compile_any(*_load_words().full).search(message) is not None
-
-
-def read_full_window(status: int, error: bytes, size: int, sent: SentText | None = None) -> TokenCounts | None:
-    """Parse the error of a prompt that is too long into the tokens of window and prompt; None for any other error.
-
-    `size` is the prompt's length in bytes, from which missing token counts are estimated. Texts of the request that was
-    `sent` are ignored in the error.
+    `size` is the prompt's length in bytes, from which missing token counts are estimated.
     """
-    words = _strip_echoes(error)
-    words = sent.remove_from(words) if sent else words
-    if status in _UNRELATED_STATUSES or is_limited(words) or compile_any(_load_words().reply).search(words):
-        return None
-    if not (is_full(words) or (status == TOO_LARGE_STATUS and not words.strip())):
-        return None
-    window, prompt, partly = read_token_counts(words)
-    if 0 < prompt < window and not partly:
-        return None  # the reply, not the prompt, has no room
-    prompt = prompt if prompt > window else max(size // 4, window + 1, 2)
-    return TokenCounts(window or prompt - 1, prompt)
-
-
-def _strip_echoes(error: bytes) -> str:
-    """Return the text of an error without fields that repeat the request, because these may contain anything."""
-    try:
-        value = decode_json(error, "replace")
-    except ValueError:
-        return error[:MAX_ERROR_LENGTH].decode(errors="replace")
-    if isinstance(value, str):
-        return value[:MAX_ERROR_LENGTH]
-    return encode_json(_without_echoes(value, _MAX_DEPTH)).decode()[:MAX_ERROR_LENGTH]
-
-
-def _without_echoes(value: Any, depth: int) -> Any:
-    if not depth:
-        return None
-    if isinstance(value, list):
-        return [_without_echoes(item, depth - 1) for item in value[:_MAX_DEPTH]]
-    if isinstance(value, dict):
-        return {key: _without_echoes(item, depth - 1) for key, item in value.items() if key not in _ECHO_FIELDS}
-    return value
+    for rule in select_rules(error, {}):
+        match = next(rule.match(error), None) if rule.do in ("stop", "not_full", "full") else None
+        if match is None:
+            continue
+        if rule.do != "full":
+            return None
+        counts = read_counts(match.found.string)
+        window, prompt, is_lower_bound = counts.get("window", 0), counts.get("prompt", 0), "least" in counts
+        if 0 < prompt < window and not is_lower_bound:
+            return None  # the reply, not the prompt, has no room
+        prompt = prompt if prompt > window else max(size // 4, window + 1, 2)
+        return TokenCounts(window or prompt - 1, prompt)
+    return None
 
 
 SLACK_TOKENS = 8
