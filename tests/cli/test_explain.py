@@ -184,3 +184,79 @@ def test_explain_whether_a_grammar_is_sent(options: list[str], choice: str, line
     shown = CliRunner().invoke(main, arguments).output
     assert line in shown
     assert bool(line) == ("grammar of hermes" in shown or "no grammar" in shown)
+
+
+RENAMED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+
+
+def explain_rejection(message: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explain", "--rejection", "-", *arguments], input=message, env={"COLUMNS": "400"})
+
+
+def test_explain_names_the_rule_that_an_error_matches() -> None:
+    result = explain_rejection(json.dumps({"error": {"message": RENAMED}}))
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[:2] == [
+        f"status 400 of openai-chat: {RENAMED}",
+        "rule 2010: max_tokens sent as max_completion_tokens",
+    ]
+    assert lines[2] == f'  it matches "{RENAMED[23:-1]}"'
+    assert f"  source: OpenAI: {RENAMED}" in lines
+    assert "rule 2060: max_tokens left out" in lines[lines.index("rules of a lower priority that match, too") :]
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "obstacle"),
+    [
+        (
+            "This model is only supported in v1/responses",
+            ("--path", "/v1/messages"),
+            "it is for requests of openai-chat, not of anthropic-messages",
+        ),
+        ("structural_tag", (), "it is for requests with the step constrain, which was not applied"),
+        ("prompt is too long", ("--status", "404"), "it is not for status 404"),
+        ("max_tokens is too large", (), "the error does not state the tokens"),
+    ],
+)
+def test_explain_why_a_rule_that_matches_an_error_does_not_count(
+    message: str, arguments: tuple[str, ...], obstacle: str
+) -> None:
+    result = explain_rejection(message, *arguments)
+    assert f"  it does not count: {obstacle}" in result.output
+    assert (result.exit_code, "no rule counts" in result.output) == (1, True)
+
+
+def test_explain_knows_the_steps_of_profiles_and_the_fields_of_a_request(tmp_path: Path) -> None:
+    file = tmp_path / "folded.yaml"
+    file.write_text("{kind: server, name: folded, match: {host: api.example.com}, ready: {system: folded}}")
+    message = "System message must be at the beginning."
+    assert "rule 1090: apply system: folded\n  it matches" in explain_rejection(message).output
+    known = explain_rejection(message, "--profiles", str(file), "--host", "api.example.com")
+    assert "  it does not count: its steps were applied already" in known.output
+    request = tmp_path / "request.json"
+    request.write_bytes(make_request_body("openai-chat", store=True, safety_identifier="me"))
+    for name, line in {
+        "store": "rule 2060: store left out\n  it matches",
+        "seed": "rule 2060: leave_out the named field\n  it does not count: the request has no such field",
+        "safety_identifier": "  it does not count: the field is protected, or has such a value",
+    }.items():
+        assert line in explain_rejection(f"Unknown parameter: '{name}'", "--request", str(request)).output
+
+
+@pytest.mark.parametrize("api", SHAPES)
+def test_explain_an_error_as_json(api: str) -> None:
+    path = SHAPES[api].build_path()
+    result = explain_rejection("prompt is too long: 5000 tokens > 4096 maximum", "--path", path, "--json")
+    explained = json.loads(result.output)
+    assert explained["error"]["api"] == api
+    assert explained["rule"]["priority"] == 400
+    assert explained["rule"]["action"].endswith("(window 4096, prompt 5000)")
+
+
+def test_an_error_that_no_rule_matches() -> None:
+    result = explain_rejection("out of memory", "--status", "500")
+    assert (result.exit_code, result.output.splitlines()[1:]) == (
+        1,
+        ["no rule counts: the client receives this error"],
+    )

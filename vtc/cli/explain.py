@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from vtc import apis
 from vtc.apis import Api, BadRequest
@@ -23,6 +24,11 @@ from vtc.cli.common import (
 )
 from vtc.cli.flags import add_flags
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
+from vtc.exchange.asking.corrections import CorrectionScope, read_flags
+from vtc.exchange.asking.explanation import RejectedRequest, explain_rejection
+from vtc.exchange.asking.quotations import SentText
+from vtc.exchange.asking.server_error import read_error
+from vtc.exchange.asking.steps import DEFAULT_STEPS
 from vtc.guards.chain import Guards, build_chain
 from vtc.json_text import decode_json
 from vtc.profiles.matching import Facts, list_matching
@@ -106,6 +112,12 @@ def format_outcome(outcome: dict[str, Any]) -> list[str]:
     help="Flows that mitmproxy saved: show the report and the current plan of each.",
 )
 @click.option("--call", "call_text", default="", help="A tool call (JSON): show what the policies do with it, too.")
+@click.option(
+    "--rejection",
+    type=click.File("rb"),
+    help="The body of a server's error (- for standard input): show which rules it matches, instead of the profiles.",
+)
+@click.option("--status", default=400, show_default=True, help="The status of that error.")
 @click.option("--all", "show_all", is_flag=True, help="Also show why each other profile does not match.")
 @json_output
 def explain(
@@ -117,6 +129,8 @@ def explain(
     request: Any,
     flow_file: Path | None,
     call_text: str,
+    rejection: Any,
+    status: int,
     show_all: bool,
     as_json: bool,
     **options: Any,
@@ -124,24 +138,31 @@ def explain(
     """Show which profiles match a request, and its plan, with reasons.
 
     Describe the request with options, or give its body (--request) or saved flows (--flow). --call shows whether the
-    policies would deny a call; nothing is executed. Exits with 1 if the call is denied, or if FILE contains no
-    exchange.
+    policies would deny a call; nothing is executed. --rejection shows what VTC would do about a server's error in the
+    API of --path, by which rule, and why other rules that match do not count. Exits with 1 if the call is denied, if no
+    rule counts for the error, or if FILE contains no exchange.
     """
     call = parse_call(call_text) if call_text else None
     plans = build_planner(directories, **options)
     address = parse_url(host, "--host") if host else None
     name, port = (address.hostname or "", address.port or 0) if address else ("", 0)
+    if rejection and flow_file:
+        raise click.UsageError("--rejection explains one error; give its request with --request, not --flow")
+    api = apis.match_request("POST", path)
+    if api is None and (request or rejection):
+        raise click.BadParameter(f"{path}: not a path of an API that VTC supports", param_hint="--path")
     facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)
     if flow_file:
         explained = [*_explain_flows(plans, flow_file, call)]
         if not explained:
             raise click.ClickException(f"{flow_file}: the file contains no exchange with a model")
-    elif request is not None:
-        api = apis.match_request("POST", path)
-        if api is None:
-            raise click.BadParameter(f"{path}: not a path of an API that VTC supports", param_hint="--path")
+    elif api and (request or rejection):
+        body = request.read() if request else None
         try:
-            explained = [_explain_body(plans, facts, api, request.read(), call)]
+            if rejection:
+                explained = [_explain_rejection(plans, facts, api, body, (rejection.read(), status))]
+            else:
+                explained = [_explain_body(plans, facts, api, body or b"", call)]
         except BadRequest as error:
             raise click.ClickException(str(error)) from None
     else:
@@ -153,7 +174,7 @@ def explain(
         for explanation in explained:
             _show_explanation(explanation, show_all)
     is_denied = any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained)
-    sys.exit(1 if is_denied else 0)
+    sys.exit(1 if is_denied or explained[0].get("rule", ...) is None else 0)
 
 
 def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
@@ -195,6 +216,25 @@ def _explain_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: Too
     return {**_explain_facts(plans, facts), "plan": list(plan.why), **_explain_call(plan, call)}
 
 
+def _explain_rejection(
+    plans: Planner, facts: Facts, api: Api, body: bytes | None, rejection: tuple[bytes, int]
+) -> dict[str, Any]:
+    """Explain a server's error about a request, given with its status. Raises `BadRequest`."""
+    request = apis.APIS[0].request(b'{"messages": []}') if body is None else api.request(body, facts.path)
+    plan = plans.plan(replace(facts, model=request.model or facts.model), request)
+    error = read_error(*rejection, api.name, SentText(decode_json(body)) if body else None)
+    scope, known = CorrectionScope(api.layout, plan.stack.policy_paths), {**DEFAULT_STEPS, **plan.steps}
+    rules = explain_rejection(error, RejectedRequest(body, read_flags(facts.headers), scope, known))
+    found = [msgspec.structs.asdict(rule) for rule in rules]
+    place = next((place for place, rule in enumerate(found) if not rule["obstacle"]), len(found))
+    return {
+        "error": {"status": error.status, "api": api.name, "message": error.message},
+        "rule": found[place] if place < len(found) else None,
+        "before": found[:place],
+        "after": found[place + 1 :],
+    }
+
+
 def _explain_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
     return {"call": apply_policies(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
@@ -220,7 +260,36 @@ def _list_needs(profile: Any) -> list[str]:
     return [*profile.told, *filter(None, [profile.lends])]
 
 
+def _show_rejection(explanation: dict[str, Any]) -> None:
+    click.secho("status {status} of {api}: {message}".format(**explanation["error"]), bold=True)
+    if explanation["rule"]:
+        _show_rule(explanation["rule"])
+    else:
+        click.echo("no rule counts: the client receives this error")
+    if explanation["before"]:
+        click.secho("rules of a higher priority that match, too", bold=True)
+    for rule in explanation["before"]:
+        _show_rule(rule)
+    if explanation["after"]:
+        click.secho("rules of a lower priority that match, too", bold=True)
+    for rule in explanation["after"]:
+        _show_rule(rule)
+
+
+def _show_rule(rule: dict[str, Any]) -> None:
+    click.echo("rule {priority}: {action}".format(**rule))
+    if rule["obstacle"]:
+        click.echo(f"  it does not count: {rule['obstacle']}")
+    if rule["matched"]:
+        click.echo('  it matches "{matched}"\n  by {expression}'.format(**rule))
+    if rule["source"]:
+        click.echo(f"  source: {rule['source']}")
+
+
 def _show_explanation(explanation: dict[str, Any], show_all: bool) -> None:
+    if "error" in explanation:
+        _show_rejection(explanation)
+        return
     if "flow" in explanation:
         click.secho(
             explanation["flow"] + (f": {explanation['comment']}" if explanation["comment"] else ""),

@@ -175,6 +175,12 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         return self.retry.silences if self.retry else frozenset()
 
     @property
+    def policy_paths(self) -> list[str]:
+        """The dotted paths of the request's fields that policies set or drop."""
+        changes = [policy.request for policy in self.policies]
+        return [path for change in changes for path in (*change.set, *change.drop)]
+
+    @property
     def guards(self) -> tuple[Guards, ...]:
         """The rules, in the order in which they act: those of the model, the client, and the policies."""
         guards = (self.model.guards, self.client.guards, *(policy.guards for policy in self.policies))

@@ -3,8 +3,8 @@
     texts of the error -> rules, by priority -> matches
 
 The rules are in `rules/`: limits, steps, fields that an error names, and fields at listed paths. The form of all is
-`RejectionRule`. The messages are from threads of the servers or their clients, to November 2026; `repo#N` is a thread
-of GitHub.
+`RejectionRule`, and `vtc explain --rejection` prints those that an error matches. The messages are from threads of the
+servers or their clients, to November 2026; `repo#N` is a thread of GitHub.
 """
 
 from __future__ import annotations
@@ -154,9 +154,10 @@ class RejectionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def find_obstacle(self, error: ServerError, known: Mapping[str, Any]) -> str:
         """Return why the rule does not hold for an error, whatever its text says; empty if it may hold."""
-        if (self.status and error.status not in self.status) or error.status in self.unless_status:
-            negation, statuses = ("not ", self.unless_status) if self.unless_status else ("", self.status)
-            return f"it is {negation}for status {join_words([*map(str, statuses)])}, not {error.status}"
+        if self.status and error.status not in self.status:
+            return f"it is for status {join_words([*map(str, self.status)])}, not {error.status}"
+        if error.status in self.unless_status:
+            return f"it is not for status {error.status}"
         if self.api and error.api and self.api != error.api:
             return f"it is for requests of {self.api}, not of {error.api}"
         if self.requires and known.get(self.requires) in (None, False):

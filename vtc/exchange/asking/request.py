@@ -294,10 +294,7 @@ class RequestEncoder:
     @property
     def _scope(self) -> CorrectionScope:
         """The fields that no correction may touch."""
-        changes = [policy.request for policy in self._plan.stack.policies]
-        return CorrectionScope(
-            self._server.layout, [path for change in changes for path in (*change.set, *change.drop)]
-        )
+        return CorrectionScope(self._server.layout, self._plan.stack.policy_paths)
 
     @property
     def _flags(self) -> Fields:
