@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from vtc.json_schema import ObjectSchema
 
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
 
 class Tool(msgspec.Struct, frozen=True, dict=True, weakref=True):
     """A tool that the client offers; `parameters` is its JSON Schema."""
@@ -70,6 +72,14 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
         """True for a call of a custom tool, whose input is plain text, not JSON."""
         source = self.source if isinstance(self.source, Mapping) else {}
         return "custom" in source or str(source.get("type")).startswith("custom")
+
+    @property
+    def sorted_arguments(self) -> str:
+        """The arguments as compact JSON with sorted keys, because clients re-encode them; as they are if not JSON."""
+        try:
+            return _encode_sorted(msgspec.json.decode(self.arguments)).decode()
+        except (ValueError, RecursionError):
+            return self.arguments
 
     def as_openai(self) -> dict[str, Any]:
         """Render as `{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""

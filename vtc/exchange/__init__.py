@@ -26,8 +26,8 @@ from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, pass_through_on_fault
 from vtc.exchange.context import ExchangeContext
+from vtc.exchange.remembering.conversation import Conversation
 from vtc.exchange.remembering.past import PlannedExchange, make_plan_maker
-from vtc.exchange.remembering.reasoning import digest_opening
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
@@ -114,7 +114,7 @@ class Session:
         self.fate = Fate(plan.is_strict, self.is_bridged, replace(own, protocol=plan.protocol), self.report.secrets)
         seals = None
         if self.is_bridged:
-            opening = digest_opening(request.messages)
+            opening = Conversation(request.messages).opening
             seals = self._seal_source.make_key(opening, self.server.name, plan.server_model or request.model)
         context = ExchangeContext(self._api, self.server, request, plan, self.report, seals)
         self._factory = ReplyFactory(context, self.fate, past.reasoning if past else None)

@@ -5,7 +5,6 @@ An agent resends the whole conversation with every request, so this needs no mem
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple
@@ -95,15 +94,6 @@ def _pair_results(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
 
 def _is_same(answered: AnsweredCall, last: AnsweredCall) -> bool:
     """Return True if two calls have the same name, result and arguments, regardless of their layout."""
-    written, again = last.call.arguments, answered.call.arguments
     if (answered.call.name, answered.result) != (last.call.name, last.result):
         return False
-    return written == again or _sort_keys(written) == _sort_keys(again)
-
-
-def _sort_keys(arguments: str) -> str:
-    """Sort the keys of arguments; return them unchanged if they are not JSON."""
-    try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
-    except (ValueError, RecursionError):
-        return arguments
+    return answered.call.sorted_arguments == last.call.sorted_arguments

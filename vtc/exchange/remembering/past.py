@@ -6,10 +6,9 @@ cache their computation for the beginning of a prompt.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +17,8 @@ from vtc.apis import Request
 from vtc.apis.content import is_billing
 from vtc.apis.seals import SealKey
 from vtc.events import Media, Message, Opaque, Seal, Tool, ToolCall
-from vtc.exchange.remembering.reasoning import ReasoningStore, digest_opening
+from vtc.exchange.remembering.conversation import Conversation
+from vtc.exchange.remembering.reasoning import ReasoningStore
 from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import MAX_PROMPT_BYTES, ConversationQuirks, Memory, digest_texts, merge_learned
@@ -71,13 +71,13 @@ def build_prompt(
         if isinstance(part, str):
             return part
         if part.thought:
-            return f"(thought {_digest(repr(part.thought))})"
+            return f"(thought {digest_texts(repr(part.thought)).hex()[:16]})"
         content = part.media or meaning(part.part)
         if isinstance(content, str):
             return "" if skips_billing and is_billing(content) else content
         if not isinstance(content, Media):
             return encode_json({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
-        return f"({content.kind} {_digest(content.data or content.url)})"
+        return f"({content.kind} {digest_texts(content.data or content.url).hex()[:16]})"
 
     tool_units = [Unit(f"tool {tool.name}", _render_tool(tool)) for tool in tools]
     message_units = [Unit(message.role, _render_message(message, render_part)) for message in messages]
@@ -99,10 +99,6 @@ def _render_message(message: Message, render_part: Callable[[str | Opaque], str]
 
 def _render_tool(tool: Tool) -> str:
     return f"{tool.description}\n{encode_json(tool.parameters).decode()}"
-
-
-def _digest(data: str) -> str:
-    return hashlib.blake2b(data.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 MAX_CONVERSATIONS = 32
@@ -311,15 +307,10 @@ class History:
         )
 
 
-def _digest_conversation(whose: Sequence[str], request: Request) -> bytes:
-    """Return a digest of a client's conversation with a model."""
-    return digest_texts(*whose, digest_opening(request.messages).hex())
-
-
 def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:
     """Return a function that plans for these facts, and again when new quirks change the plan."""
 
-    key = cache(partial(_digest_conversation, (*facts.whose, facts.model), request))
+    key = cache(lambda: Conversation(request.messages, digest_texts(*facts.whose, facts.model)).opening)
 
     def make_plan(new_quirks: Mapping[str, Any]) -> PlannedExchange:
         if not memory:

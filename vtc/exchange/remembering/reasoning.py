@@ -18,7 +18,7 @@ import hashlib
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import msgspec
@@ -47,20 +47,15 @@ from vtc.events import (
     Thought,
     ToolCall,
 )
+from vtc.exchange.remembering.conversation import Conversation, DeliveredText, digest_turn, drop_whitespace
 from vtc.json_text import decode_json
 from vtc.profiles.document import format_count
-from vtc.profiles.memory import Memory
+from vtc.profiles.memory import Memory, digest_texts
 from vtc.scrub import format_exception
 
 MAX_REASONING_CHARACTERS = 1 << 20
 """Characters of one turn's reasoning beyond which it is not stored."""
-_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|(?P<unclosed>\Z))", re.S)
-"""Text that agents add to the last message of a request and remove in the next. An unclosed one matches once, at the
-first opener, so that a page of openers is not scanned to its end from each."""
-MAX_UNREAD_TEXTS = 512
-"""Pieces of text that are buffered before they are counted together."""
 _CHARACTER = re.compile(r"\S\s*")
-_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _AMBIGUOUS = ""
 """Replaces turns that differ in the text that the client lost, but have the same key."""
 
@@ -170,7 +165,7 @@ class ReasoningStore:
         """True if the model was reminded in the last turn of this request, and made no call in it."""
         self._memory = memory.reasoning
         self._learned = memory.get_learned(*whose, model, "thoughts")
-        self._key_prefix = repr((*whose, model)).encode("utf-8", "surrogatepass")
+        self._owner = digest_texts(*whose, model)
         self._conversation = b""
         """Digest of the whole conversation in this request, which identifies the coming turn."""
 
@@ -185,14 +180,14 @@ class ReasoningStore:
         messages = request.messages
         changed: dict[int, tuple[Message, ...]] = {}  # replacements, by the index of the message
         restored_turns = 0
-        so_far = hashlib.blake2b(self._key_prefix, digest_size=32)
-        for place, turn in _split_turns(messages):
+        *turns, coming = Conversation(messages, self._owner).turns
+        for place, turn, before in turns:
             # Step 1: restore the first reply of a turn that VTC reminded. `own` is the client's part of the turn.
-            first, own = self._split_reminded(so_far.digest(), turn)
+            first, own = self._split_reminded(before, turn)
             only_text = own[0].text if len(own) == 1 else None
             # Step 2: restore the reasoning of a turn that is stored, and its text tool calls as written.
             is_model = self._memory.size and own and turn[0].role == "assistant"
-            known = self._find_turn(so_far.digest(), own) if is_model else None
+            known = self._find_turn(before, own) if is_model else None
             if known:
                 is_lost = self._is_lost(request, own, known, seals)
                 restored_turns += is_lost
@@ -208,11 +203,7 @@ class ReasoningStore:
                     own = [_restore_written_text(own[0], known.written_text)]
             if first or own is not turn:
                 changed |= {place: (*first, *own), **dict.fromkeys(range(place + 1, place + len(turn)), ())}
-            # Step 3: add the client's form of the turn to the key of later turns.
-            for message in turn:
-                for part in _serialize_content(message):
-                    so_far.update(part)
-        self._conversation = so_far.digest()
+        self._conversation = coming.before
         if self.reminds and self._memory.get(_derive_reminder_key(self._conversation)):
             self._memory.store(_derive_reminder_key(self._conversation), _AMBIGUOUS, 0)  # the coming reply replaces it
         if not changed:
@@ -221,14 +212,14 @@ class ReasoningStore:
             lines.append(f"reasoning of {format_count(restored_turns, 'past turn')} restored")
         return [shown for place, message in enumerate(messages) for shown in changed.get(place, (message,))]
 
-    def _split_reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
+    def _split_reminded(self, before: bytes, turn: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """Return the first reply of a turn with its reminder, and the rest of the turn as the client sends it.
 
-        The first is empty, and the rest the same list, if VTC did not remind the model in this turn.
+        The first is empty, and the rest the same object, if VTC did not remind the model in this turn.
         """
         if not self.reminds or turn[0].role != "assistant":
             return (), turn
-        known = self._memory.get(_derive_reminder_key(so_far))
+        known = self._memory.get(_derive_reminder_key(before))
         rest = known.strip_first_reply(turn) if isinstance(known, RemindedTurn) else None
         self.reminded_last = rest is not None and not any(message.calls for message in turn)
         if isinstance(known, RemindedTurn) and rest is not None:
@@ -243,11 +234,11 @@ class ReasoningStore:
             4 * sum(len(one.text) for one in messages),
         )
 
-    def _find_turn(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
+    def _find_turn(self, before: bytes, turn: Sequence[Message]) -> Turn | None:
         """Look up the stored data of a turn."""
         calls = [call for message in turn for call in message.calls]
-        text = DeliveredText("".join(message.text for message in turn)).digest if not calls else b""
-        known = self._memory.get(_derive_turn_key(conversation, calls, text))
+        text = "" if calls else "".join(message.text for message in turn)
+        known = self._memory.get(digest_turn(before, calls, DeliveredText(text).digest))
         return known if isinstance(known, Turn) else None
 
     def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
@@ -277,8 +268,8 @@ class ReasoningStore:
         self._learned.thoughts = field or self._learned.thoughts
         # Some clients send no ids back.
         without_ids = [ToolCall(call.name, call.arguments) for call in calls]
-        for keyed_calls in (calls, without_ids) if calls else ((),):
-            key = _derive_turn_key(self._conversation, keyed_calls, b"" if calls else text)
+        for keyed_calls in (calls, without_ids):
+            key = digest_turn(self._conversation, keyed_calls, text)
             known = self._memory.get(key)
             stored = turn if known in (None, turn) else _AMBIGUOUS
             self._memory.store(key, stored, 4 * turn.size)
@@ -338,118 +329,14 @@ def _append_reasoning(turn: list[Message], thoughts: Sequence[Opaque]) -> list[M
     return turn
 
 
-class DeliveredText:
-    """Text that a client received: its length and its digest, both without white space."""
-
-    def __init__(self, text: str = "") -> None:
-        self._size = 0
-        self._hash = hashlib.blake2b(digest_size=32)
-        self._unread: list[bytes] = []  # encoded as JSON
-        self.add(text)
-
-    def add(self, text: str) -> None:
-        """Append text. Raises ValueError if buffered pieces are invalid JSON."""
-        if self._unread:
-            unread, self._unread = self._unread, []
-            self.add(msgspec.json.decode(b'"%b"' % b"".join(unread), type=str))
-        plain = drop_whitespace(text)
-        self._size += len(plain)
-        self._hash.update(plain.encode("utf-8", "surrogatepass"))
-
-    def add_encoded(self, texts: Sequence[bytes]) -> None:
-        """Buffer pieces of text encoded as JSON; they are decoded later."""
-        self._unread += texts
-        if len(self._unread) > MAX_UNREAD_TEXTS:
-            self.add("")
-
-    @property
-    def size(self) -> int:
-        """Number of characters other than white space."""
-        self.add("")
-        return self._size
-
-    @property
-    def digest(self) -> bytes:
-        self.add("")
-        return self._hash.digest()
-
-
-def digest_opening(messages: Iterable[Message]) -> bytes:
-    """Return a digest of the user's first message, which identifies a conversation even if the rest changes.
-
-    The rest changes because agents shorten results and omit turns in the middle.
-    """
-    user_parts = (part for message in messages if message.role == "user" for part in _serialize_content(message)[1:])
-    return hashlib.blake2b(next(user_parts, b""), digest_size=32).digest()
-
-
-def drop_whitespace(text: str) -> str:
-    """Remove white space, because clients trim it."""
-    return "".join(text.split())
-
-
 def _restore_written_text(message: Message, text: str) -> Message:
     """Return a message with the model's original text in place of its calls."""
     others = tuple(part for part in message.sequence if isinstance(part, Opaque))
     return replace(message, content=(*others, text), calls=())
 
 
-def _split_turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
-    """Yield the turns, each with the index of its first message.
-
-    A turn is the consecutive messages of the model, or one other message. System messages are skipped.
-    """
-    turn: list[Message] = []
-    for place, message in enumerate(messages):
-        if message.role == "assistant":
-            turn.append(message)
-            continue
-        if turn:
-            yield place - len(turn), turn
-            turn = []
-        if message.role != "system":
-            yield place, [message]
-    if turn:
-        yield len(messages) - len(turn), turn
-
-
-def _serialize_content(message: Message) -> tuple[bytes, ...]:
-    """Serialize a message for the digest, without the parts that clients change between requests."""
-    text = message.text
-    if "<system-reminder>" in text:
-        text = _REMINDER.sub(lambda match: "" if match["unclosed"] is None else match[0], text)
-    text = text.strip()
-    if not text and message.role == "user":
-        return ()
-    calls = [f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls]
-    about = "\0".join((message.role, str(message.call_id), str(len(text)), *calls))
-    return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
-
-
-def _derive_turn_key(conversation: bytes, calls: Sequence[ToolCall], text: bytes) -> bytes:
-    has_ids = all(call.id for call in calls)
-    calls_written = sorted(
-        (call.id or "" if has_ids else "", call.name, _normalize_arguments(call.arguments)) for call in calls
-    )
-    digest = hashlib.blake2b(conversation, digest_size=32)
-    digest.update(text)
-    for id_, name, arguments in calls_written:
-        digest.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
-        digest.update(arguments)
-    return digest.digest()
-
-
 def _derive_reminder_key(conversation: bytes) -> bytes:
     return hashlib.blake2b(conversation, digest_size=32, person=b"asked again").digest()
-
-
-def _normalize_arguments(arguments: str) -> bytes:
-    """Serialize arguments with sorted keys, because clients decode and re-encode them."""
-    written = arguments.encode("utf-8", "surrogatepass")
-    try:
-        return _encode_sorted(msgspec.json.decode(written))
-    except (ValueError, RecursionError):
-        return written
 
 
 logger = logging.getLogger(__name__)
