@@ -34,13 +34,14 @@ from vtc.dialects.writing import history
 from vtc.exchange import whole_replies
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.request import RequestEncoder
-from vtc.exchange.replying import factory, fast_path, native_call_events, reply, stages
+from vtc.exchange.replying import factory, fast_path, native_call_events, reply, stages, text_client
+from vtc.exchange.replying import faults as replying_faults
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Planner, planner
 from vtc.proxy import addon
 from vtc.wire import EventReader, EventStream, compression
 
-ASK = chat.request(stream=True)
+ASK = chat.request(stream=True, tool_choice="required")
 CALL = chat.DIALECTS["invoke"]("read", {"filePath": "/a"})
 TEXT = f"Let me look.\n\n{CALL}\nDone it. <read> is `<read>`."
 
@@ -95,7 +96,8 @@ REPLY = [
     *(Stage(factory.ReplyFactory, name) for name in ("_make_pipeline", "make_reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
-    *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls, stages.RecordFaults)),
+    *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls)),
+    Stage(replying_faults.FaultRecorder, "check_choice"),
     Stage(stages.ForStructuredClient, "feed"),
     Stage(stages.Ids, "take"),
     *(Stage(Reader, name) for name in ("_advance", "_transition", "_enter_state", "feed", "finish")),
@@ -168,7 +170,7 @@ async def test_a_whole_reply(
     body = chat.encode_json(chat.completion(TEXT))
     lab = await start(Reply([body], JSON, framing="length"), vtc_cache="off")
     calls = stage.plant(monkeypatch)
-    answer = await lab.post(chat.request())
+    answer = await lab.post(chat.request(tool_choice="required"))
     fails = calls() > stage.call
     assert answer.body == body if fails else answer.message.calls
     assert len(faults(caplog)) == fails
@@ -180,7 +182,7 @@ async def test_a_whole_reply(
     [
         Stage(conversation, "is_readable"),
         Stage(conversation, "write_for_client"),
-        Stage(stages.ForTextClient, "feed"),
+        Stage(text_client.ForTextClient, "feed"),
         *REPLY[-12:],
     ],
     ids=str,

@@ -25,7 +25,7 @@ from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.context import ExchangeContext
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, UNREADABLE_REASON, Fate, LocalReply, render_whole_reply
-from vtc.exchange.replying.stages import ReplyFault
+from vtc.exchange.replying.faults import ReplyFault
 from vtc.json_text import decode_json
 from vtc.profiles.matching import texts_at
 from vtc.profiles.schema import ErrorReply

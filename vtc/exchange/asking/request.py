@@ -40,8 +40,8 @@ from vtc.exchange.asking.window import MAX_BYTES_PER_TOKEN, MIN_CUT_TOKENS, expl
 from vtc.exchange.context import ExchangeContext
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
+from vtc.exchange.replying.faults import ReplyFault
 from vtc.exchange.replying.silence import load_lexicon
-from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode_json, encode_json
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import merge_learned

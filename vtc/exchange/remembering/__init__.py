@@ -1,1 +1,1 @@
-"""Data between exchanges: the last prompts, the reasoning of past turns, and the calls in tool results."""
+"""Data between exchanges, and past messages: conversations, their reasoning and last prompts, and calls in results."""

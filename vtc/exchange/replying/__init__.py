@@ -1,1 +1,1 @@
-"""A reply on its way to the client: the stream, the pipeline of each choice with its stages, and the fate of faults."""
+"""A reply on its way to the client: its stream, and the stages of each choice between the reader and the encoder."""

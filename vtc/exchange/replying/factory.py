@@ -24,7 +24,8 @@ from vtc.events import CUT_OFF, Failure, Silence, Tool
 from vtc.exchange.context import ExchangeContext
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
-from vtc.exchange.remembering.reasoning import ReasoningRecorder, ReasoningStore
+from vtc.exchange.remembering.reasoning import ReasoningStore
+from vtc.exchange.remembering.recorder import ReasoningRecorder
 from vtc.exchange.replying.expectation import Expectation
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.native_calls import make_name_reader

@@ -39,7 +39,7 @@ from vtc.dialects.reading.context import LOOKBEHIND_CHARACTERS
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import INDENT, PlainRule
 from vtc.events import Delta, Event, ReasoningDelta, TextDelta
-from vtc.exchange.remembering.reasoning import ReasoningRecorder
+from vtc.exchange.remembering.recorder import ReasoningRecorder
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.wire.framing import Frame
 

@@ -14,21 +14,21 @@ from vtc.dialects.text_client import conversation
 from vtc.events import CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
 from vtc.exchange.replying.content_rules import ContentRules
 from vtc.exchange.replying.expectation import NO_EXPECTATION, Expectation
+from vtc.exchange.replying.faults import REPORTED_EVENTS, FaultRecorder
 from vtc.exchange.replying.native_call_events import NativeCalls
 from vtc.exchange.replying.stages import (
     MAX_GAP_NEWLINES,
     ClientTerms,
     ForStructuredClient,
-    ForTextClient,
     Identify,
     Ids,
     Limit,
     RecordCalls,
-    RecordFaults,
     Stage,
     TextEnd,
 )
 from vtc.exchange.replying.streamed_calls import CallEnd
+from vtc.exchange.replying.text_client import ForTextClient
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.guards.chain import GuardChain, list_refusable_tools
 from vtc.guards.output_filter import OutputFilter
@@ -57,14 +57,14 @@ class ReplyPipeline:
         self.structured = structured
         self.guarded = plan.checks_calls
         self.takes_calls = not structured or plan.protocol.limits_native or self.guarded or bool(tools)
-        self._demanded = plan.tool_choice if tools else "auto"
+        self._demanded = plan.tool_choice if tools and plan.tool_choice not in ("auto", "none") else ""
         self._grammar = expected.grammar
         self.text = text
         self._text_end = end = TextEnd()
         self._limit = limit = Limit(plan, tools)
         self._record_calls = RecordCalls(report, tools, plan.learned, every=crosses or not structured)
-        self._record_faults = RecordFaults(report, tools)
-        self.faults = self._record_faults.faults
+        self._fault_recorder = FaultRecorder(report, tools)
+        self.faults = self._fault_recorder.faults
         """Faults that may justify a retry."""
         taken: set[str] = set()
         reads = client.dialect if client and plan.checks_calls else None
@@ -86,7 +86,6 @@ class ReplyPipeline:
         )
         if client or rules:
             self._stages.append(OutputFilter(openers, rules))
-        self._stages.append(self._record_faults)
         self._reads_text = any(stage.reads_text for stage in self._stages)
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
         self._calls = NativeCalls(
@@ -162,7 +161,7 @@ class ReplyPipeline:
 
     def record_late_content(self) -> None:
         reason = "the server continued after the end of its message"
-        self._record_faults.record_intervention(Intervention("unread_calls", "dropped", "", reason))
+        self._fault_recorder.record_intervention(Intervention("unread_calls", "dropped", "", reason))
 
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         return self._calls.end(complete=complete)
@@ -186,9 +185,10 @@ class ReplyPipeline:
             delivered.append(call.call.name)
             self._record_calls.record_forwarded(call)
         if complete:
-            self._record_faults.check_choice(self._demanded, delivered, constrained=self._grammar.constrained)
+            if self._demanded:
+                self._fault_recorder.check_choice(self._demanded, delivered, constrained=self._grammar.constrained)
             for tool, reason in self._grammar.find_violations([*self._calls.made, *calls]):
-                self._record_faults.record_intervention(Intervention("grammar", "missed", tool, reason))
+                self._fault_recorder.record_intervention(Intervention("grammar", "missed", tool, reason))
         else:
             self.faults.clear()  # a retry would be cut off, too
         return out
@@ -200,6 +200,8 @@ class ReplyPipeline:
             staged = [out for event in staged for out in stage.feed(event)]
             if ends:
                 staged += stage.finish()
+        if any(isinstance(event, REPORTED_EVENTS) for event in staged):
+            staged = self._fault_recorder.take(staged)
         return self.text.without_repeated(staged) if self.text.repeated else staged
 
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from vtc.apis.relay import Relay, UnreadableFrame
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.events import Failure
-from vtc.exchange.remembering.reasoning import ReasoningRecorder
+from vtc.exchange.remembering.recorder import ReasoningRecorder
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.exchange.replying.fate import Fate
+from vtc.exchange.replying.faults import ReplyFault
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.exchange.replying.stages import ReplyFault
 from vtc.reporting.report import Report
 from vtc.scrub import format_exception
 from vtc.wire import compression
