@@ -3,6 +3,10 @@
 The key of a fact is a digest of the server, the model and the client that observed it. The least recently used fact is
 evicted first. Texts (reasoning, and the last prompts) also have digests as keys, and are stored up to a number of
 bytes.
+
+Quirks last as long as they are proved: for the next request of the exchange (`exchange.asking.request.LastRetry`), for
+the conversation (`HeldQuirks`), and, once a request with them was accepted, for all conversations and `EXPIRES` seconds
+(`Quirks`).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtc.dialects.bounded_cache import BoundedCache
 
@@ -101,59 +105,54 @@ class Quirks:
         self._known = dict([*known.items()][-MAX_QUIRKS:])
 
 
-class ConversationQuirks:
-    """The quirks of a client's server and model, and those that apply to one of its conversations alone.
+class HeldQuirks:
+    """The quirks of a server and model that apply to one conversation alone.
 
-    A quirk is limited to the conversation if the server rejected the corrected request for another reason. Once a
-    request with it is accepted, it has proved useful and applies to all conversations.
+    The server rejected the request that they corrected for another reason. Once it accepts a request with them, they
+    have proved useful and apply to all conversations.
     """
 
     def __init__(
         self,
-        all_conversations: Quirks | ConversationQuirks | None = None,
-        held: BoundedCache | None = None,
+        store: BoundedCache | None = None,
         key: Callable[[], bytes] = bytes,
         clock: Callable[[], float] = float,
     ) -> None:
-        """`held` stores the quirks of single conversations by digest; `key` is called only if something is or must be
-        stored."""
-        self._all = all_conversations or Quirks()
-        self._held = held
+        """`store` has those of all conversations by digest; `key` is called only if something is or must be stored."""
+        self._store = store
         self._key = key
         self._clock = clock
 
     def __repr__(self) -> str:
-        return f"ConversationQuirks(known={dict(self.list_known())}, held={dict(self.list_held())})"
+        return f"HeldQuirks({dict(self.list_known())})"
 
     def list_known(self) -> Mapping[str, Any]:
-        """List the quirks of all conversations, by name."""
-        return self._all.list_known()
-
-    def learn(self, steps: Mapping[str, Any]) -> None:
-        """Record steps for all conversations."""
-        self._all.learn(steps)
-
-    def list_held(self) -> Mapping[str, Any]:
-        """List the quirks of this conversation alone, by name."""
-        quirks = self._find() if self._held is not None and self._held.size else None
+        """List the steps that have not expired, by name."""
+        quirks = self._find() if self._store and self._store.size else None
         return quirks.list_known() if quirks else {}
 
-    def hold(self, steps: Mapping[str, Any]) -> None:
+    def learn(self, steps: Mapping[str, Any]) -> None:
         """Record steps for the rest of this conversation."""
-        if self._held is None or not steps:
-            return
-        quirks = self._find() or Quirks(self._clock)
-        quirks.learn(steps)
-        self._held.store(self._key(), quirks, 300 * len(quirks.list_known()))
+        if self._store and steps:
+            quirks = self._find() or Quirks(self._clock)
+            quirks.learn(steps)
+            self._store.store(self._key(), quirks, 300 * len(quirks.list_known()))
 
-    def release(self) -> None:
-        """Forget the quirks of this conversation, because all conversations have them now."""
-        if self._held is not None and self._held.size:
-            self._held.store(self._key(), None, 0)
+    def forget(self) -> None:
+        """Forget the quirks, because all conversations have them now."""
+        if self._store and self._store.size:
+            self._store.store(self._key(), None, 0)
 
     def _find(self) -> Quirks | None:
-        quirks = self._held.get(self._key()) if self._held is not None else None
+        quirks = self._store.get(self._key()) if self._store else None
         return quirks if isinstance(quirks, Quirks) else None
+
+
+class KnownQuirks(NamedTuple):
+    """The quirks of a server and model: those for all conversations, and those for one alone."""
+
+    lasting: Quirks
+    held: HeldQuirks
 
 
 def merge_learned[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
@@ -171,10 +170,10 @@ class Memory:
         self.reasoning = BoundedCache(MAX_REASONING_BYTES)
         """Reasoning of models, by turn (`exchange.remembering`)."""
         self.held = BoundedCache(MAX_HELD_BYTES)
-        """Quirks of single conversations (`ConversationQuirks`)."""
+        """Quirks of single conversations (`HeldQuirks`)."""
         self.clock = clock
         self.prompts = BoundedCache(MAX_PROMPT_BYTES)
-        """The last prompts that were sent, by client, server and model (`exchange.remembering.prefix`)."""
+        """The last prompts that were sent, by client, server and model (`exchange.remembering.past`)."""
 
     def get_learned(self, *of: str) -> Learned:
         """Return the behaviour for a key; empty for a new key. Only the key's digest is stored."""

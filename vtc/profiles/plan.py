@@ -17,7 +17,7 @@ from vtc.dialects.reading.context import ReasoningSyntax, ReplySyntax
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.events import Tool
-from vtc.profiles.memory import ConversationQuirks, Learned, Quirks
+from vtc.profiles.memory import HeldQuirks, KnownQuirks, Learned, Quirks
 from vtc.profiles.schema import ClientProfile
 from vtc.profiles.stack import ProfileStack
 
@@ -119,7 +119,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The steps that prepare the request for the server, by name and value."""
     learned: Learned = msgspec.field(default_factory=Learned)
     """Records the dialect in which the model calls."""
-    quirks: ConversationQuirks = msgspec.field(default_factory=ConversationQuirks)
+    quirks: KnownQuirks = msgspec.field(default_factory=lambda: KnownQuirks(Quirks(), HeldQuirks()))
     """Records the quirks learned from the server's rejections."""
     thoughts: ReasoningField = REASONING_FIELDS[0]
     """The field in which the server expects past reasoning, if it is not there already."""

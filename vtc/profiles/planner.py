@@ -16,7 +16,7 @@ from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import add_renamed_tools
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, ProfileChoice, choose_best, is_glob, list_matching, plain_model
-from vtc.profiles.memory import ConversationQuirks, Learned, Memory, Quirks, merge_learned
+from vtc.profiles.memory import HeldQuirks, KnownQuirks, Learned, Memory, Quirks, merge_learned
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, Thinking, ToolProtocol
 from vtc.profiles.reasoning_plan import find_reasoning_field, plan_reasoning
 from vtc.profiles.recognition import has_reasoning_reply, recognize_model
@@ -106,7 +106,7 @@ class Planner:
             unoffered=frozenset(request.offer.declared) - tools.keys(),
             tool_choice=tool_choice,
             learned=seen,
-            quirks=ConversationQuirks(quirks),
+            quirks=KnownQuirks(quirks, HeldQuirks()),
             thoughts=stack.server.thoughts or find_reasoning_field(seen),
             buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,

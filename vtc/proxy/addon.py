@@ -413,7 +413,9 @@ class VirtualToolCalling:
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
         plan = live.session.plan
-        report.parties.record_server_facts(prompted=PROMPT in plan.quirks.list_known(), api=plan.stack.learned_api)
+        report.parties.record_server_facts(
+            prompted=PROMPT in plan.quirks.lasting.list_known(), api=plan.stack.learned_api
+        )
         data = report.as_dict()
         self._stats.add(data)
         self._publish(flow, data, summary, report.outcome)

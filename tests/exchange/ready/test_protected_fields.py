@@ -244,7 +244,7 @@ def test_nothing_that_is_learned_holds_a_value_of_the_request(words: str, fields
         later.plan.steps,
         later.plan.why,
     ]
-    assert SECRET not in str([*learned, later.plan.quirks.list_known()])
+    assert SECRET not in str([*learned, later.plan.quirks.lasting.list_known()])
 
 
 NO_CHAT = 'model "m" is not accessible via the /chat/completions endpoint'

@@ -197,7 +197,7 @@ class Talk:
         self._stop_if_unknown(answer, path)
         if first_error and answer.ok:
             exchange.confirm_quirks()
-            for name, line in describe_steps(exchange.plan.quirks.list_known()).items():
+            for name, line in describe_steps(exchange.plan.quirks.lasting.list_known()).items():
                 self.quirks.setdefault(line, errors_by_quirk.get(name, first_error))
         # Step 4: parse the answer.
         problem = "" if answer.ok else answer.why if answer.error else _format_rejection(answer)

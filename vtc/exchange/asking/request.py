@@ -328,10 +328,10 @@ class RequestEncoder:
         learned = learn_steps(read_error(error, 200), self._steps)
         steps = {**learned.steps} if learned else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMAR_STEPS}:
-            plan.quirks.learn(grammars)
+            plan.quirks.lasting.learn(grammars)
             self._report_quirk("the server rejected the grammar inside its reply: later requests are sent without one")
         if PROMPT in steps and plan.offered and not plan.protocol.write and plan.stack.settings.tools != "native":
-            plan.quirks.learn({PROMPT: True})
+            plan.quirks.lasting.learn({PROMPT: True})
             self._report_quirk("the server rejected `tools` inside its reply: later requests have them in the prompt")
         return self.translate_full_window(error, 200)
 
@@ -388,7 +388,7 @@ class RequestEncoder:
         last = self._last_retry
         undone = {name for name, step in last.steps.items() if isinstance(step, Correction)}
         if error.fingerprint != last.error_fingerprint:
-            self._plan.quirks.hold(last.steps)
+            self._plan.quirks.held.learn(last.steps)
         elif undone:
             last.in_vain |= undone
             self.learned_quirks = {name: step for name, step in self.learned_quirks.items() if name not in undone}
@@ -436,9 +436,9 @@ class RequestEncoder:
 
     def confirm_quirks(self) -> None:
         """Store the quirks of this request for later ones, because the server accepted it."""
-        quirks = self._select_used(merge_learned(self._plan.quirks.list_held(), self.learned_quirks))
-        self._plan.quirks.learn(quirks)
-        self._plan.quirks.release()
+        quirks = self._select_used(merge_learned(self._plan.quirks.held.list_known(), self.learned_quirks))
+        self._plan.quirks.lasting.learn(quirks)
+        self._plan.quirks.held.forget()
         # The note replaces these lines.
         noted = {f"{name}, as the server requires it" for name in quirks}
         self._report.request[:] = [line for line in self._report.request if line not in noted]
@@ -467,9 +467,9 @@ class RequestEncoder:
 
     def confirm_held_quirks(self) -> None:
         """Store the quirks held for this conversation for all, because the server accepted a request with them."""
-        if held := self._select_used(self._plan.quirks.list_held()):
-            self._plan.quirks.learn(held)
-            self._plan.quirks.release()
+        if held := self._select_used(self._plan.quirks.held.list_known()):
+            self._plan.quirks.lasting.learn(held)
+            self._plan.quirks.held.forget()
 
     def _select_used(self, steps: Mapping[str, Any]) -> Mapping[str, Any]:
         """Select the steps that the last request needed."""

@@ -21,7 +21,7 @@ from vtc.exchange.remembering.conversation import Conversation
 from vtc.exchange.remembering.reasoning import ReasoningStore
 from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import MAX_PROMPT_BYTES, ConversationQuirks, Memory, digest_texts, merge_learned
+from vtc.profiles.memory import MAX_PROMPT_BYTES, HeldQuirks, Memory, digest_texts, merge_learned
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.scrub import scrub_text
@@ -315,10 +315,9 @@ def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Me
     def make_plan(new_quirks: Mapping[str, Any]) -> PlannedExchange:
         if not memory:
             return PlannedExchange(planner.plan(facts, request, None, new_quirks), replan=make_plan)
-        held = ConversationQuirks(None, memory.held, key).list_held()
-        plan = planner.plan(facts, request, memory, merge_learned(held, new_quirks))
-        quirks = ConversationQuirks(plan.quirks, memory.held, key, memory.clock)
-        plan = msgspec.structs.replace(plan, quirks=quirks)
+        held = HeldQuirks(memory.held, key, memory.clock)
+        plan = planner.plan(facts, request, memory, merge_learned(held.list_known(), new_quirks))
+        plan = msgspec.structs.replace(plan, quirks=plan.quirks._replace(held=held))
         return PlannedExchange(plan, History(memory, facts, plan, request), make_plan)
 
     return make_plan
