@@ -88,20 +88,20 @@ CASES = (
         "the second of two chunks of a call (hermes)",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(75, 27, 22), OLLAMA: Limits(80, 27, 27)},
+        {CHAT: Limits(74, 27, 22), OLLAMA: Limits(79, 27, 27)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.split_pieces(CALL),
-        {CHAT: Limits(911, 36, 465), OLLAMA: Limits(922, 36, 470)},
+        {CHAT: Limits(888, 36, 464), OLLAMA: Limits(900, 36, 469)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.repeat_tokens(samples.ANSWER, 1000),
-        {CHAT: Limits(4389, 18, 3261), OLLAMA: Limits(5494, 23, 3419)},
+        {CHAT: Limits(4389, 18, 3261), OLLAMA: Limits(5493, 23, 3419)},
     ),
 )
 MAX_TRACED_CHUNKS = 100

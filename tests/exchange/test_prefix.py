@@ -13,7 +13,7 @@ from tests.apis import chat, messages
 from tests.apis.conversations import make_question
 from tests.apis.shapes import SHAPES
 from tests.exchange.talks import Talk
-from vtc.exchange.remembering.past import first_difference
+from vtc.exchange.remembering.last_prompts import first_difference
 from vtc.profiles import Facts
 from vtc.reporting import describe_broken_prefix
 

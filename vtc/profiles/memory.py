@@ -173,7 +173,7 @@ class Memory:
         """Quirks of single conversations (`HeldQuirks`)."""
         self.clock = clock
         self.prompts = BoundedCache(MAX_PROMPT_BYTES)
-        """The last prompts that were sent, by client, server and model (`exchange.remembering.past`)."""
+        """The last prompts that were sent, by client, server and model (`exchange.remembering.last_prompts`)."""
 
     def get_learned(self, *of: str) -> Learned:
         """Return the behaviour for a key; empty for a new key. Only the key's digest is stored."""

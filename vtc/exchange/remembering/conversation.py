@@ -14,7 +14,7 @@ these count as equal:
 
 Others compare parts of a conversation for another purpose. `guards.loops` compares arguments in the same way, and
 results exactly, because a changed result is progress. `echoes` compares calls regardless of white space, escapes and
-the type of values, because a result may contain them in any dialect. `past` compares whole prompts character by
+the type of values, because a result may contain them in any dialect. `last_prompts` compares whole prompts character by
 character, because the server's cache does, and shows excerpts of them.
 """
 
