@@ -87,7 +87,7 @@ STRICT = re.compile(r"_?(is_|has_)?strict(_policy)?")
 MAX_STRICT_FILES = 24
 """Maximum number of modules that ask if something is strict: a policy, or the schema of a tool. It may only fall."""
 
-MOST_FROM_TESTS = 24
+MOST_FROM_TESTS = 23
 """Maximum number of test files that import from another test file. It may only fall."""
 
 LOCK_FILE = re.compile(
@@ -396,6 +396,21 @@ def check_tests_share_by_helpers(tree: Tree) -> list[str]:
     return [*taken.values()] if len(taken) > MOST_FROM_TESTS else []
 
 
+def check_test_folders(tree: Tree) -> list[str]:
+    """Check that the tests of a package lie in the folders that it has, so that the tests of a module are found."""
+    packages = {str(folder) for path in tree if path.startswith("vtc/") for folder in PurePosixPath(path).parents}
+    folders = {
+        str(PurePosixPath(path).parent.relative_to("tests"))
+        for path in tree
+        if path.startswith("tests/") and PurePosixPath(path).name.startswith("test_")
+    }
+    return [
+        f"tests/{folder}: there is no vtc/{folder}; move its tests to a folder of vtc/{folder.split('/')[0]}"
+        for folder in sorted(folders)
+        if f"vtc/{folder.split('/')[0]}" in packages and f"vtc/{folder}" not in packages
+    ]
+
+
 def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     """Yield the inner names that a module imports, or patches by a string."""
     for line, name in (*imports(path, module, tree), *_find_patched_names(module, tree)):
@@ -472,6 +487,7 @@ CHECKS: tuple[Check, ...] = (
     check_packages,
     check_front_doors,
     check_tests_share_by_helpers,
+    check_test_folders,
     check_standalone,
     check_codes,
     budgets.check_budgets,
@@ -731,6 +747,14 @@ def test_a_test_that_takes_from_another_is_found(monkeypatch: pytest.MonkeyPatch
     assert check_tests_share_by_helpers(tree) == []
     tree["tests/test_b.py"] += "from tests.a.test_a import y"
     assert [problem.split(":")[:2] for problem in check_tests_share_by_helpers(tree)] == [["tests/test_b.py", "2"]]
+
+
+def test_a_test_folder_without_a_package_is_found() -> None:
+    tree = {"vtc/apis/chat/request.py": "", "tests/apis/chat/test_a.py": "", "tests/apis/test_b.py": ""}
+    tree |= {"tests/e2e/test_c.py": "", "tests/test_d.py": ""}
+    assert check_test_folders(tree) == []
+    problems = check_test_folders({**tree, "tests/apis/ready/test_e.py": ""})
+    assert problems == ["tests/apis/ready: there is no vtc/apis/ready; move its tests to a folder of vtc/apis"]
 
 
 DOORS = {

@@ -1,6 +1,7 @@
 """Requests of each agent of the table in its own API after two calls, as stored in `tests/cases/agents`.
 
-The recordings contain no content. Tests of requests use them instead of agents (`tests/exchange/ready/test_hosted.py`).
+The recordings contain no content. Tests of requests use them instead of agents
+(`tests/exchange/asking/test_hosted_servers.py`).
 `VTC_RENEW_AGENTS=1` records them again. VTC is between agent and model, knows neither, and changes nothing.
 """
 

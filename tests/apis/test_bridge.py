@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.apis import chat, conversations, messages, pairs, responses
 from tests.apis.named_events import Json
 from tests.apis.turns import turns
-from tests.exchange.ready.steps import bridge_request
+from tests.exchange.asking.applied_steps import bridge_request
 from vtc.apis import APIS, Changes
 from vtc.apis.bridge import WireNames
 from vtc.events import Tool

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, gemini
 from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
-from tests.exchange.talks import Talk
+from tests.exchange.remembering.talks import Talk
 from tests.exchanges import agent, feed_stream, planner
 from vtc.apis import BadRequest, Changes, explain_unread, match_request, side_questions
 from vtc.apis.gemini_generate import API

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from tests.apis import chat, conversations, pairs
 from tests.apis.shapes import make_request_body as body_of
 from tests.apis.turns import turns
-from tests.exchange.ready.steps import after, bridge_request
-from tests.exchange.ready.steps import make_context as given_request
+from tests.exchange.asking.applied_steps import after, bridge_request
+from tests.exchange.asking.applied_steps import make_context as given_request
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.events import Answer, CanonicalRequest, Message, Tool, ToolCall

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, make_request_body
+from tests.exchange.asking.applied_steps import BY_NAME
 from tests.exchange.crossings import open_bridge
 from tests.exchange.damages import frames_of, no_faults, places, put_value
-from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, feed_stream, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Session

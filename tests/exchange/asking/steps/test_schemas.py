@@ -1,0 +1,407 @@
+"""Schemas of tools in the forms that servers accept for their grammars."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain, product
+from typing import Any
+
+import pytest
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tests.exchange.asking.applied_steps import make_context
+from vtc.events import CanonicalRequest, Tool
+from vtc.exchange.asking.steps import apply_steps
+
+type Json = dict[str, Any]
+
+STRING_B = {"type": "string", "description": "b"}
+KINDS = ("string", "number", "boolean", "object", "array", "null")
+NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+ANY = {"anyOf": [{"type": kind} for kind in KINDS]}
+
+
+def simplify_schema(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
+    asked = CanonicalRequest(model="m", messages=(), tools=(Tool("go", "", schema),))
+    found, told = apply_steps(asked, {"schemas": value}, make_context())
+    return found.tools[0].parameters, [*told.values()]
+
+
+def parameter(schema: Any, **root: Any) -> Any:
+    found, _ = simplify_schema({"type": "object", "properties": {"p": schema}, **root})
+    return found["properties"]["p"]
+
+
+@pytest.mark.parametrize(
+    ("came", "went"),
+    [
+        ({"type": "string", "pattern": "a"}, {"type": "string", "description": "(pattern: a)"}),
+        (
+            {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many."},
+            {"type": "integer", "description": "How many.\n(minimum: 1; maximum: 5)"},
+        ),
+        ({"anyOf": [{"type": "string", "description": "a"}, {"type": "null"}], "description": "b"}, STRING_B),
+        ({"type": ["string", "null"], "description": "b"}, STRING_B),
+        ({"type": ["string", "integer"]}, {"type": ["string", "integer"]}),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        ({"description": "b"}, {"description": "b", **ANY}),
+        ({}, ANY),
+        (True, ANY),
+        ({"items": True}, {"type": "array", "items": ANY}),
+        ({"properties": {"q": {}}}, {"type": "object", "properties": {"q": ANY}}),
+        ({"additionalProperties": {"type": "string"}}, {"type": "object", "additionalProperties": {"type": "string"}}),
+        (
+            {"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False},
+            {"type": "object", "additionalProperties": True, "description": '(patternProperties: {"^x":{}})'},
+        ),
+        ({"type": "array", "items": {"type": ["string", "null"]}}, {"type": "array", "items": NULLABLE}),
+        ({"allOf": [{"description": "b"}, {"type": "string"}]}, {"allOf": [{"description": "b"}, {"type": "string"}]}),
+        (
+            {"oneOf": [{"type": "string", "pattern": "a"}, {"type": "string"}]},
+            {"anyOf": [{"type": "string", "description": "(pattern: a)"}, {"type": "string"}]},
+        ),
+        (
+            {"items": {"format": "uri", "type": "string"}},
+            {
+                "type": "array",
+                "items": {"type": "string", "description": "(format: uri)"},
+            },
+        ),
+        ({"enum": ["a"]}, {"enum": ["a"]}),
+        ({"const": 1}, {"const": 1}),
+        ({"$ref": "#/$defs/one"}, {"type": "integer"}),
+        ({"$ref": "https://example.com/schema"}, ANY),
+        (
+            {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+            {
+                "type": "object",
+                "additionalProperties": {"type": "string", "description": "(minLength: 1)"},
+            },
+        ),
+    ],
+)
+def test_what_only_narrows_is_said_in_words(came: Any, went: Any) -> None:
+    assert parameter(came, **{"$defs": {"one": {"type": "integer"}}}) == went
+
+
+def test_what_names_a_key_is_no_keyword() -> None:
+    schema = {"type": "object", "properties": {"pattern": {"type": "string"}, "format": {"type": "string"}}}
+    found, told = simplify_schema(schema)
+    assert found is schema
+    assert not told
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    node = {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"}}}
+    found, told = simplify_schema({"$ref": "#/$defs/node", "$defs": {"node": node}})
+    assert found == {"type": "object", "properties": {"left": {"type": "object"}, "right": {"type": "object"}}}
+    assert told == ["1 schema simplified (go: $ref, depth)"]
+
+
+def test_the_schemas_of_all_tools_together_are_bounded() -> None:
+    """Each definition refers twice to the next one, so a tool of eleven definitions has two thousand schemas."""
+    definitions: Json = {
+        f"d{level}": {"properties": {place: {"$ref": f"#/$defs/d{level + 1}"} for place in "ab"}} for level in range(10)
+    }
+    schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d10": {"type": "string"}}}
+    tools = tuple(Tool(f"go{number}", "", schema) for number in range(20))
+    found, told = apply_steps(
+        CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, make_context()
+    )
+    sizes = [len(json.dumps(tool.parameters)) for tool in found.tools]
+    assert sizes[0] == max(sizes) > 20_000
+    assert sum(sizes) < 8 * sizes[0]
+    assert all(tool.parameters["type"] == "object" for tool in found.tools)
+    assert any("go19" in line or "…" in line for line in told.values())
+
+
+def test_a_tool_without_parameters_has_those_of_an_object() -> None:
+    assert simplify_schema({})[0] == {"type": "object", "properties": {}}
+
+
+SCOPES: Json = {
+    "type": "object",
+    "properties": {"paths": {"type": "array", "items": {"type": "string"}}, "scopes": {"type": "array"}},
+    "anyOf": [{"required": ["paths"]}, {"required": ["scopes"]}],
+}
+BY_URL = {"type": "object", "properties": {"name": {"type": "string"}, "url": {"type": "string"}}, "required": ["name"]}
+BY_TEXT = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "text": {"type": "string"}},
+    "required": ["name", "text"],
+}
+
+
+def test_parameters_are_an_object_that_says_its_members_and_its_entries() -> None:
+    """OpenAI and Anthropic require it; every other keyword stays unchanged."""
+    assert simplify_schema(SCOPES, "object") == (
+        {
+            "type": "object",
+            "properties": {**SCOPES["properties"], "scopes": {"type": "array", "items": {}}},
+            "description": '(anyOf: [{"required":["paths"]},{"required":["scopes"]}])',
+        },
+        ["1 schema simplified (go: anyOf, items)"],
+    )
+    narrow = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}, "additionalProperties": False}
+    assert simplify_schema(narrow, "object")[0] is narrow
+
+
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+@pytest.mark.parametrize("value", ["object", "grammar", "plain"])
+def test_of_several_objects_on_top_all_members_are_shown_and_what_all_require_is_required(key: str, value: str) -> None:
+    members, _ = simplify_schema({key: [BY_URL, {"$ref": "#/$defs/text"}], "$defs": {"text": BY_TEXT}}, value)
+    assert members["type"] == "object"
+    assert [*members["properties"]] == ["name", "url", "text"]
+    assert members["required"] == ["name"]
+    assert not members.keys() & {"anyOf", "oneOf"}
+
+
+@pytest.mark.parametrize("value", ["object", "grammar", "plain"])
+def test_of_all_of_several_objects_all_is_required(value: str) -> None:
+    members, _ = simplify_schema({"allOf": [BY_URL, BY_TEXT]}, value)
+    assert (members["type"], [*members["properties"]]) == ("object", ["name", "url", "text"])
+    assert members["required"] == ["name", "text"]
+
+
+def test_entries_of_a_tuple_are_said() -> None:
+    first = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
+    draft = {"type": "array", "prefixItems": first["items"], "items": False}
+    said = [*first["items"]]
+    assert simplify_schema({"type": "object", "properties": {"p": first, "q": draft}}, "object")[0]["properties"] == {
+        "p": {"type": "array", "prefixItems": said, "items": {}},
+        "q": {"type": "array", "prefixItems": said, "items": {}, "maxItems": 2},
+    }
+    plain, _ = simplify_schema({"type": "object", "properties": {"q": draft}}, "plain")
+    assert plain["properties"]["q"] == {"type": "array", "items": {"anyOf": said}}
+
+
+@pytest.mark.parametrize("value", ["object", "grammar", "plain"])
+def test_a_tool_that_takes_no_object_is_left_out_and_the_others_are_offered(value: str) -> None:
+    tools = tuple(Tool(name, "", schema) for name, schema in (("a", {"type": "string"}), ("b", BY_URL)))
+    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, make_context())
+    assert [tool.name for tool in found.tools] == ["b"]
+    assert told["schemas"] == "not offered, because their arguments are no object: a"
+
+
+PLAIN: list[tuple[Json, Json]] = [
+    ({"const": 1, "description": "One."}, {"type": "number", "description": "One.\n(const: 1)"}),
+    ({"type": ["string", "integer"], "description": "b"}, {"anyOf": [STRING_B, {"type": "integer"}]}),
+    ({"type": ["null", "string"], "description": "b", "default": None}, STRING_B),
+    ({"enum": ["a", None]}, {"type": "string", "enum": ["a"]}),
+    ({"enum": ["", "a"]}, {"type": "string", "description": '(enum: ["","a"])'}),
+    ({"type": "integer", "enum": [1, 2]}, {"type": "integer", "description": "(enum: [1,2])"}),
+    (
+        {"type": "object", "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": {}, "description": '(additionalProperties: {"type":"string"})'},
+    ),
+    ({"type": "str", "title": "P", "examples": ["x"]}, {"type": "string"}),
+    (
+        {"anyOf": [{"type": "string"}, {"anyOf": [{"type": "integer"}, {"type": "null"}]}], "description": "b"},
+        {"anyOf": [STRING_B, {"type": "integer"}]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("came", "went"), PLAIN)
+def test_servers_of_few_words_are_told_one_type_for_each_value_or_any_of_several(came: Json, went: Json) -> None:
+    found, _ = simplify_schema({"type": "object", "properties": {"p": came}}, "plain")
+    assert found["properties"]["p"] == went
+
+
+@pytest.mark.parametrize("words", ["grammar", "plain"])
+@pytest.mark.parametrize("came", [{"type": ["string", "null"]}, {"type": ["null", "string"]}, NULLABLE])
+def test_null_stays_where_a_value_must_be_given(came: Json, words: str) -> None:
+    schema = {"type": "object", "properties": {"p": {**came, "description": "b"}}, "required": ["p"]}
+    found, _ = simplify_schema(schema, words)
+    parameter = found["properties"]["p"]
+    assert [member["type"] for member in parameter["anyOf"]] == ["string", "null"]
+    assert "b" in (parameter.get("description"), parameter["anyOf"][0].get("description"))
+
+
+def test_servers_of_few_words_are_not_told_what_they_refuse() -> None:
+    schema = {"$schema": "x", "type": "object", "additionalProperties": False, "properties": {"p": {"const": "a"}}}
+    assert simplify_schema(schema)[0] is schema
+    assert simplify_schema(schema, "plain") == (
+        {"type": "object", "properties": {"p": {"type": "string", "description": "(const: a)"}}},
+        ["1 schema simplified (go: const, $schema, additionalProperties)"],
+    )
+
+
+# The rewritten form of any schema is accepted by servers of that form, and accepts the same values
+
+
+def plain_fault(schema: Json) -> str:
+    """Return the reason why Gemini, Vertex or Moonshot would reject a schema; empty if they accept it."""
+    if "anyOf" in schema:
+        faults = ["anyOf beside others"] * (schema.keys() != {"anyOf"} or len(schema["anyOf"]) < 2)
+        return next(iter([*faults, *filter(None, map(plain_fault, schema["anyOf"]))]), "")
+    kind = schema.get("type")
+    known = {
+        "object": {"properties", "required"},
+        "array": {"items"},
+        "string": {"enum"},
+        **{kind: set[str]() for kind in ("number", "integer", "boolean", "null")},
+    }
+    if kind not in known:
+        return f"no type: {schema}"
+    if other := schema.keys() - {"type", "description"} - known[kind]:
+        return f"unknown name {other}"
+    if kind == "string" and not all(isinstance(text, str) and text for text in schema.get("enum", ["a"])):
+        return "enum"
+    if kind == "object":
+        if not isinstance(schema.get("properties"), dict) or not {*schema.get("required", [])} <= {
+            *schema["properties"]
+        }:
+            return "object schema missing properties"
+        return next(filter(None, map(plain_fault, schema["properties"].values())), "")
+    return plain_fault(schema["items"]) if "items" in schema else "missing items" if kind == "array" else ""
+
+
+def object_fault(schema: Any, *, top: bool = True) -> str:
+    """Return the reason why OpenAI or Anthropic would reject a schema."""
+    if top and (schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf", "enum", "not"}):
+        return "schema must have type 'object' and not have 'anyOf' at the top level"
+    if top and "properties" not in schema:
+        return "object schema missing properties"
+    if isinstance(schema, list):
+        return next(filter(None, (object_fault(inner, top=False) for inner in schema)), "")
+    if not isinstance(schema, dict):
+        return ""
+    if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
+        return "array schema missing items"
+    return next(filter(None, (object_fault(inner, top=False) for inner in schema.values())), "")
+
+
+WORD = st.sampled_from(["a", "b", ""])
+SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (True, st.none() | WORD | st.integers(0, 3) | st.just({"x": [1]})),
+    ({"type": "string"}, WORD),
+    ({"type": "string", "pattern": "^a", "maxLength": 9}, st.just("a")),
+    ({"type": "integer", "minimum": 1}, st.integers(1, 3)),
+    ({"type": "number"}, st.integers(0, 3) | st.just(0.5)),
+    ({"type": "boolean", "default": False}, st.booleans()),
+    ({"type": "null"}, st.none()),
+    ({"type": ["string", "null", "integer"], "title": "T"}, WORD | st.none() | st.integers(0, 3)),
+    ({"type": ["string", "null"], "enum": ["a", None]}, st.sampled_from(["a", None])),
+    ({"anyOf": [{"$ref": "#/$defs/word"}, {"type": "null"}], "description": "Or none."}, WORD | st.none()),
+    ({"description": "Whatever."}, st.none() | WORD | st.just([None])),
+    ({"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False}, st.just({"x1": None})),
+    ({"enum": ["a", 1, None]}, st.sampled_from(["a", 1, None])),
+    ({"enum": ["", "b"], "description": "Which."}, st.sampled_from(["", "b"])),
+    ({"const": {"a": 1}}, st.just({"a": 1})),
+    ({"$ref": "#/$defs/word", "description": "Said."}, WORD),
+    ({}, st.none() | WORD | st.integers(0, 3) | st.just({"x": [1]}) | st.just([1, None, ["a"]])),
+    ({"type": "object"}, st.just({"x": None})),
+    ({"type": "array"}, st.just([None, 1, {"x": 1}])),
+]
+"""Schemas, each with values that it accepts."""
+
+
+@st.composite
+def fitting_schemas(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Any]:
+    """Generate a schema, and a value that it accepts."""
+    form = (
+        draw(st.sampled_from(["scalar", "list", "tuple", "object", "anyOf", "oneOf", "allOf"])) if depth else "scalar"
+    )
+    if form == "scalar":
+        schema, value = draw(st.sampled_from(SCALARS))
+        return schema, draw(value)
+    if form == "object":
+        return draw(objects(depth))
+    some = draw(st.lists(fitting_schemas(depth - 1), min_size=1, max_size=3))
+    schemas, value = [schema for schema, _ in some], some[0][1]
+    match form:
+        case "list":
+            return {"type": "array", "items": schemas[0], "minItems": 1}, [value]
+        case "tuple":
+            last = draw(st.sampled_from([{}, {"items": False}]))
+            return {"type": "array", "prefixItems": schemas, **last}, [value for _, value in some]
+        case "allOf":
+            return {"allOf": [{"description": "d"}, schemas[0]]}, value
+    return {form: draw(st.permutations(schemas)), "default": None}, value
+
+
+@st.composite
+def objects(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Json]:
+    """Generate the schema of an object, as tools declare it, and a value that it accepts."""
+    names = draw(st.lists(st.sampled_from("pqrs"), unique=True, max_size=3))
+    members = {name: draw(fitting_schemas(depth - 1)) for name in names}
+    given = [name for name in names if draw(st.booleans())]
+    schema: Json = {
+        "type": "object",
+        "properties": {name: schema for name, (schema, _) in members.items()},
+        "required": given,
+        **draw(st.sampled_from([{}, {"additionalProperties": False}, {"additionalProperties": {"type": "string"}}])),
+    }
+    value = {
+        name: value
+        for name, (_, value) in members.items()
+        if name in given or (value is not None and draw(st.booleans()))
+    }
+    match draw(st.sampled_from(["", "narrowed", "among", "all"])):
+        case "narrowed":
+            schema["anyOf"] = [{"required": [*value]}, {"required": ["other"]}]
+        case "among":
+            schema = {
+                draw(st.sampled_from(["anyOf", "oneOf"])): draw(st.permutations([schema, {"$ref": "#/$defs/of"}]))
+            }
+        case "all":
+            schema = {"allOf": [{"type": "object", "properties": {"other": {"type": "string"}}}, schema]}
+    return schema, value
+
+
+DEFINITIONS = {
+    "word": {"type": "string"},
+    "of": {"type": "object", "properties": {"other": {"type": "number"}}, "required": ["other"]},
+}
+
+
+def unsaid(value: Any) -> list[Any]:
+    """Return the value without any of its members that are null, in all combinations: such calls are equivalent."""
+    if isinstance(value, list):
+        return [[*one] for one in product(*map(unsaid, value))]
+    if not isinstance(value, dict):
+        return [value]
+    members = [
+        [*([()] if inner is None else []), *(((name, one),) for one in unsaid(inner))] for name, inner in value.items()
+    ]
+    return [dict(chain.from_iterable(some)) for some in product(*members)]
+
+
+def grammar_fault(schema: Any, *, place: str = "") -> str:
+    """Return a part of a schema for which llama.cpp would make no grammar, or a wrong one."""
+    if not isinstance(schema, dict):
+        return "" if isinstance(schema, bool) and place in ("additionalProperties", "") else f"{place}: {schema}"
+    if not place and (schema.get("type") != "object" or "properties" not in schema):
+        return "no object on top"
+    if narrow := schema.keys() & {"pattern", "minLength", "minimum", "minItems", "maxItems", "not", "if", "format"}:
+        return f"{place}: {narrow}"
+    if place != "allOf" and not schema.keys() & {"type", "enum", "const", "anyOf", "oneOf", "allOf"}:
+        return f"{place}: no type in {schema}"
+    inside = [("property", inner) for inner in schema.get("properties", {}).values()]
+    for key in ("items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"):
+        value = schema.get(key, [])
+        inside += [(key, inner) for inner in (value if isinstance(value, list) else [value])]
+    inside = [(key, inner) for key, inner in inside if (key, inner) != ("items", False)]
+    return next(filter(None, (grammar_fault(inner, place=key) for key, inner in inside)), "")
+
+
+FAULTS = {"grammar": grammar_fault, "object": object_fault, "plain": plain_fault}
+
+
+@pytest.mark.parametrize("words", FAULTS)
+@settings(max_examples=60)
+@over(fitted=objects())
+def test_whatever_a_schema_says_it_is_taken_as_it_is_written_and_takes_what_it_took(
+    words: str, fitted: tuple[Json, Json]
+) -> None:
+    """This holds except for null if a member may be missing."""
+    schema, value = {**fitted[0], "$defs": DEFINITIONS}, fitted[1]
+    written, _ = simplify_schema(schema, words)
+    assert not FAULTS[words](written)
+    assert simplify_schema(written, words)[0] is written
+    if Draft202012Validator(schema).is_valid(value):  # several schemas of `oneOf` can accept it
+        assert any(map(Draft202012Validator(written).is_valid, unsaid(value)))
