@@ -17,7 +17,7 @@ def test_a_tool_and_a_call_have_the_form_of_the_api() -> None:
     }
 
 
-def test_the_text_of_a_message_leaves_out_what_is_no_text() -> None:
+def test_text_of_a_message_omits_other_parts() -> None:
     assert Message("user", ("a", Opaque({"type": "image_url"}), "b")).text == "ab"
     assert Message("assistant").text == ""
 

@@ -208,7 +208,7 @@ def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture)
 @pytest.mark.parametrize(
     "body", [b"\xff\xfeopen-sesame", b'{"open-sesame', b'"open-sesame"', b'{"messages": "open-sesame"}']
 )
-def test_why_a_body_is_no_request_is_told_without_a_word_of_it(body: bytes) -> None:
+def test_reason_for_a_malformed_body_contains_none_of_its_text(body: bytes) -> None:
     with pytest.raises(BadRequest) as caught:
         Session.open(API, body, Facts(), planner(), "seed")
     assert "open-sesame" not in str(caught.value)

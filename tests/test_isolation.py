@@ -185,7 +185,7 @@ def test_a_conversation_that_differs_in_a_part_has_that_part_alone(text_client: 
 
 @BOTH
 @pytest.mark.parametrize("part", OTHERS)
-def test_no_client_is_told_of_the_prompts_of_another(part: str, text_client: bool) -> None:
+def test_client_gets_no_text_of_another_clients_prompts(part: str, text_client: bool) -> None:
     shared = Memory()
     one = Talk(text_client=text_client)
     for number, talk in enumerate([one, *(replace(one, **{part: other}) for other in OTHERS[part]), one]):

@@ -28,7 +28,7 @@ def test_every_command_listens_on_this_machine_only() -> None:
         assert "vtc run" in line or "--listen-host 127.0.0.1" in line
 
 
-def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
+def test_readme_shows_the_models_text_and_the_clients_reply() -> None:
     """VTC reads the left column of the sample as the calls in the right column."""
     from vtc.dialects import Reader, compile_grammar
     from vtc.events import Call, Tool

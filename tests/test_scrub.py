@@ -163,7 +163,7 @@ def test_the_password_of_a_basic_login_is_known() -> None:
     assert scrub_text("no user with open-sesame", known) == "no user with [secret]"
 
 
-def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:
+def test_remainder_of_a_truncated_secret_is_removed() -> None:
     known = ("open-sesame-and-more",)
     assert (
         scrub_text("said open-sesame-a, open-sesame-and-more and open-ses", known)
@@ -172,7 +172,7 @@ def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:
     assert scrub_text("open-se", known) == "open-se"
 
 
-def test_a_key_that_says_nothing_is_not_looked_for() -> None:
+def test_key_without_information_is_not_searched() -> None:
     """Many clients send `none` to a server that requires no key."""
     assert collect_secrets({"authorization": "Bearer none"}) == ("Bearer none",)
 
@@ -192,7 +192,7 @@ def test_a_character_that_no_one_sees_is_escaped(code: int) -> None:
     assert escape_invisible(f"a{chr(code)}b") == f"a{chr(code).encode('unicode_escape').decode()}b"
 
 
-def test_an_error_is_told_with_its_trace_and_without_keys_and_line_breaks() -> None:
+def test_error_is_reported_with_its_traceback_without_keys_and_line_breaks() -> None:
     try:
         raise ValueError("sk-abcdefghijkl\nFORGED")
     except ValueError as error:

@@ -223,7 +223,7 @@ class FullModel(ScriptedModel):
         return "Your request exceeded model token limit: 262144 (requested: 263162)"
 
 
-def test_with_vtc_a_full_window_is_told_as_it_knows_it(codex: Codex, project: Project, network: Network) -> None:
+def test_full_window_is_reported_in_codexs_form_with_vtc(codex: Codex, project: Project, network: Network) -> None:
     full = FullModel("native", Call("exec_command", "cmd", "true"), api=CHAT)
     done = codex(network.vtc(network.model(full), "vtc_upstream_api=openai-chat"))
     assert "Codex ran out of room in the model's context window" in done.stderr, done

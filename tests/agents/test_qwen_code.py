@@ -50,7 +50,7 @@ def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     assert len(hosted.requests) - hosted.refused == 2
 
 
-def test_with_vtc_it_works_on_a_gemini_that_signs_its_calls_and_tells_no_thoughts(
+def test_gemini_that_signs_calls_without_thoughts_works_with_vtc(
     qwen_code: QwenCode, project: Project, network: Network
 ) -> None:
     """Chat completions have no field for a signature; tokens that each event counts are counted once."""

@@ -83,7 +83,7 @@ def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | 
         ("POST", "/api/generated", ""),
     ],
 )
-def test_path_close_to_an_api_is_left_alone_for_a_reason(method: str, path: str, why: str) -> None:
+def test_path_similar_to_an_api_is_ignored_with_a_reason(method: str, path: str, why: str) -> None:
     found = explain_unread(method, path)
     assert (why in found.why) if found else not why
 

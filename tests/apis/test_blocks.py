@@ -38,7 +38,7 @@ def test_block_begins_with_its_first_text(api: Api) -> None:
 
 
 @each
-def test_block_of_which_nothing_is_left_does_not_begin(api: Api) -> None:
+def test_block_without_remaining_content_is_not_started(api: Api) -> None:
     relay = Relay(api.decoder(), api.encoder(), Toy)
     found = READ[api.name](b"".join([out for frame in frames(api, "[x]") for out in relay.feed(frame)]))
     assert (found.content, found.calls) == ("", [("x", {})])

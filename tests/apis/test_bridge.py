@@ -36,21 +36,21 @@ def test_names_are_such_that_every_api_takes_and_go_back_to_what_they_were(names
     ]
 
 
-def test_what_stands_before_claude_codes_prompt_is_not_told() -> None:
+def test_text_before_claude_codes_prompt_is_not_sent() -> None:
     """The line differs in each request, and would invalidate the server's prompt cache."""
     head = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=65abc;"
     for system in ([messages.text(head), messages.text("Be brief.")], [messages.text(f"{head}\nBe brief.")]):
         assert bridge_request("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
 
 
-def test_what_no_other_api_can_be_told_is_named() -> None:
+def test_fields_without_an_equivalent_in_other_apis_are_reported() -> None:
     body = responses.request(tools=[{"type": "web_search"}, responses.READ], background=True, metadata={"a": "b"})
     assert bridge_request("openai-responses", body).untranslated == ("background", "tool web_search")
     body = chat.request(logit_bias={"1": 2}, logprobs=None, user="me")
     assert bridge_request("openai-chat", body).untranslated == ("logit_bias",)
 
 
-def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
+def test_message_fields_without_an_equivalent_in_other_apis_are_reported() -> None:
     said = [
         {"role": "user", "name": "bob", "content": "a"},
         {"role": "assistant", "content": None, "refusal": "I cannot.", "audio": {"id": "x"}, "annotations": []},
@@ -121,7 +121,7 @@ def test_a_call_whose_id_is_empty_gets_one() -> None:
 
 
 @pytest.mark.parametrize("server", ["openai-chat", "openai-responses", "ollama-chat"])
-def test_a_result_that_is_an_error_says_so(server: str) -> None:
+def test_error_result_is_marked_as_error(server: str) -> None:
     for text, expected in (("Exit code 1", "Error:\nExit code 1"), ("Error: no file", "Error: no file")):
         history = [
             messages.user("x"),
@@ -175,7 +175,7 @@ def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
         ("openai-responses", "reasoning", {"effort": "xhigh"}),
     ],
 )
-def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, place: str, word: Any) -> None:
+def test_effort_is_sent_in_the_servers_words(server: str, place: str, word: Any) -> None:
     found = bridge_request("anthropic-messages", messages.request(output_config={"effort": "max"}))
     assert BY_NAME[server].build_request(found)[place] == word
 
@@ -184,7 +184,7 @@ def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, p
 
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
-def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, server: str) -> None:
+def test_request_of_one_turn_is_a_prefix_of_the_next(client: str, server: str) -> None:
     """The last message is an exception; the server's prompt cache is valid for the rest."""
     from tests.apis.shapes import SHAPES
 
@@ -207,7 +207,7 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
         {"type": "text", "media_type": "text/plain", "data": "a\nb"},
     ],
 )
-def test_a_document_that_is_text_is_told_as_text_with_what_is_said_of_it(source: Any) -> None:
+def test_text_document_is_sent_as_text_with_its_metadata(source: Any) -> None:
     part = {"type": "document", "source": source}
     found = bridge_request("anthropic-messages", messages.request(messages=[messages.user([part])]))
     assert (found.messages[-1].text, found.untranslated) == ("a\nb", ())
@@ -217,7 +217,7 @@ def test_a_document_that_is_text_is_told_as_text_with_what_is_said_of_it(source:
 
 
 @pytest.mark.parametrize("in_result", [False, True])
-def test_a_search_result_is_told_as_text_with_where_it_is_from(in_result: bool) -> None:
+def test_search_result_is_sent_as_text_with_its_source(in_result: bool) -> None:
     found = {"source": "docs/a.md", "title": "T", "content": [messages.text("a"), messages.text("b")]}
     part = {"type": "search_result", **found, "citations": {"enabled": True}}
     turns = [messages.user([part])]
@@ -230,14 +230,14 @@ def test_a_search_result_is_told_as_text_with_where_it_is_from(in_result: bool) 
     assert told.untranslated == ("citations",)
 
 
-def test_what_is_said_of_a_document_that_is_no_text_is_named() -> None:
+def test_metadata_of_a_document_without_text_is_reported() -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
     part = {"type": "document", "source": source, "context": "From the web.", "citations": {"enabled": False}}
     found = bridge_request("anthropic-messages", messages.request(messages=[messages.user([part])]))
     assert found.untranslated == ("context of documents",)
 
 
-def test_fields_of_tools_that_no_other_api_is_told_are_named() -> None:
+def test_tool_fields_without_an_equivalent_in_other_apis_are_reported() -> None:
     tool = {**messages.READ, "input_examples": [{"filePath": "/a"}], "cache_control": {"type": "ephemeral"}}
     hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
     found = bridge_request("anthropic-messages", messages.request(tools=[tool, hosted]))
@@ -251,7 +251,7 @@ def test_that_the_server_is_to_cut_the_conversation_is_named() -> None:
 
 
 @pytest.mark.parametrize("url", ["https://localhost/a.png", "data:image/png;base64,AAAA"])
-def test_how_closely_to_look_at_an_image_is_told_where_both_have_a_word_for_it(url: str) -> None:
+def test_image_detail_is_sent_if_both_apis_have_a_word_for_it(url: str) -> None:
     part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
     found = bridge_request("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
     body: Any = BY_NAME["openai-responses"].build_request(found)

@@ -23,7 +23,7 @@ def test_half_a_character_is_read() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"5", b"{"])
-def test_what_is_no_object_is_told_of(body: bytes) -> None:
+def test_body_that_is_no_object_is_reported(body: bytes) -> None:
     with pytest.raises(ValueError, match="Expect"):
         fields.split_body(body)
 
@@ -38,7 +38,7 @@ def test_what_is_no_object_is_told_of(body: bytes) -> None:
         ("x.y", {"a": {"b": 1, "c": [1, {"d": 2}]}}),
     ],
 )
-def test_what_stands_at_a_path_is_left_out(path: str, left: Any) -> None:
+def test_field_at_a_path_is_removed(path: str, left: Any) -> None:
     value = {"a": {"b": 1, "c": [1, {"d": 2}]}}
     assert fields.remove_path(value, path.split(".")) == left
     assert fields.edit_fields({**value}, [path], {"z": 1}) == {**left, "z": 1}

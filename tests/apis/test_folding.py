@@ -26,7 +26,7 @@ def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
 
 @each
 @pytest.mark.parametrize("text", TEXTS)
-def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
+def test_stream_made_of_a_whole_reply_has_the_same_content(api: Api, text: str) -> None:
     body = chat.encode_json(SHAPES[api.name].whole(text))
     assert read_replies(api, convert_to_stream(api, body)) == read_replies(api, body)
 

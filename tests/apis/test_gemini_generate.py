@@ -43,7 +43,7 @@ def parts(body: bytes) -> list[Json]:
     return [part for one in found for candidate in one["candidates"] for part in candidate["content"]["parts"]]
 
 
-def test_both_spellings_are_read_alike() -> None:
+def test_both_spellings_are_read() -> None:
     tools = [{"function_declarations": [{"name": "read", "parameters": {"type": "OBJECT", "properties": {}}}]}]
     body = {
         "system_instruction": {"parts": [{"text": "Be brief."}]},
@@ -66,7 +66,7 @@ def test_both_spellings_are_read_alike() -> None:
     assert (image.kind, image.media_type, image.data) == ("image", "image/png", "AA")  # type: ignore[union-attr]
 
 
-def test_the_path_says_the_model_and_whether_to_stream() -> None:
+def test_path_contains_model_and_whether_to_stream() -> None:
     one = API.request(chat.encode_json(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
     assert json.loads(encode_json(one.apply_changes(Changes(model="other", unstreamed=True)))) == gemini.request()
@@ -128,7 +128,7 @@ def test_what_is_no_request_is_refused(body: Any) -> None:
         _ = [*API.request(chat.encode_json(body)).messages]
 
 
-def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
+def test_stream_as_json_array_is_ignored() -> None:
     path = gemini.STREAMED
     assert match_request("POST", path) is None
     assert match_request("POST", f"{path}?alt=sse") is API
@@ -175,7 +175,7 @@ def test_a_reply_without_calls_keeps_its_bytes(end: bytes) -> None:
     assert open_session(stream=False).whole.rewrite(whole) == whole
 
 
-def test_signed_parts_pass_as_they_came() -> None:
+def test_signed_parts_keep_their_bytes() -> None:
     body = b"".join(
         gemini.make_stream(gemini.frame(gemini.event(gemini.make_thought("Hm."))), gemini.frame(gemini.event(SIGNED)))
     )
@@ -190,7 +190,7 @@ def test_a_signature_stays_with_its_call_when_the_reply_is_encoded_again() -> No
     assert json.dumps(found).count("sig") >= 1
 
 
-def test_what_was_signed_comes_back_to_its_server_through_another_client() -> None:
+def test_signatures_return_to_their_server_through_another_client() -> None:
     talk = Talk("anthropic-messages", NAME)
     talk.ask({"role": "user", "content": "Read it"}, thinking={"type": "adaptive"})
     reply = gemini.make_stream(
@@ -285,7 +285,7 @@ TEXTS = st.lists(st.text("ab <>\n\"'", min_size=1, max_size=6), max_size=5)
 
 
 @given(TEXTS, st.booleans(), st.integers(1, 60))
-def test_every_cut_says_the_same(texts: list[str], called: bool, cut: int) -> None:
+def test_cuts_do_not_change_the_result(texts: list[str], called: bool, cut: int) -> None:
     said = [*texts, *(["\n", *IN_TEXT.partition("name")] if called else [])]
     body = b"".join(gemini.make_text_stream(*said))
     pieces = [body[at : at + cut] for at in range(0, len(body), cut)]

@@ -127,5 +127,5 @@ def test_what_stands_beside_limits_is_named() -> None:
         ({}, False),
     ],
 )
-def test_a_request_that_says_the_form_of_its_answer(body: dict[str, Any], is_constrained: bool) -> None:
+def test_request_with_a_response_format(body: dict[str, Any], is_constrained: bool) -> None:
     assert parse_generation({"model": "m", **body}).constrained == is_constrained

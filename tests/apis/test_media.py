@@ -35,7 +35,7 @@ def test_what_is_read_is_written_again(url: str) -> None:
     assert content.render_media_url(found) == url
 
 
-def test_a_note_names_what_is_left_out() -> None:
+def test_note_names_the_omitted_media() -> None:
     assert content.describe_omitted_media(Media("document", "application/pdf", "AA", name="a.pdf")).startswith(
         "[application/pdf a.pdf: left"
     )

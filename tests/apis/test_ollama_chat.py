@@ -62,7 +62,7 @@ def test_body_of_another_kind_is_no_request(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(("fields", "stream"), [({}, True), ({"stream": True}, True), ({"stream": False}, False)])
-def test_reply_is_streamed_unless_the_request_says_otherwise(fields: Any, stream: bool) -> None:
+def test_reply_is_streamed_unless_the_request_disables_it(fields: Any, stream: bool) -> None:
     assert Request(chat.encode_json(ollama.request(**fields))).stream == stream
 
 
@@ -128,7 +128,7 @@ def test_changed_messages_are_written_as_the_api_has_them() -> None:
         [b"\n", b"not json\n", b'{"done": true}\n'],
     ],
 )
-def test_lines_of_which_nothing_changes_leave_as_they_came(lines: list[bytes]) -> None:
+def test_unchanged_lines_keep_their_bytes(lines: list[bytes]) -> None:
     assert run(*lines) == b"".join(lines)
 
 
@@ -141,14 +141,12 @@ def test_lines_of_which_nothing_changes_leave_as_they_came(lines: list[bytes]) -
         (["{a}", "~"], "<a>", "", []),
     ],
 )
-def test_text_that_changes_leaves_in_lines_of_its_own(
-    pieces: list[str], content: str, reasoning: str, calls: Any
-) -> None:
+def test_changed_text_is_sent_in_separate_lines(pieces: list[str], content: str, reasoning: str, calls: Any) -> None:
     found = ollama.read(run(*ollama.make_text_stream(*pieces)))
     assert found == ollama.Read(content, reasoning, calls, done_reason="stop")
 
 
-def test_call_in_the_last_line_leaves_before_it() -> None:
+def test_call_completed_by_the_last_line_is_sent_before_it() -> None:
     found = run(*ollama.make_text_lines("a["), ollama.end(content="x]"))
     assert ollama.read(found) == ollama.Read("a", "", [("x", {})], done_reason="stop")
     assert json.loads(found.splitlines()[-1])["eval_count"] == 5
@@ -165,7 +163,7 @@ def test_own_calls_go_to_a_client_of_text() -> None:
     assert ollama.read(run(*lines, structured=False)).content == 'Hi[n {"x": 1} None]'
 
 
-def test_own_call_that_a_policy_changes_is_written_anew() -> None:
+def test_native_call_is_encoded_again_if_policy_changes_it() -> None:
     lines = ollama.make_stream(ollama.piece("", ollama.call("old")), ollama.piece("", ollama.call("n", x=1)))
     assert ollama.read(run(*lines, guarded=True)).calls == [("new", {}), ("n", {"x": 1})]
 
@@ -184,7 +182,7 @@ WRITTEN = [write("read", {"filePath": "/a"}) for name, write in chat.DIALECTS.it
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_every_cut_and_the_whole_say_the_same(text: str, some: Any) -> None:
+def test_cuts_and_whole_replies_have_the_same_result(text: str, some: Any) -> None:
     lines = ollama.make_text_stream(*(f"It works.\n\n{text}"))
     body = b"".join(lines)
     whole = ollama.read(feed_stream(exchange().stream(), body))
@@ -227,7 +225,7 @@ def test_whole_reply_as_a_stream(thinking: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a[b", "[x]a", "a[x", "[x]"])
-def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
+def test_error_is_sent_last_after_all_received_text(text: str) -> None:
     relay, error = Relay(API.decoder(), API.encoder(), Toy), ollama.error()
     frames = [*LineReader().feed(b"".join([*ollama.make_text_lines(text), error]))]
     *before, last = b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()]).splitlines()

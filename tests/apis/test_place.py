@@ -40,7 +40,7 @@ IN_PATH = Place(
         (IN_PATH, "/v1/models/m:count", None),
     ],
 )
-def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found: PathMatch | None) -> None:
+def test_path_contains_model_and_reply_format(place: Place, path: str, found: PathMatch | None) -> None:
     assert place.match_path(path) == found
 
 
@@ -67,7 +67,7 @@ def test_a_name_leads_nowhere_else(model: str) -> None:
         assert found.model == model.strip("/")
 
 
-def test_a_name_may_say_its_kind() -> None:
+def test_name_may_contain_its_kind() -> None:
     """Google's list of models contains such names, which clients of other APIs request."""
     for name, path in {"models/x": "/models/x", "tuned/x": "/tuned/x", "other/x": "/models/other/x"}.items():
         assert IN_PATH.build_path("/v1", name) == f"/v1{path}:generate"

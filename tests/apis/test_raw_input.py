@@ -22,7 +22,7 @@ def feed_pieces(*pieces: str) -> tuple[str, str]:
 
 
 @given(st.text(), st.integers(1, 7), st.booleans())
-def test_the_input_is_told_as_it_comes_in_any_cut(text: str, size: int, plain: bool) -> None:
+def test_input_is_sent_as_it_arrives_in_any_cut(text: str, size: int, plain: bool) -> None:
     written = json.dumps({"input": text}, ensure_ascii=plain)
     assert feed_pieces(*(written[at : at + size] for at in range(0, len(written), size))) == (text, "")
 
@@ -40,7 +40,7 @@ def test_the_input_is_told_as_it_comes_in_any_cut(text: str, size: int, plain: b
         ('{"input": "x", "more": 1}', "x"),
     ],
 )
-def test_arguments_of_another_form_are_told_at_the_end(arguments: str, said: str) -> None:
+def test_arguments_of_another_form_are_sent_at_the_end(arguments: str, said: str) -> None:
     assert "".join(feed_pieces(*arguments)) == said
 
 

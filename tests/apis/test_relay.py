@@ -57,7 +57,7 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
         [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
     ],
 )
-def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes]) -> None:
+def test_unchanged_calls_keep_their_frames(frames: list[bytes]) -> None:
     assert run(*frames) == b"".join(frames)
 
 
@@ -67,7 +67,7 @@ def test_finish_reason_goes_with_the_calls() -> None:
 
 
 @pytest.mark.parametrize("end", [[], [chat.DONE], [chat.chunk({}, ""), chat.DONE]])
-def test_whole_calls_get_the_reason_that_upstream_did_not_tell(end: list[bytes]) -> None:
+def test_complete_calls_get_the_missing_finish_reason(end: list[bytes]) -> None:
     frames = [chat.ROLE, calls(entry(0, "a")), calls(PART)]
     out = run(*frames, *end)
     assert out.startswith(b"".join(frames))
@@ -76,7 +76,7 @@ def test_whole_calls_get_the_reason_that_upstream_did_not_tell(end: list[bytes])
     assert run(*cut) == b"".join(cut)
 
 
-def test_they_leave_when_the_last_of_them_is_there() -> None:
+def test_calls_are_sent_when_the_last_one_is_complete() -> None:
     one = Relay(Decoder(), Encoder(), lambda: Toy(guarded=True))
     assert feed(one, chat.ROLE) == [chat.ROLE]
     first, more = calls(entry(0, "a")), calls(PART)
@@ -84,7 +84,7 @@ def test_they_leave_when_the_last_of_them_is_there() -> None:
     assert feed(one, END) == [first, more, END]
 
 
-def test_a_changed_call_is_made_anew_with_what_else_its_frames_say() -> None:
+def test_changed_call_is_encoded_again_with_other_fields_of_its_frames() -> None:
     first = chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "old", sig="x"), entry(1, "a")]})
     used = calls(PART, chat.native(1, arguments="[1]"), usage=chat.USAGE)
     body = run(first, used, END, chat.DONE)
@@ -96,7 +96,7 @@ def test_a_changed_call_is_made_anew_with_what_else_its_frames_say() -> None:
     assert [delta.get("role") for delta in chat.deltas(body)].count("assistant") == 1
 
 
-def test_a_refused_call_leaves_the_others_and_the_reason_with_none_left_is_stop() -> None:
+def test_denied_call_keeps_the_others_and_the_reason_is_stop_if_none_remains() -> None:
     body = run(chat.ROLE, calls(entry(0, "bad"), PART), calls(entry(1, "b")), chat.STOP)
     assert chat.read(body) == chat.Read("[bad {} i0]", calls=[("b", {})], finish_reason="tool_calls")
     body = run(chat.ROLE, calls(entry(0, "bad"), PART), END)
@@ -151,7 +151,7 @@ def test_frame_that_cannot_be_written_changes_nothing() -> None:
     assert one.release() == []
 
 
-def test_rest_of_a_frame_that_left_in_part_is_given_back() -> None:
+def test_rest_of_a_partly_sent_frame_is_returned() -> None:
     one = Relay(Decoder(), Encoder(), Toy)
     out = [*feed(one, chat.ROLE), *feed(one, chat.make_text_chunks("a[")[0]), *feed(one, chat.make_text_chunks("b")[0])]
     assert chat.read(b"".join([*out, *one.release()])).content == "a[b"
@@ -223,7 +223,7 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
     assert [*one.release(), *one.pass_through(frame)] == [held, last]
 
 
-def test_an_end_that_comes_after_a_fault_loses_nothing_of_its_frame() -> None:
+def test_end_after_a_fault_keeps_all_of_its_frame() -> None:
     """The end is sent in the form of the client's API."""
     one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), same_api=False)
     (frame,) = EventReader().feed(chat.chunk({"content": "x"}, "stop"))

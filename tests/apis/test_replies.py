@@ -61,6 +61,6 @@ def test_calls_of_ollama_with_ids_are_read_where_they_may_have_them() -> None:
     assert ollama.read(REPLIES["ollama/calls-with-ids.ndjson"], ids=True).ids == ["call_lab0201"]
 
 
-def test_the_readme_tells_of_every_reply() -> None:
+def test_readme_describes_every_reply() -> None:
     text = (FOLDER / "README.md").read_text()
     assert [name for name in REPLIES if name.rpartition("/")[2] not in text] == []

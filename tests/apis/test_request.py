@@ -103,7 +103,7 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
 
 
 @each
-def test_new_system_message_is_said_to_the_model(api: Api) -> None:
+def test_new_system_message_is_sent_to_the_model(api: Api) -> None:
     one = request(api)
     body = encode_changes(one, messages=[Message("system", ("Tools.",)), *one.messages])
     told = (
@@ -116,7 +116,7 @@ def test_new_system_message_is_said_to_the_model(api: Api) -> None:
 
 
 @each
-def test_withheld_tools_and_a_demand_for_one_are_left_out(api: Api) -> None:
+def test_withheld_tools_and_a_demand_for_one_are_removed(api: Api) -> None:
     one = request(api)
     assert (one.offer.declared, [tool.name for tool in one.offer.tools]) == (["read", "find"], ["read", "find"])
     assert one.offer.choice == ("auto" if api.name == "ollama-chat" else "find")

@@ -18,7 +18,7 @@ THOUGHTS = st.builds(Thought, st.text(), st.text(), st.text())
 
 
 @given(THOUGHTS)
-def test_a_thought_comes_back_to_whom_it_is_from_alone(thought: Thought) -> None:
+def test_reasoning_returns_only_to_its_server(thought: Thought) -> None:
     value = KEY.seal(thought)
     assert KEY.unseal(value) == thought
     assert KEY.unseal(urlsafe_b64encode(b64decode(value, validate=True)).decode()) == thought
@@ -33,7 +33,7 @@ def test_what_was_changed_is_none(thought: Thought, at: int, by: int) -> None:
     assert KEY.unseal(b64encode(bytes(data)).decode()) is None
 
 
-def test_half_a_surrogate_pair_comes_back() -> None:
+def test_lone_surrogate_is_returned() -> None:
     assert KEY.unseal(KEY.seal(Thought("\ud83d", "s"))) == Thought("\ud83d", "s")
 
 

@@ -156,7 +156,7 @@ ENTRIES: dict[str, tuple[Any, ListedModel]] = {
 
 
 @pytest.mark.parametrize("server", ENTRIES)
-def test_a_server_tells_what_a_model_can(server: str) -> None:
+def test_server_lists_capabilities_of_a_model(server: str) -> None:
     body, model = ENTRIES[server]
     assert read_models(json.dumps(body).encode()) == [model]
     assert find_model(json.dumps(body).encode(), "models/M") == model
@@ -173,5 +173,5 @@ def test_a_list_may_be_empty(body: bytes) -> None:
     assert read_models(body) == []
 
 
-def test_the_tag_of_ollamas_models_may_be_left_out() -> None:
+def test_tag_of_ollama_models_is_optional() -> None:
     assert find_model(b'{"models": [{"name": "m:latest"}]}', "m") == ListedModel(name="m:latest")

@@ -64,7 +64,7 @@ def test_a_stream_is_the_message_it_adds_up_to() -> None:
     assert message.calls == (ToolCall("read", '{"filePath": "/a"}', "a"), ToolCall("list_files", "{}", "b"))
 
 
-def test_whole_and_streamed_say_the_same() -> None:
+def test_whole_and_streamed_summaries_are_equal() -> None:
     entry = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
     whole = chat.encode_json(chat.completion("Hi", "tool_calls", message={"tool_calls": [entry]}))
     call = chat.native(0, id="a", name="read", arguments='{"filePath": "/a"}')
@@ -109,7 +109,7 @@ def test_calls_with_and_without_numbers(entries: list[Any]) -> None:
     assert [(call.name, call.arguments) for call in reply.message.calls] == [("a", "{}"), ("b", '{"x": 1}')]
 
 
-def test_of_a_stream_that_broke_off_what_had_come() -> None:
+def test_summary_of_a_truncated_stream_has_all_received_content() -> None:
     body = b"".join(chat.make_text_chunks("a", "b")) + b'data: {"choices": [{"del'
     (reply,) = replies(body)
     assert (reply.message.text, reply.finish_reason) == ("ab", None)

@@ -63,7 +63,7 @@ def read_and_count(client: str, server: str, *chunks: bytes, fast: bool = True) 
 
 @PAIR
 @pytest.mark.parametrize("thought", [False, True], ids=["text", "reasoning"])
-def test_plain_text_is_told_as_the_encoder_tells_it_and_hardly_read(client: str, server: str, thought: bool) -> None:
+def test_plain_text_equals_the_encoders_output_and_is_hardly_parsed(client: str, server: str, thought: bool) -> None:
     chunks = frames(server, *PLAIN, thought=thought)
     out, count = read_and_count(client, server, *chunks)
     assert out == read_and_count(client, server, *chunks, fast=False)[0]
@@ -74,7 +74,7 @@ def test_plain_text_is_told_as_the_encoder_tells_it_and_hardly_read(client: str,
 @pytest.mark.parametrize(
     "beside", [["word "], ["word ", "two "], ["word\n", " word"], ["word", "\n", " ", "word\t", "."]]
 )
-def test_text_that_ends_in_white_space_is_told_as_the_encoder_tells_it_and_hardly_read(
+def test_text_ending_in_white_space_equals_the_encoders_output_and_is_hardly_parsed(
     client: str, server: str, beside: list[str]
 ) -> None:
     chunks = frames(server, *beside * 60)
@@ -90,7 +90,7 @@ def test_text_that_ends_in_white_space_is_told_as_the_encoder_tells_it_and_hardl
         st.lists(st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d` e", "`f"]), min_size=1, max_size=4)
     ),
 )
-def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
+def test_frames_are_sent_at_the_same_time_as_by_the_encoder(
     pair: tuple[str, str], begins: list[str], chunks: list[list[str]]
 ) -> None:
     client, server = pair
@@ -104,7 +104,7 @@ def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
 
 
 @given(st.sampled_from(CROSSED), TEXTS, st.integers(1, 900))
-def test_any_text_in_any_cut_says_the_same(pair: tuple[str, str], texts: list[str], cut: int) -> None:
+def test_any_text_has_the_same_result_in_any_cut(pair: tuple[str, str], texts: list[str], cut: int) -> None:
     client, server = pair
     body = b"".join(frames(server, " So", " it", *texts, " is", "."))
     fast, _ = read_and_count(client, server, *(body[at : at + cut] for at in range(0, len(body), cut)))

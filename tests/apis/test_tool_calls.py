@@ -39,7 +39,7 @@ def test_fields_of_all_pieces_are_kept() -> None:
     assert found.calls()[0].source == {"sig": 1, "b": 2}
 
 
-def test_source_of_a_call_says_nothing_of_what_it_is() -> None:
+def test_source_of_a_call_does_not_determine_its_kind() -> None:
     assert ToolCall("a", "{}", source={"x": 1}) == ToolCall("a", "{}")
 
 
@@ -74,7 +74,7 @@ def test_pieces_that_clients_would_read_otherwise_are_not_clean(pieces: list[Cal
         ([piece("", "x", 0, "p"), piece("", "y", 0, "q")], [("x", "{}"), ("y", "{}")]),
     ],
 )
-def test_calls_of_one_number_are_told_by_id_or_by_whole_arguments(
+def test_calls_with_one_index_are_distinguished_by_id_or_complete_arguments(
     pieces: list[CallDelta], calls: list[tuple[str, str]]
 ) -> None:
     assert [(call.name, call.arguments) for call in ToolCallAccumulator(pieces).calls()] == calls

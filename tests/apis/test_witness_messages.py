@@ -64,7 +64,7 @@ async def test_a_whole_reply_is_read_as_the_sdk_reads_it() -> None:
     assert messages.read(body) == await sdks.read_messages([body], stream=False)
 
 
-def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
+def test_stream_and_whole_reply_of_equal_content_are_equal() -> None:
     whole = message(thinking("Hm"), text("Hi"), call("read", filePath="a.txt"), stop_reason="tool_use")
     blocks = thinking_block(0, "Hm"), text_block(1, "H", "i"), call_block(2, "read", ARGUMENTS, id="toolu_9")
     assert messages.read(json.dumps(whole).encode()) == messages.read(
@@ -72,7 +72,7 @@ def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
     )
 
 
-def test_a_read_reply_tells_its_parts() -> None:
+def test_parsed_reply_lists_its_parts() -> None:
     found = messages.read(b"".join(GOOD["all-kinds"]))
     assert (found.content, found.reasoning) == ("LookingWait", "I will look.")
     assert found.calls == [("read", {"filePath": "a.txt"})] * 2

@@ -55,13 +55,13 @@ async def test_a_whole_reply_is_read_as_the_sdk_reads_it() -> None:
     assert ollama.read(body, stream=False) == await sdks.read_ollama([body], stream=False)
 
 
-def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
+def test_stream_and_whole_reply_of_equal_content_are_equal() -> None:
     whole = json.dumps(message("Hi", READ, thinking="Hm")).encode()
     pieces = make_stream(*make_thinking_lines("H", "m"), *make_text_lines("Hi"), piece("", READ))
     assert ollama.read(whole, stream=False) == ollama.read(b"".join(pieces))
 
 
-def test_a_read_reply_tells_its_parts() -> None:
+def test_parsed_reply_lists_its_parts() -> None:
     found = ollama.read(b"".join(GOOD["all-kinds"]))
     assert (found.content, found.reasoning) == ("Looking", "I will look.")
     assert found.calls == [("read", {"filePath": "a.txt"})] * 3

@@ -96,14 +96,14 @@ async def test_a_whole_reply_is_read_as_the_sdk_reads_it(whole: Json) -> None:
     assert responses.read(body) == await sdks.read_responses([body], stream=False)
 
 
-def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
+def test_stream_and_whole_reply_of_equal_content_are_equal() -> None:
     whole = response(open_reasoning("Hm"), message("Hi"), call("read", filePath="a.txt"))
     other_ids = call_events("read", ARGUMENTS, id="fc_9", call_id="call_9")
     pieces = make_stream(open_reasoning_events("Hm"), HI, other_ids)
     assert responses.read(json.dumps(whole).encode()) == responses.read(b"".join(pieces))
 
 
-def test_a_read_reply_tells_its_parts() -> None:
+def test_parsed_reply_lists_its_parts() -> None:
     found = responses.read(b"".join(GOOD["all-kinds"]))
     assert (found.content, found.reasoning, found.status) == ("LookingWait", "I will look.", "completed")
     assert found.calls == [("read", {"filePath": "a.txt"}), ("find", {})]
@@ -113,7 +113,7 @@ def test_a_read_reply_tells_its_parts() -> None:
     assert found.kinds == [item[0]["item"]["type"] for item in ALL_KINDS]
 
 
-def test_a_reply_that_was_cut_says_why() -> None:
+def test_truncated_reply_has_its_reason() -> None:
     found = responses.read(b"".join(make_stream(HI, status="incomplete")))
     assert (found.content, found.status, found.reason) == ("Hi", "incomplete", "max_output_tokens")
 

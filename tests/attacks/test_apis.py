@@ -28,7 +28,7 @@ CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4, "gemini": 5}
 
 @pytest.mark.parametrize("choice", range(len(POLICIES)))
 @pytest.mark.parametrize("what", CALLS)
-def test_no_denied_call_leaves(what: str, choice: int) -> None:
+def test_no_denied_call_is_sent(what: str, choice: int) -> None:
     body, whole = CALLS[what]
     assert "bash" in find_calls(body)
     exchange = open_session(choice, CLIENTS[what.partition(",")[0]])

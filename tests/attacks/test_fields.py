@@ -214,7 +214,7 @@ WAYS = pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"]
 @WAYS
 @pytest.mark.parametrize("policy", ["denied", "rule"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_no_pair_of_a_forbidden_call_leaves_beside_another(
+def test_no_pair_of_a_forbidden_call_is_sent_next_to_another(
     name: str, policy: str, whole: bool, some: Callable[..., Iterator[Any]]
 ) -> None:
     tool = FORBIDDEN[policy]
@@ -245,7 +245,7 @@ OWN_KINDS: list[tuple[str, str, Json]] = [
 @pytest.mark.parametrize(
     ("name", "key", "item"), OWN_KINDS, ids=lambda one: one["type"] if isinstance(one, dict) else one
 )
-def test_no_call_in_other_letters_leaves_in_an_item_of_another_kind(
+def test_no_call_in_other_letters_is_sent_in_an_item_of_another_kind(
     name: str, key: str, item: Json, policy: str
 ) -> None:
     tool = FORBIDDEN[policy]
@@ -334,7 +334,7 @@ def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, who
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_request_with_a_key_twice_is_written_anew_under_a_policy(name: str) -> None:
+def test_request_with_a_duplicate_key_is_encoded_again_under_a_policy(name: str) -> None:
     """Otherwise a denied tool could be hidden from VTC, or the server could see another request."""
     plain = chat.encode_json(SHAPES[name].request(stream=True))
     body = b'{"tools": [{"name": "danger", "function": {"name": "danger"}}], %b' % plain[1:]

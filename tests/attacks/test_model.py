@@ -163,7 +163,7 @@ JOINED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("what", JOINED)
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_cline_finds_no_forbidden_call_in_what_leaves(what: str, size: int) -> None:
+def test_cline_finds_no_forbidden_call_in_sent_text(what: str, size: int) -> None:
     guards, text = JOINED[what]
     plain = stream_reply(open_under(None, text=True), make_text_stream(text, size=size))
     exchange = open_under(guards, text=True)
@@ -411,7 +411,7 @@ GUARDS: list[dict[str, Any]] = [
 
 
 @given(st.lists(PIECES, max_size=12), st.sampled_from([1, 2, 5, 9, 500]), st.sampled_from(GUARDS))
-def test_no_forbidden_call_leaves_for_cline(pieces: list[str], size: int, guards: dict[str, Any]) -> None:
+def test_no_forbidden_call_is_sent_to_cline(pieces: list[str], size: int, guards: dict[str, Any]) -> None:
     text = "".join(pieces)
     exchange = open_under(guards, text=True)
     found = cline(join_texts(stream_reply(exchange, make_text_stream(text, size=size))))

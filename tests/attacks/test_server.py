@@ -111,7 +111,7 @@ ODD: dict[str, list[bytes]] = {
 @pytest.mark.rest
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("end", [[chat.chunk({}, "tool_calls"), chat.DONE], []], ids=["ended", "not ended"])
-def test_no_denied_call_leaves_in_an_odd_stream(what: str, end: list[bytes]) -> None:
+def test_no_denied_call_is_sent_in_an_odd_stream(what: str, end: list[bytes]) -> None:
     pieces = [chat.ROLE, *chat.make_text_chunks("Hi"), *ODD[what], *end]
     for guards in (DENY, {"allowed_tools": ["read", "bash_x", "ba", "sh"], "on_denied": "drop"}):
         for cut in (pieces, [bytes([byte]) for byte in b"".join(pieces)] if len(b"".join(pieces)) < 9_000 else pieces):
@@ -133,7 +133,7 @@ def test_without_a_policy_a_stream_fails_open(what: str) -> None:
     assert "bash" in str(find_chat_calls(body)) or "bash" not in find_chat_calls(b"".join(pieces))
 
 
-def test_what_is_left_out_is_told_of_and_the_rest_is_read() -> None:
+def test_omitted_item_is_reported_and_the_rest_is_read() -> None:
     exchange = open_under(DENY)
     body = stream_reply(
         exchange,
@@ -180,7 +180,7 @@ WHOLE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("what", WHOLE)
-def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
+def test_no_denied_call_is_sent_in_an_odd_reply(what: str) -> None:
     """The replacement is a reply that any client can parse."""
     body = WHOLE[what]
     for sent in (body, b"\xef\xbb\xbf" + body):
@@ -194,7 +194,7 @@ def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
         assert "bash" not in find_chat_calls(found)
 
 
-def test_a_reply_that_is_withheld_says_so() -> None:
+def test_withheld_reply_states_that() -> None:
     exchange = open_under(DENY, stream=False)
     read = chat.read(exchange.whole.rewrite(WHOLE["nested"]))
     assert (read.content, read.finish_reason) == (WITHHELD, "stop")
@@ -203,7 +203,7 @@ def test_a_reply_that_is_withheld_says_so() -> None:
 
 
 @pytest.mark.parametrize("begun", [[], [chat.ROLE]])
-def test_text_in_a_message_of_a_chunk_does_not_leave_for_a_text_client(begun: list[bytes]) -> None:
+def test_text_in_a_message_of_a_chunk_is_not_sent_to_a_text_client(begun: list[bytes]) -> None:
     text = "<execute_command>\n<command>rm</command>\n</execute_command>"
     exchange = open_under({"denied_tools": ["execute_command"], "on_denied": "drop"}, text=True)
     out = stream_reply(exchange, [*begun, choices({"index": 0, "message": {"content": text}}), chat.DONE])
@@ -291,7 +291,7 @@ SHAPES = st.one_of(
 
 
 @given(st.lists(SHAPES, max_size=6), st.sampled_from([1, 7, 1 << 20]))
-def test_no_denied_call_leaves_whatever_is_sent(frames: list[bytes], size: int) -> None:
+def test_no_denied_call_is_sent_in_any_stream(frames: list[bytes], size: int) -> None:
     data = b"".join([chat.ROLE, *frames])
     exchange = open_under(DENY)
     body = stream_reply(exchange, [data[at : at + size] for at in range(0, len(data), size)])
@@ -300,7 +300,7 @@ def test_no_denied_call_leaves_whatever_is_sent(frames: list[bytes], size: int) 
 
 
 @given(JSON, JSON)
-def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
+def test_no_denied_call_is_sent_in_any_reply(odd: Any, calls: Any) -> None:
     bodies = [
         odd,
         {"choices": odd},

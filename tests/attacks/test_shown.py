@@ -225,7 +225,7 @@ RULE: Json = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-def test_a_text_that_a_server_repeats_beside_its_messages_is_that_which_the_client_is_told(stream: bool) -> None:
+def test_text_repeated_next_to_messages_equals_the_text_that_the_client_receives(stream: bool) -> None:
     """Some servers of Responses repeat it in `output_text`."""
     frames = responses.all_events(responses.text_events("I say SEC", "RET1."))
     frames[-1]["response"]["output_text"] = REPEATED

@@ -117,7 +117,7 @@ def test_reply_that_cannot_be_read_is_withheld_with_a_message(how: str, encoding
 
 @API
 @pytest.mark.parametrize("encoding", ["utf-8", *ENCODINGS])
-def test_reply_in_any_unicode_is_read_and_leaves_in_utf_8(encoding: str, api: str) -> None:
+def test_reply_in_any_unicode_encoding_is_read_and_sent_in_utf_8(encoding: str, api: str) -> None:
     denied, allowed, told = (exchange_of(api) for _ in range(3))
     went = denied.whole.rewrite(body(api).encode(encoding))
     assert not is_in("bash", went)
@@ -155,7 +155,7 @@ def test_body_without_any_object_passes(passing: bytes, api: str) -> None:
 
 
 @API
-def test_call_under_a_key_given_twice_does_not_leave(api: str) -> None:
+def test_call_under_a_duplicate_key_is_not_sent(api: str) -> None:
     """Some clients use the first of two, and VTC reads the last."""
     denied, harmless = (APIS[api][1](name, "Hello") for name in ("bash", "read"))
     for key in ("choices", "content", "output", "message"):
@@ -165,7 +165,7 @@ def test_call_under_a_key_given_twice_does_not_leave(api: str) -> None:
 
 
 @API
-def test_without_a_policy_it_leaves_as_it_came_and_is_told(api: str) -> None:
+def test_reply_keeps_its_bytes_and_is_reported_without_a_policy(api: str) -> None:
     asked = {
         "chat": chat.request(),
         "messages": messages.request(),

@@ -37,7 +37,7 @@ def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "why"), [(2, "too long"), (0.5, "too many tools")])
-def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float, why: str) -> None:
+def test_too_long_prompt_is_unchanged_and_reported(length: float, why: str) -> None:
     prompt = PROMPTS["tools"](int(length * MAX_PROMPT_LENGTH))
     assert find_documented_tools(prompt).tools == ()
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
@@ -92,7 +92,7 @@ def test_thousands_of_calls_are_too_many(form: str) -> None:
     assert reply(("bash", "{}")) == set()
 
 
-def test_choices_are_told_apart_up_to_a_number() -> None:
+def test_choices_are_distinguished_up_to_a_number() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MAX_CHOICES + 10)]
     exchange = open_under({"denied_tools": ["bash"]}, n=MAX_CHOICES)
@@ -102,7 +102,7 @@ def test_choices_are_told_apart_up_to_a_number() -> None:
     assert len(free.report.failures) == 1
 
 
-def test_what_is_told_of_thousands_of_calls_is_short() -> None:
+def test_report_of_thousands_of_calls_is_short() -> None:
     exchange = open_under({"arguments": {"misfit": "drop"}})
     text = "".join(f'<tool_call>{{"name": "bash", "arguments": [{i}]}}</tool_call>\n' for i in range(3_000))
     stream_reply(exchange, chat.make_stream(*(text[at : at + 500] for at in range(0, len(text), 500))))

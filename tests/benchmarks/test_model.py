@@ -29,7 +29,7 @@ def test_the_parts_are_joined_in_their_order(tmp_path: Path) -> None:
     assert (tmp_path / "model.gguf").read_bytes() == whole
 
 
-def test_another_file_is_refused_and_none_is_left(tmp_path: Path) -> None:
+def test_other_file_is_rejected_and_removed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"another file than model\.gguf"):
         join_parts(wheels(tmp_path), tmp_path / "model.gguf", "0" * 64)
     assert not [*tmp_path.glob("model*")]

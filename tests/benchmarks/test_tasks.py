@@ -85,7 +85,7 @@ def test_each_tool_has_its_effect(folder: Folder) -> None:
         ("replace_in_file", '{"path": "a.txt", "old": "five", "new": "six"}', "'five' is not in a.txt"),
     ],
 )
-def test_a_call_that_cannot_be_carried_out_is_told(folder: Folder, name: str, arguments: str, error: str) -> None:
+def test_impossible_call_is_reported(folder: Folder, name: str, arguments: str, error: str) -> None:
     result = folder.run(name, arguments)
     assert result.startswith("error: ")
     assert error in result
@@ -262,7 +262,7 @@ def test_calls_where_none_is_needed_and_of_no_tool_are_wrong() -> None:
     assert attempt_task(HELLO, once()).solved
 
 
-def test_a_server_that_refuses_is_told() -> None:
+def test_rejecting_server_is_reported() -> None:
     attempt = attempt_task(READ, lambda *_: {"error": {"message": "no tools here"}})
     assert "no tools here" in attempt.error
     assert (attempt.called, attempt.solved, attempt.replies) == (False, False, [])
@@ -307,7 +307,7 @@ def test_vtc_makes_the_difference_to_a_model_that_writes_its_calls_as_text(
 
 
 @pytest.mark.rest
-def test_a_grammar_is_sent_where_a_set_up_says_so(tmp_path: Path) -> None:
+def test_grammar_is_sent_if_the_setup_has_one(tmp_path: Path) -> None:
     """With `required` it is sent in the first reply of a task that needs tools, with `auto` in each."""
     grammars: dict[str, list[bool]] = {}
     for setup in ("hermes", "hermes+required", "hermes+auto"):
@@ -335,9 +335,7 @@ def test_a_grammar_is_sent_where_a_set_up_says_so(tmp_path: Path) -> None:
         (["--task", "nonsense"], "no such task"),
     ],
 )
-def test_a_name_that_does_not_exist_is_told(
-    arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_name_is_reported(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--url", "http://127.0.0.1:9/v1", "--model", "m", *arguments])
     assert error in capsys.readouterr().err

@@ -102,6 +102,6 @@ def test_a_dialect_whose_calls_are_shown_as_json_is_warned_of(param: str, tmp_pa
     assert check_dialect(tmp_path, description.replace(" {value} ", "{value}").replace(";", "]]")).exit_code == 0
 
 
-def test_the_second_dialect_of_a_file_is_told_by_its_own_line(tmp_path: Path) -> None:
+def test_second_dialect_of_a_file_is_reported_with_its_own_line(tmp_path: Path) -> None:
     good = 'call: "<<CALL {name}>>{args}<<END>>"\n---\nkind: dialect\nname: other\ncall: "@tool {name} {kwargs}@@"'
     assert "mine.yaml:7: call: " in check_dialect(tmp_path, good).output

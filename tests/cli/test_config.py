@@ -116,7 +116,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ('profiles: ["a\\0"]\n', "vtc.yaml:1: profiles[0]: contains the character NUL"),
     ],
 )
-def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Path) -> None:
+def test_mistake_is_reported_and_nothing_is_started(text: str, said: str, here: Path) -> None:
     (here / "vtc.yaml").write_text(text)
     result = run()
     assert result.exit_code != 0
@@ -124,7 +124,7 @@ def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Pa
     assert "Traceback" not in result.output
 
 
-def test_every_key_says_what_it_is_for() -> None:
+def test_every_key_has_a_purpose() -> None:
     properties = msgspec.json.schema(Config)["$defs"]["Config"]["properties"]
     assert all(key["description"] for key in properties.values())
 
@@ -137,7 +137,7 @@ def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:
 
 
 @pytest.mark.parametrize("key", msgspec.structs.fields(config.Config), ids=lambda key: key.name)
-def test_any_value_of_any_key_is_taken_or_told(key: msgspec.structs.FieldInfo, tmp_path: Path) -> None:
+def test_any_value_of_any_key_is_accepted_or_reported(key: msgspec.structs.FieldInfo, tmp_path: Path) -> None:
     file = tmp_path / "vtc.yaml"
     told = list[str]()
     for value in VALUES:

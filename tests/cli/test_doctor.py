@@ -111,7 +111,7 @@ async def test_odd_lists_of_models_and_replies_end_nothing(odd: object, start: S
             assert not done.exception or isinstance(done.exception, SystemExit), done.exception
 
 
-async def test_what_a_server_says_is_printed_in_one_line_and_does_nothing_to_a_terminal(start: Start) -> None:
+async def test_server_text_is_printed_in_one_line_without_terminal_escapes(start: Start) -> None:
     name, text = "m\x1b]0;pwn\x07\nok  all is well", "\x1b[2J\x9b1m\u202e"
     body = {"data": [{"id": name, "owned_by": "vllm"}]}
 
@@ -129,7 +129,7 @@ async def test_what_a_server_says_is_printed_in_one_line_and_does_nothing_to_a_t
     assert not set(done.output) & set(f"\x1b\x07{text}".replace("[2J", "").replace("1m", ""))
 
 
-async def test_another_program_where_vtc_should_listen_is_told() -> None:
+async def test_other_program_on_vtcs_address_is_reported() -> None:
     def page(_: Seen) -> Reply:
         return Reply([b"<html>"], {"content-type": "text/html"}, framing="length")
 
@@ -144,14 +144,14 @@ async def test_another_program_where_vtc_should_listen_is_told() -> None:
     )
 
 
-async def test_an_ordinary_proxy_where_vtc_should_stand_before_a_server_is_told(start: Start) -> None:
+async def test_ordinary_proxy_in_place_of_vtc_is_reported(start: Start) -> None:
     lab = await start([], mode=["regular"])
     done = await run_doctor("--port", lab.proxy.url.rpartition(":")[2])
     assert done.exit_code == 1
     assert "a mitmproxy without a model server listens at" in done.output
 
 
-async def test_vtc_before_another_server_than_the_one_that_is_named_is_told(start: Start) -> None:
+async def test_vtc_before_another_server_is_reported(start: Start) -> None:
     async with serving(build_server_script(CALL)) as upstream, serving(build_server_script(CALL)) as named:  # type: ignore[arg-type]
         lab = await start([], mode=[f"reverse:{upstream.url}"])
         port = lab.proxy.url.rpartition(":")[2]
@@ -179,14 +179,14 @@ async def test_nothing_runs_and_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize("upstream", ["http://[::1", "[[", "::", "a b", "ftp://x", "http://x:99999"])
-async def test_what_is_no_upstream_is_told(upstream: str, here: Path) -> None:
+async def test_missing_upstream_is_reported(upstream: str, here: Path) -> None:
     (here / "vtc.yaml").write_text(f"upstream: {json.dumps(upstream)}\n")
     done = await run_doctor("--port", "9")
     assert done.exit_code == 1
     assert re.search(rf"!!  {re.escape(upstream)}: (not a URL|the port must)", done.output)
 
 
-async def test_what_is_wrong_is_told_and_ends_with_1(here: Path) -> None:
+async def test_faults_are_reported_with_exit_status_1(here: Path) -> None:
     (here / "vtc.yaml").write_text("upstream: http://127.0.0.1:9\nprofiles: [mine.yaml]\n")
     (here / "mine.yaml").write_text("kind: model\nname: x\nmatch: {}\ntols: native\n")
     done = await run_doctor("--port", "9")

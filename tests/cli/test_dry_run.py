@@ -58,7 +58,7 @@ def test_the_tools_are_those_of_a_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["no", "[]", "[1]", "{}", "3", '{"name": 5}'])
-def test_what_is_no_call_is_told_of(call: str) -> None:
+def test_text_without_a_call_is_reported(call: str) -> None:
     found = explain(call=call)
     assert found.exit_code == 2
     assert 'not a call in the form {"name": "read"' in found.output

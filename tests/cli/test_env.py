@@ -69,7 +69,7 @@ def run_env(*arguments: str) -> Result:
 
 @pytest.mark.parametrize("shell", ["sh", "fish"])
 @pytest.mark.parametrize("key", ["any", "it's \\ $a secret"])
-def test_a_shell_starts_the_agent_as_the_lines_say(
+def test_printed_lines_start_the_agent_in_a_shell(
     shell: str, key: str, profiles: Path, witness: Path, tmp_path: Path
 ) -> None:
     program = shutil.which(shell)
@@ -170,9 +170,7 @@ def test_mistakes_are_reported(arguments: list[str], problem: str) -> None:
         ({"tried": {"version": "1"}}, "tried.date: missing; add `date: …`"),
     ],
 )
-def test_a_faulty_profile_is_told_with_its_line_and_key(
-    change: dict[str, object], problem: str, profiles: Path
-) -> None:
+def test_faulty_profile_is_reported_with_line_and_key(change: dict[str, object], problem: str, profiles: Path) -> None:
     fields = {"kind": "agent", "name": "lab", "api": "openai-chat", "commands": ["lab"], **change}
     (profiles / "lab.yaml").write_text(yaml.safe_dump(fields))
     result = run_env("claude", "--profiles", str(profiles))

@@ -151,7 +151,7 @@ def test_explain_a_saved_flow_with_an_invalid_request(tmp_path: Path) -> None:
     assert "not a valid chat completion request" in result.output
 
 
-def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:
+def test_ignored_saved_flow_is_explained(tmp_path: Path) -> None:
     result = run("explain", "--flow", str(save_flows(tmp_path, "Hello", path="/v1/completions")))
     assert result.exit_code == 0
     assert "  left alone: text completions" in result.output

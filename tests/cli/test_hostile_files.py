@@ -129,7 +129,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_command_reads_it_or_says_in_a_line_why_it_cannot(name: str, tools: Path, tmp_path: Path) -> None:
+def test_command_reads_the_file_or_prints_one_line_with_the_reason(name: str, tools: Path, tmp_path: Path) -> None:
     content = FILES[name]
     file = tmp_path / ("file.yaml" if "YAML" in name or "case" in name else "file")
     file.write_bytes(content if isinstance(content, bytes) else content(tmp_path))

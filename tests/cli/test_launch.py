@@ -175,7 +175,7 @@ def server(model: ScriptedModel) -> Iterator[str]:
         yield url
 
 
-def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
+def test_agent_reaches_the_server_through_vtc_and_nothing_remains(
     machine: Machine, server: str, model: ScriptedModel
 ) -> None:
     before = machine.read_home()
@@ -198,9 +198,7 @@ def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
 
 
 @pytest.mark.rest
-def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_well_is_not_told(
-    machine: Machine, server: str
-) -> None:
+def test_options_reach_vtc_and_the_key_reaches_the_agent_without_messages(machine: Machine, server: str) -> None:
     done = machine.launch(
         server, "--observe", "--key-env", "MY_KEY", "--model", "other", HTTP_PROXY="http://127.0.0.1:9"
     )
@@ -239,7 +237,7 @@ def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     assert machine.is_over()
 
 
-def test_vtc_ends_with_a_launch_that_is_killed_and_leaves_no_key(machine: Machine, server: str) -> None:
+def test_vtc_ends_with_a_killed_launch_and_leaves_no_key(machine: Machine, server: str) -> None:
     with machine.launch_waiting(server) as process:
         port = int(machine.witnessed["url"].rpartition(":")[2].partition("/")[0])
         with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as connection:
@@ -289,7 +287,7 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
     ("host", "named"),
     [("127.0.0.1", ["--key-env", "MY_KEY"]), *(pytest.param(host, [], marks=pytest.mark.rest) for host in LOCAL_HOSTS)],
 )
-def test_another_program_that_says_it_is_vtc_gets_neither_key_nor_traffic(
+def test_program_that_imitates_vtc_gets_neither_key_nor_traffic(
     host: str, named: list[str], machine: Machine, server: str
 ) -> None:
     server = server.replace("127.0.0.1", host)
@@ -371,7 +369,7 @@ def invoke_launch(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyP
         ([], 2, "Missing argument 'AGENT'"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_before_anything_starts(
+def test_mistakes_are_reported_before_anything_starts(
     arguments: list[str],
     code: int,
     problem: str,

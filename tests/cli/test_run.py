@@ -66,7 +66,7 @@ def test_arguments_of_mitmproxy(arguments: list[str], part: list[str]) -> None:
     assert any(found[at : at + len(part)] == part for at in range(len(found)))
 
 
-def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run() -> None:
+def test_unusable_address_is_reported_with_options_of_vtc_run() -> None:
     """The error does not name mitmproxy's options (`--mode …@PORT`)."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -78,7 +78,7 @@ def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run()
 
 
 @pytest.mark.rest
-def test_an_address_where_mitmweb_cannot_listen_is_told_in_one_line() -> None:
+def test_unusable_address_of_mitmweb_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         called = [sys.executable, "-m", "vtc", "run", "--port", "0", "--web", "--", "--set", f"web_port={port}"]
@@ -90,7 +90,7 @@ def test_an_address_where_mitmweb_cannot_listen_is_told_in_one_line() -> None:
 
 
 @pytest.mark.rest
-def test_an_address_that_is_not_here_is_not_said_to_be_in_use() -> None:
+def test_foreign_address_is_not_reported_as_in_use() -> None:
     called = [sys.executable, "-m", "vtc", "run", "--host", "192.0.2.1"]  # for documentation (RFC 5737)
     done = subprocess.run(called, capture_output=True, text=True, timeout=3 * PATIENCE)
     assert done.returncode == 1
@@ -237,11 +237,11 @@ async def start_vtc(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "127.0.0.1:8000/v1/", "http://127.0.0.1:8000/"])
-def test_v1_at_the_end_of_an_upstream_is_left_out(url: str) -> None:
+def test_v1_at_the_end_of_an_upstream_is_removed(url: str) -> None:
     assert "reverse:http://127.0.0.1:8000" in build_command(url)
 
 
-async def test_a_dry_run_tells_what_the_server_shows() -> None:
+async def test_dry_run_prints_what_the_server_reports() -> None:
     def script(seen: Seen) -> Reply:
         listed = b'{"data": [{"id": "m-7b", "owned_by": "vllm"}]}'
         is_chat = seen.path.endswith("/chat/completions")
@@ -276,7 +276,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.rest
-async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_under_way(confdir: Path) -> None:
+async def test_ctrl_c_reports_no_connected_clients_but_pending_exchanges(confdir: Path) -> None:
     """Python 3.12.1 prints a traceback for each cancelled task of a connection."""
 
     async def without_end() -> AsyncIterator[bytes]:
@@ -325,7 +325,7 @@ def test_its_own_address_is_no_upstream(arguments: list[str]) -> None:
         (["localhost:1", "--key_env", "X"], "there is no option --key_env (did you mean --key-env?)"),
     ],
 )
-def test_an_option_of_mitmproxy_before_the_dashes_is_told_where_it_goes(arguments: list[str], said: str) -> None:
+def test_mitmproxy_option_before_the_dashes_is_reported_with_its_place(arguments: list[str], said: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.output
@@ -340,7 +340,7 @@ def test_an_option_of_mitmproxy_before_the_dashes_is_told_where_it_goes(argument
         (["doctor", "https://localhost:1", "--port", "1"], 1),
     ],
 )
-def test_a_file_of_certificates_that_is_none_is_told_in_one_line(
+def test_invalid_certificate_file_is_reported_in_one_line(
     command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = {"kind": "agent", "name": "sh", "api": "openai-chat", "commands": ["sh"]}
@@ -355,7 +355,7 @@ def test_a_file_of_certificates_that_is_none_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:8000", "127.0.0.1:8000/", "localhost:8000", "8000"])
-def test_a_server_without_a_command_is_told_what_runs_vtc_before_it(server: str) -> None:
+def test_server_without_a_command_is_reported_with_the_command(server: str) -> None:
     result = CliRunner().invoke(main, [server])
     assert result.exit_code == 2
     assert f"vtc run {server}" in result.output
@@ -375,7 +375,7 @@ KEYED = "{kind: server, name: keyed, match: {host: api.example.com}, key_env: LA
         (["http://127.0.0.1:8000", "--host", "0.0.0.0"], 0, "--listen-host 0.0.0.0"),
     ],
 )
-def test_a_key_of_the_environment_is_lent_to_other_machines_only_if_that_is_said(
+def test_key_of_the_environment_is_lent_to_other_machines_only_on_request(
     arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "canary-run-0f1e2d3c")
@@ -411,14 +411,14 @@ def test_the_key_of_the_upstream_may_be_named_on_the_command_line(
 
 
 @pytest.mark.parametrize(("name", "code"), [("LAB_LACKS", 1), ("sk-canary-0f1e2d", 2)])
-def test_a_variable_that_is_none_is_told_and_a_key_in_its_place_is_not_shown(name: str, code: int) -> None:
+def test_missing_variable_is_reported_and_a_key_in_its_place_is_hidden(name: str, code: int) -> None:
     result = run("--key-env", name, "https://api.groq.com")
     assert result.exit_code == code
     assert "canary" not in result.output
 
 
 @pytest.mark.parametrize(("upstream", "code"), [("https://api.example.com", 1), ("", 1), ("http://127.0.0.1:8", 0)])
-def test_a_key_that_the_environment_lacks_is_told_before_anything_is_started(
+def test_missing_key_is_reported_before_anything_starts(
     upstream: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is not used does not matter."""

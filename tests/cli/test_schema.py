@@ -42,7 +42,7 @@ def test_the_files_beside_the_profiles_are_what_it_prints(kind: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_a_profile_says_which_schema_is_its_own_and_keeps_it(file: Path) -> None:
+def test_profile_names_its_schema_and_keeps_it(file: Path) -> None:
     first = file.read_text("utf-8").splitlines()[0]
     prefix = "# yaml-language-server: $schema="
     assert first.startswith(prefix)

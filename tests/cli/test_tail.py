@@ -183,7 +183,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["tail", *arguments])
 
 
-def test_what_cannot_be_watched_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_log_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "vtc.jsonl"
     for arguments, status, words in (
         ([str(log)], 2, f"{log}: no such file; `vtc run --log {log}` creates it"),
@@ -203,7 +203,7 @@ def test_what_cannot_be_watched_is_said_in_one_line(tmp_path: Path, monkeypatch:
     )
 
 
-async def test_a_vtc_that_runs_says_where_its_log_is(
+async def test_running_vtc_reports_the_place_of_its_log(
     start: Start, confdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a VTC that proves by the key in the folder of certificates that it is this user's."""

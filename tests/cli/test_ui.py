@@ -125,14 +125,14 @@ def test_vtc_ends_with_a_page_that_is_killed(tmp_path: Path, confdir: Path) -> N
             assert connection.recv(1) == b""  # VTC closes it when it ends
 
 
-def test_the_page_ends_where_vtc_cannot_start_and_its_lines_say_why(tmp_path: Path, confdir: Path) -> None:
+def test_page_ends_with_the_reason_if_vtc_cannot_start(tmp_path: Path, confdir: Path) -> None:
     arguments = ["http://127.0.0.1:1", "--port", str(find_free_port()), "--", "--no-such-argument"]
     with run_in_terminal(tmp_path, confdir, *arguments) as shown:
         assert shown.wait_for(b"unrecognized arguments: --no-such-argument"), shown.output
         assert shown.process.wait(TIMEOUT_SECONDS)
 
 
-def test_without_a_terminal_it_is_said() -> None:
+def test_missing_terminal_is_reported() -> None:
     done = CliRunner().invoke(main, ["run", "--ui", "http://127.0.0.1:1"])
     assert done.exit_code == 2
     assert "this needs a terminal; leave out --ui" in done.output

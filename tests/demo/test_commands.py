@@ -76,7 +76,7 @@ def find_unexpected(lines: list[str], expected: list[str]) -> list[str]:
     return [line for line in plain if not any(re.fullmatch(one, line) for one in expected)]
 
 
-def test_the_demonstration_says_nothing_but_what_it_shows(home: Path) -> None:
+def test_demonstration_prints_only_its_exchanges(home: Path) -> None:
     done = run(home, "vtc", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("client -> http://127.0.0.1:")
@@ -95,7 +95,7 @@ def test_the_demonstration_says_nothing_but_what_it_shows(home: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_proxy_says_where_it_is_and_then_what_its_exchanges_were(
+def test_proxy_prints_its_address_and_then_its_exchanges(
     command: list[str], expected: list[str], home: Path, model: DemoServer
 ) -> None:
     command = [word.format(url=model.url) for word in command]
@@ -139,7 +139,7 @@ def test_an_agent_has_the_terminal_to_itself(home: Path, model: DemoServer) -> N
     ],
     ids=lambda value: value[1] if value else "",
 )
-def test_what_looks_at_a_server_says_what_it_does(
+def test_server_inspection_prints_its_actions(
     command: list[str], expected: list[str], home: Path, model: DemoServer
 ) -> None:
     done = run(home, *(word.format(url=model.url) for word in command))
@@ -148,7 +148,7 @@ def test_what_looks_at_a_server_says_what_it_does(
 
 
 @pytest.mark.rest
-def test_the_scripted_model_server_says_where_it_is(home: Path) -> None:
+def test_scripted_model_server_prints_its_address(home: Path) -> None:
     command = [sys.executable, "-m", "vtc.demo", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout

@@ -25,7 +25,7 @@ def test_it_writes_a_call_as_its_prompt_shows_it(name: str) -> None:
     assert [(call.name, call.arguments) for call in calls] == [("read_file", '{"path":"note.txt"}')]
 
 
-def test_without_tools_it_says_so_and_with_the_result_it_answers() -> None:
+def test_server_reports_missing_tools_and_answers_after_the_result() -> None:
     assert "no tools" in write_reply([ASK])
     result = {"role": "user", "content": "Tool Result from read_file:\nThe secret word is plum."}
     assert "secret word is plum" in write_reply([ASK, result])

@@ -50,7 +50,7 @@ def test_the_page_of_vtc_and_mitmweb_are_named() -> None:
     assert page.replace("/vtc?", "/?") in mitmweb
 
 
-def test_it_says_when_the_client_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     done = CliRunner().invoke(main, ["demo"])
     assert done.exit_code == 1

@@ -93,7 +93,7 @@ def test_arguments_are_read_as_they_are_meant(table: Table, dialect: str) -> Non
 
 
 @pytest.mark.parametrize(("table", "dialect"), TABLES)
-def test_arguments_are_read_alike_in_every_cut(table: Table, dialect: str) -> None:
+def test_arguments_have_the_same_result_in_every_cut(table: Table, dialect: str) -> None:
     for row in table.rows:
         text = table.frames[dialect].replace("{text}", row.text)
         whole = merge_events(table.events(row, dialect, [text]))
@@ -110,7 +110,7 @@ NOISE = {
 
 @pytest.mark.parametrize("dialect", NOISE)
 @given(text=st.text("{}[]\",:\\ntu0123.e- \n'TrueNone<|>é=()", max_size=40), lenient=st.booleans())
-def test_whatever_stands_for_arguments_is_read_alike_in_every_cut(dialect: str, text: str, lenient: bool) -> None:
+def test_malformed_arguments_have_the_same_result_in_every_cut(dialect: str, text: str, lenient: bool) -> None:
     written = NOISE[dialect].format(text)
     whole = read([written], [DIALECTS[dialect]], F, lenient=lenient)
     assert merge_events(read([*written], [DIALECTS[dialect]], F, lenient=lenient)) == merge_events(whole)

@@ -66,7 +66,7 @@ def test_a_value_larger_than_the_cache_is_made_each_time_and_evicts_nothing() ->
     assert (made.count, made.cache.size) == (3, ENTRY_OVERHEAD_BYTES + 1)
 
 
-def test_an_eviction_is_told_to_the_owner() -> None:
+def test_eviction_is_reported_to_the_owner() -> None:
     evictions: list[int] = []
     made = Making(BoundedCache(ENTRY_OVERHEAD_BYTES + 10, on_evict=lambda: evictions.append(made.cache.size)))
     made("a")
@@ -132,7 +132,7 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
     assert after - before < few + TRIE_BUDGET.entries * PLACE + SLACK
 
 
-def test_tries_begin_to_grow_anew_when_they_have_as_many_places_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tries_are_rebuilt_when_they_reach_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "MAX_TRIE_ENTRIES", 100)
     TRIE_BUDGET.drop_all()
     before = [read((DIALECTS["hermes"], DIALECTS["tag"]), number) for number in range(3)]
@@ -203,7 +203,7 @@ def test_a_pattern_that_is_cleared_is_in_no_cache_of_python_either(few: int) -> 
     assert not re._cache  # type: ignore[attr-defined]
 
 
-def test_threads_that_share_a_cache_count_alike() -> None:
+def test_threads_that_share_a_cache_count_equally() -> None:
     """If two threads make the same value, one of them is stored, and its bytes count once."""
     cache = BoundedCache(1 << 16)
     both = Barrier(2)

@@ -250,7 +250,7 @@ def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: De
 
 
 @every((QUOTED_ANYWHERE & AMID_LINES) - {UNPARTED} - WHOLE_REPLY)
-def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
+def test_calls_inside_a_line_are_treated_equally(dialect: Description) -> None:
     """They are quoted if one sentence surrounds them, and all made if they are between two sentences."""
     both = (
         write_samples(dialect, LIST, FIND)

@@ -72,7 +72,7 @@ FORMS = [
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_form_says_what_was_meant(form: Form) -> None:
+def test_form_has_the_intended_meaning(form: Form) -> None:
     whole = form.read([form.text])
     assert bool(form.differences(whole)) is bool(form.missed), form.differences(whole)
     assert not form.missed or (calls(whole), content(whole)) == ([], form.text)
@@ -80,7 +80,7 @@ def test_a_form_says_what_was_meant(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_form_says_the_same_in_every_cut(form: Form) -> None:
+def test_form_has_the_same_meaning_in_every_cut(form: Form) -> None:
     whole = form.read([form.text])
     for cut in ([*form.text], *random_cuts(form.text, 3)):
         assert merge_events(form.read(cut)) == merge_events(whole), cut

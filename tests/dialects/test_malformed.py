@@ -130,7 +130,7 @@ WELL_FORMED = [
 
 
 @pytest.mark.parametrize("case", WELL_FORMED)
-def test_well_formed_calls_read_alike_with_and_without_repair(case: Case) -> None:
+def test_valid_calls_are_read_equally_with_and_without_repair(case: Case) -> None:
     found = []
     for lenient in (True, False):
         case.reader["lenient"] = lenient

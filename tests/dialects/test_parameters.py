@@ -90,7 +90,7 @@ UNDECLARED = {
 
 @EACH
 @pytest.mark.parametrize("arguments", UNDECLARED.values(), ids=UNDECLARED.keys())
-def test_an_undeclared_parameter_is_an_argument_and_is_told(dialect: Description, arguments: dict[str, str]) -> None:
+def test_undeclared_parameter_is_an_argument_and_reported(dialect: Description, arguments: dict[str, str]) -> None:
     events = every_cut(dialect, reply(dialect, call(dialect, "bash", arguments)), singly="workdir" in arguments)
     assert calls(events) == [("bash", arguments)]
     assert repairs(events) == ["undeclared:description"]

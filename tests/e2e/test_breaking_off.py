@@ -277,7 +277,7 @@ async def test_opener_of_a_denied_call_does_not_reach_a_text_client(
 
 @pytest.mark.parametrize("api", [name for name, spoken in APIS.items() if spoken.call])
 @pytest.mark.parametrize("denied", [True, False])
-async def test_own_call_that_breaks_off_leaves_unless_it_may_be_denied(
+async def test_truncated_native_call_is_sent_unless_it_may_be_denied(
     denied: bool, api: str, start: Start, tmp_path: Path
 ) -> None:
     spoken = APIS[api]
@@ -297,7 +297,7 @@ async def test_own_call_that_breaks_off_leaves_unless_it_may_be_denied(
 @API
 @pytest.mark.parametrize("denied", [True, False])
 @pytest.mark.parametrize("where", SAID)
-async def test_error_in_a_stream_is_told_and_what_was_held_leaves_before_it(
+async def test_error_in_a_stream_is_reported_after_buffered_text(
     where: str, denied: bool, api: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -311,7 +311,7 @@ async def test_error_in_a_stream_is_told_and_what_was_held_leaves_before_it(
     await check_break_reported(lab, caplog, "the server broke off with an error: CUDA out of memory")
 
 
-async def test_response_that_failed_is_told(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_response_is_reported(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     spoken = APIS["responses"]
     frames = responses.make_text_stream("Hi", status="failed")
@@ -324,7 +324,7 @@ async def test_response_that_failed_is_told(start: Start, caplog: pytest.LogCapt
     await check_break_reported(lab, caplog, "the server broke off with an error: CUDA out of memory")
 
 
-async def test_error_beside_a_choice_is_told(start: Start) -> None:
+async def test_error_next_to_a_choice_is_reported(start: Start) -> None:
     """Routers send errors in this form."""
     choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
@@ -347,7 +347,7 @@ async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(clie
 # Whole replies, and none
 
 
-async def test_whole_reply_that_breaks_off_is_told(start: Start) -> None:
+async def test_truncated_whole_reply_is_reported(start: Start) -> None:
     """mitmproxy answers instead of the server."""
     whole = chat.encode_json(chat.completion("Hi"))
     lab = await start(Reply([whole], JSON, framing="length", cut=True))
@@ -357,7 +357,7 @@ async def test_whole_reply_that_breaks_off_is_told(start: Start) -> None:
     assert "the server broke off in the middle of its reply" in flow.comment
 
 
-async def test_answer_that_is_no_http_is_told(start: Start) -> None:
+async def test_answer_without_http_is_reported(start: Start) -> None:
     """The client gets the same error as from a server that breaks off before it answers."""
     lab = await start(Reply([], {}, framing="close", version="", status=0))
     with pytest.raises(httpx.HTTPError):
@@ -365,7 +365,7 @@ async def test_answer_that_is_no_http_is_told(start: Start) -> None:
     assert (await lab.flow()).marked == ":x:"
 
 
-async def test_observed_stream_that_breaks_off_is_as_it_came(start: Start) -> None:
+async def test_truncated_observed_stream_keeps_its_bytes(start: Start) -> None:
     frames = _begun_chat(*SAID["in a call"])
     lab = await start(Reply(frames, cut=True), vtc_mode="observe")
     body, broke = await receive_stream(lab, APIS["chat"])

@@ -132,7 +132,7 @@ async def test_a_key_of_googles_client_goes_to_where_the_server_looks_for_it(que
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_a_model_that_the_path_says_is_asked_for_by_the_servers_name(stream: bool, start: Start) -> None:
+async def test_model_in_the_path_is_requested_by_the_servers_name(stream: bool, start: Start) -> None:
     lab = await start(serving("gemini-generate"), vtc_models=["gemini-*=lab-model"])
     path = SHAPES["gemini-generate"].build_path(stream=stream, model="gemini-9-pro")
     answer = await lab.post(gemini.request("Read it"), path=path)
@@ -280,7 +280,7 @@ async def test_a_conversation_that_only_its_server_knows_is_an_error(
     assert lab.upstream.seen == []
 
 
-async def test_a_profile_says_which_api_where_and_under_which_names(start: Start, tmp_path: Path) -> None:
+async def test_profile_defines_api_place_and_names(start: Start, tmp_path: Path) -> None:
     profile = {"kind": "server", "name": "mine", "match": {"host": ["127.0.0.1:*"]}}
     profile |= {"api": "anthropic-messages", "api_path": "/anthropic/v1/messages", "models": {"gpt-*": "qwen3-coder"}}
     (tmp_path / "mine.yaml").write_bytes(chat.encode_json(profile))
@@ -293,7 +293,7 @@ async def test_a_profile_says_which_api_where_and_under_which_names(start: Start
     assert (seen.path, seen.json["model"]) == ("/anthropic/v1/messages", "qwen3-coder")
 
 
-async def test_a_profile_says_in_which_field_what_was_thought_goes_back(start: Start, tmp_path: Path) -> None:
+async def test_profile_defines_the_field_for_returned_reasoning(start: Start, tmp_path: Path) -> None:
     profile = {"kind": "server", "name": "mine", "match": {"host": ["127.0.0.1:*"]}, "thoughts": "reasoning"}
     (tmp_path / "mine.yaml").write_bytes(chat.encode_json({**profile, "api": "openai-chat"}))
     lab = await start(serving("openai-chat"), vtc_profiles=[str(tmp_path)])
@@ -312,7 +312,7 @@ async def test_a_reply_in_a_coding_that_cannot_be_undone_is_an_error_of_the_clie
     assert "the body cannot be decoded" in str((await lab.report())["failures"])
 
 
-async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
+async def test_untranslatable_fields_are_reported(start: Start) -> None:
     lab = await start(serving("anthropic-messages"), vtc_upstream_api="anthropic-messages")
     await lab.post(chat.request(n=2, logit_bias={"1": 1}))
     flow = await lab.flow()
@@ -377,7 +377,7 @@ async def test_a_server_that_refuses_what_was_not_asked_is_asked_once(start: Sta
 
 
 @STREAM
-async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, start: Start) -> None:
+async def test_model_that_cannot_think_gets_no_further_demand_to_think(stream: bool, start: Start) -> None:
     """The server rejects only the first request, so later replies are streamed without a retry."""
     script = refusing("ollama-chat", '"m" does not support thinking', lambda body: "think" not in body)
     lab = await start(script, vtc_upstream_api="ollama-chat")

@@ -104,7 +104,7 @@ async def test_a_reply_without_the_call_shows_that_nothing_was_constrained(start
 
 
 @STREAM
-async def test_strict_tools_are_told_where_they_are_not_kept(stream: bool, start: Start) -> None:
+async def test_strict_tools_are_sent_if_they_are_not_guaranteed(stream: bool, start: Start) -> None:
     def script(seen: Seen) -> Reply:
         assert seen.json["tools"][0]["function"]["strict"] is True
         if seen.json.get("stream"):
@@ -118,7 +118,7 @@ async def test_strict_tools_are_told_where_they_are_not_kept(stream: bool, start
     assert "did not decode by a grammar" in told
 
 
-async def test_refused_strictness_is_left_out(start: Start) -> None:
+async def test_rejected_strictness_is_removed(start: Start) -> None:
     lab = await start(
         writing("Hello.", 400, "Extra inputs are not permitted: strict"), vtc_server="vllm", vtc_constrain="auto"
     )

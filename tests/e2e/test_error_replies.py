@@ -85,7 +85,7 @@ OF_ANOTHER_SERVER = [("vllm", llama(CALL)), ("hosted", llama(CALL)), ("llama.cpp
 @pytest.mark.parametrize(
     ("server", "reply"), [*OF_ANOTHER_SERVER, *HOLDING_NO_CALL, *(("", reply) for _, reply in HOLDING_NO_CALL)]
 )
-async def test_any_other_error_passes_as_it_came(server: str, reply: Reply, start: Start) -> None:
+async def test_any_other_error_keeps_its_bytes(server: str, reply: Reply, start: Start) -> None:
     lab = await start(reply, vtc_server=server)
     answer = await lab.post(chat.request(stream=True))
     assert (answer.status, answer.body) == (reply.status, b"".join(reply.pieces))  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ async def test_a_stream_goes_on(
     assert "error in VTC: PlantedError: planted" in flow.comment
 
 
-async def test_frames_that_were_held_leave_as_they_came(fail_on: Callable[[str], None], start: Start) -> None:
+async def test_buffered_frames_keep_their_bytes(fail_on: Callable[[str], None], start: Start) -> None:
     fail_on("three")
     frames = [b": hi\n\n", *chat.make_stream("a", *"<read><filePath>", "x", "three", "</read>")]
     lab = await start([frames[0] + frames[1], *frames[2:-1], frames[-1]])

@@ -227,7 +227,7 @@ async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start)
 
 @pytest.mark.rest
 @pytest.mark.parametrize("after", [1, 4, 5, 8])
-async def test_the_client_leaves_in_mid_stream(after: int, start: Start) -> None:
+async def test_client_disconnects_during_a_stream(after: int, start: Start) -> None:
     """VTC keeps no state of it and reports the exchange, and the connection to the server is closed."""
     resumed = asyncio.Event()
 
@@ -333,7 +333,7 @@ async def test_frames_of_a_megabyte(dialect: str, start: Start) -> None:
 
 
 @pytest.mark.parametrize("where", ["between", "in a call"])
-async def test_done_comes_early(where: str, start: Start) -> None:
+async def test_done_arrives_early(where: str, start: Start) -> None:
     """Frames after `[DONE]` are passed through unchanged."""
     before = ["Hi", " there"] if where == "between" else ["Hi", "<read><filePath>/a"]
     frames = [

@@ -163,7 +163,7 @@ async def test_flow_that_is_killed_while_it_is_stopped(where: str, start: Start)
     assert not lab.proxy.addon._live
 
 
-async def test_request_that_becomes_one_of_an_api_says_that_it_was_not_read(start: Start, tmp_path: Path) -> None:
+async def test_request_edited_into_an_api_is_reported_as_unread(start: Start, tmp_path: Path) -> None:
     """No plan exists for it, so no policy applies, and the comment must state that."""
 
     def edit(flow: http.HTTPFlow) -> None:

@@ -159,9 +159,7 @@ class FromAfar:
 
 
 @pytest.mark.parametrize("shared", ["off", "on"])
-async def test_clients_on_other_machines_are_lent_it_only_if_that_is_said(
-    shared: str, start: Start, tmp_path: Path
-) -> None:
+async def test_key_is_lent_to_other_machines_only_on_request(shared: str, start: Start, tmp_path: Path) -> None:
     lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path), vtc_share_keys=shared)
     lab.proxy.master.addons.add(FromAfar())
     assert await list_sent_keys(lab) == (dict([HEADERS["openai-chat"]]) if shared == "on" else {})
@@ -172,7 +170,7 @@ async def test_nothing_is_added_where_nothing_is_to_be_changed(start: Start, tmp
     assert await list_sent_keys(lab) == {}
 
 
-async def test_nothing_keeps_a_key_and_the_report_says_whose_was_sent(
+async def test_key_is_not_stored_and_the_report_names_its_owner(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server can repeat the key in its error, and the flow can be saved."""
@@ -309,7 +307,7 @@ async def test_it_goes_over_no_network_unencrypted_where_a_client_names_the_serv
     assert "is not encrypted" in json.dumps(await lab.report())
 
 
-async def test_a_variable_that_has_gone_is_told(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_variable_is_reported(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path))
     assert await list_sent_keys(lab)
     await lab.report()

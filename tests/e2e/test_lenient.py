@@ -124,7 +124,7 @@ async def test_the_switch_works_while_running(start: Start) -> None:
 
 @STREAM
 @pytest.mark.parametrize("lenient", ["on", "off"])
-async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: Start) -> None:
+async def test_valid_calls_are_read_equally(lenient: str, stream: bool, start: Start) -> None:
     text = '<function_calls>\n<invoke name="todo">\n<parameter name="todos">a</parameter>\n</invoke>\n</function_calls>'
     lab = await start(replying(text, stream), vtc_lenient=lenient)
     assert await ask_model(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")

@@ -194,7 +194,7 @@ async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsy
         pytest.param(20_000, id="large", marks=pytest.mark.load),
     ],
 )
-async def test_memory_when_no_two_exchanges_are_alike(
+async def test_memory_for_exchanges_that_are_all_different(
     count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each has a different model and prompt, and every hundred a different tool, so no cached value is used again."""

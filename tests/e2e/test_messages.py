@@ -202,7 +202,7 @@ async def test_client_of_text_is_promoted(stream: bool, start: Start) -> None:
 
 
 @STREAM
-async def test_demanded_call_that_is_missing_is_told_of(stream: bool, start: Start) -> None:
+async def test_missing_required_call_is_reported(stream: bool, start: Start) -> None:
     lab = await start(replying("No.", stream))
     await ask(lab, stream, tool_choice={"type": "tool", "name": "read"})
     (policy,) = (await lab.report())["policies"]

@@ -245,7 +245,7 @@ async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) ->
     await expect(mitmweb.page.get_by_text(COMMENTS["rewritten"]).first).to_be_visible()
 
 
-async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
+async def test_reply_is_shown_with_its_content(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
     await expect(mitmweb.page.locator("th.col-time")).to_be_in_viewport(ratio=1)  # next to the comment
     text = await mitmweb.tab("Response")
@@ -277,7 +277,7 @@ async def test_each_repair_and_refusal_has_its_reason(what: str, said: str, mitm
     await shoot(mitmweb.page, f"mitmweb-{what}")
 
 
-async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) -> None:
+async def test_request_is_shown_as_received_and_as_sent(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
     text = await mitmweb.tab("Request")
     assert "Changes of the request\n  3 tools -> qwen3-coder prompt" in text

@@ -121,7 +121,7 @@ PAIRS = [(client, server) for client in SERVERS for server in SERVERS if client 
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_a_client_of_any_api_is_told_the_models_of_any_server(client: str, server: str, start: Start) -> None:
+async def test_client_of_any_api_gets_the_models_of_any_server(client: str, server: str, start: Start) -> None:
     """Names are the same as in requests; the response for one model includes its window, if the server states it."""
     lab = await start(serving(server), vtc_upstream_api=server)
     body = (await list_models(lab, client)).json()
@@ -159,9 +159,7 @@ async def test_a_model_that_the_server_has_not_is_an_error_of_the_clients_api(
 
 
 @pytest.mark.parametrize(("status", "body"), [(404, b"no"), (401, b'{"error": {"message": "no key"}}'), (200, b"<p>")])
-async def test_a_server_without_a_list_is_told_in_the_form_of_the_clients_api(
-    status: int, body: bytes, start: Start
-) -> None:
+async def test_missing_list_is_reported_in_the_form_of_the_clients_api(status: int, body: bytes, start: Start) -> None:
     lab = await start(Reply([body], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
     answer = await list_models(lab, "anthropic-messages")
     assert answer.status_code == (502 if status == 200 else status)
@@ -169,7 +167,7 @@ async def test_a_server_without_a_list_is_told_in_the_form_of_the_clients_api(
     assert f"answers {status} to GET /v1/models" in answer.json()["error"]["message"]
 
 
-async def test_a_name_that_stands_for_another_is_told_with_what_that_can(start: Start) -> None:
+async def test_alias_is_listed_with_the_capabilities_of_its_model(start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat", vtc_models=[f"claude-lab={NAME}"])
     names = [(model["id"], model.get("max_input_tokens")) for model in (await list_models(lab, HEADED)).json()["data"]]
     assert names == [("claude-lab", 32768), ("other", None), (NAME, 32768)]

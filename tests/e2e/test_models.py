@@ -113,7 +113,7 @@ async def test_the_only_model_of_a_server_stands_for_one_that_it_refused_from_th
 
 
 @pytest.mark.parametrize("models", [["one", "two"], []], ids=["two", "none"])
-async def test_where_a_server_lists_more_models_or_none_its_refusal_says_how_to_name_one(
+async def test_rejection_lists_how_to_name_a_model_if_a_server_has_more_or_none(
     models: list[str], start: Start
 ) -> None:
     lab = await start(serving("openai-chat", models), **DISCOVERED)
@@ -132,7 +132,7 @@ async def test_without_a_list_the_model_that_is_named_stands_for_all(status: int
     assert models_asked(lab) == [OWN, OWN]
 
 
-async def test_a_glob_comes_before_the_model_for_all_and_of_two_such_the_last_counts(start: Start) -> None:
+async def test_glob_precedes_the_model_for_all_and_the_last_glob_wins(start: Start) -> None:
     models = ["my-other", f"{FOREIGN}=big", OWN]
     lab = await start(serving("openai-chat", ["big", OWN]), vtc_models=models, **DISCOVERED)
     for name in (FOREIGN, "gpt-4o", OWN):

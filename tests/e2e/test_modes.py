@@ -102,7 +102,7 @@ async def test_options_take_effect_while_running(start: Start, tmp_path: Path) -
     assert lab.upstream.seen[-1].json == ASK
 
 
-async def test_an_option_that_is_refused_leaves_the_others_in_force(start: Start, tmp_path: Path) -> None:
+async def test_rejected_option_keeps_the_others_in_force(start: Start, tmp_path: Path) -> None:
     """A wrong value in mitmweb's editor does not stop the traffic."""
     lab = await start(script)
     (tmp_path / "bad.yaml").write_text("kind: model\nname: x\nmatch: {}\nlenientt: true\n")
@@ -165,7 +165,7 @@ async def test_secrets_are_in_no_report(start: Start, caplog: pytest.LogCaptureF
     assert "sk-secret" not in told
 
 
-async def test_why_is_told_again_only_when_it_changes(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reason_is_reported_again_only_if_it_changes(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "vtc")
     lab = await start(script, vtc_tools="prompt")
     for model in ("one", "one", "qwen3-coder", "one"):

@@ -75,7 +75,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_calls_pass_as_they_came(name: str, start: Start) -> None:
+async def test_calls_keep_their_bytes(name: str, start: Start) -> None:
     """A stream is identical byte for byte; its text is no longer read."""
     lab = await start(STREAMS[name])
     assert (await lab.post(ASK)).body == b"".join(STREAMS[name])
@@ -151,7 +151,7 @@ async def test_list_as_text_is_a_list_only_where_no_text_is_wanted(stream: bool,
     assert found.calls == [("edit", {"paths": ["a"], "text": "[1]"})]
 
 
-async def test_call_that_cannot_be_put_in_order_passes_as_it_came_and_is_told(start: Start) -> None:
+async def test_unrepairable_call_keeps_its_bytes_and_is_reported(start: Start) -> None:
     """Only the finish reason changes, because the call is incomplete."""
     frames = [chat.ROLE, make_calls_chunk(entry(arguments='{"filePath": "/a')), chat.chunk({}, "tool_calls"), chat.DONE]
     lab = await start(frames)
@@ -161,7 +161,7 @@ async def test_call_that_cannot_be_put_in_order_passes_as_it_came_and_is_told(st
     assert "not a whole JSON object" in (await lab.report())["refusals"][0]["reason"]
 
 
-async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
+async def test_finish_reason_depends_on_calls(start: Start) -> None:
     lab = await start(
         by_turn([chat.ROLE, make_calls_chunk(entry()), chat.STOP], [chat.ROLE, chat.chunk({}, "tool_calls")])
     )
@@ -170,7 +170,7 @@ async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "I look.", CALL])
-async def test_a_whole_reply_with_calls_passes_as_it_came(content: str | None, start: Start) -> None:
+async def test_whole_reply_with_calls_keeps_its_bytes(content: str | None, start: Start) -> None:
     """This holds also if the text contains a call."""
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     body = chat.encode_json(chat.completion(content, "tool_calls", message={"tool_calls": [call]}))
@@ -216,7 +216,7 @@ async def test_calls_of_both_kinds_in_one_reply(start: Start) -> None:
         ("So, the first", "", "length"),
     ],
 )
-async def test_reply_without_the_closer_of_prefilled_reasoning_is_said(
+async def test_reply_without_the_closer_of_prefilled_reasoning_is_sent(
     text: str, content: str, finish: str, stream: bool, start: Start
 ) -> None:
     """The reply did not begin inside of reasoning as guessed, unless it was cut off while the model was thinking."""

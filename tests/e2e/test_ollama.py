@@ -58,7 +58,7 @@ async def test_call_in_text_is_lifted(dialect: str, stream: bool, start: Start) 
 
 
 @STREAM
-async def test_reply_without_calls_passes_as_it_came(stream: bool, start: Start) -> None:
+async def test_reply_without_calls_keeps_its_bytes(stream: bool, start: Start) -> None:
     reply = replying("Hello <b>there</b>, `you`.", stream=stream, thinking="Hm")
     lab = await start(reply)
     answer, _ = await ask(lab, stream=stream)
@@ -66,7 +66,7 @@ async def test_reply_without_calls_passes_as_it_came(stream: bool, start: Start)
 
 
 @STREAM
-async def test_model_that_knows_no_tools_is_told_of_them_in_the_prompt(stream: bool, start: Start) -> None:
+async def test_model_without_tools_gets_them_in_the_prompt(stream: bool, start: Start) -> None:
     lab = await start(
         replying(chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), stream=stream),
         vtc_tools="prompt",
@@ -104,7 +104,7 @@ async def test_promoted_text_client_gets_native_calls_as_its_text(stream: bool, 
 
 
 @STREAM
-async def test_refused_call_is_told_to_the_model(stream: bool, start: Start, tmp_path: Path) -> None:
+async def test_denied_call_is_reported_to_the_model(stream: bool, start: Start, tmp_path: Path) -> None:
     mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["read"], "on_denied": "steer"}}
     lab = await start(
         replying(chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), stream=stream),
@@ -116,7 +116,7 @@ async def test_refused_call_is_told_to_the_model(stream: bool, start: Start, tmp
 
 
 @STREAM
-async def test_own_call_that_a_policy_refuses_does_not_leave(stream: bool, start: Start, tmp_path: Path) -> None:
+async def test_native_call_denied_by_policy_is_not_sent(stream: bool, start: Start, tmp_path: Path) -> None:
     mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["read"]}}
     made = ollama.call("read", filePath="/a")
     whole = Reply([chat.encode_json(ollama.message("", made))], JSON, framing="length")
@@ -231,7 +231,7 @@ def of_two_apis(seen: Seen) -> Reply:
 @STREAM
 @pytest.mark.parametrize("client", pairs.NAMES)
 @pytest.mark.parametrize("context", [65536, None])
-async def test_where_its_context_is_known_each_client_has_it_told_to_the_server(
+async def test_known_context_is_sent_to_the_server_for_each_client(
     context: int | None, client: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """This uses Ollama's API, even if no option names it; without a known context a client keeps chat completions."""

@@ -46,7 +46,7 @@ STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events
 
 
 @pytest.mark.parametrize("path", CLOSE)
-async def test_request_to_a_path_close_by_passes_untouched_and_says_so(path: str, start: Start) -> None:
+async def test_request_to_a_similar_path_is_unchanged_and_reported(path: str, start: Start) -> None:
     asked, why = CLOSE[path]
     reply = chat.encode_json({"text": CALL, "input_tokens": 7})
     lab = await start(Reply([reply], JSON, framing="length"), vtc_tools="prompt")
@@ -70,7 +70,7 @@ async def test_get_of_a_kept_response_is_marked(start: Start) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/responses/resp_1", "/V1/Responses/resp_1?stream=true", "/v1/chat%2Fcompletions/c1"]
 )
-async def test_kept_reply_does_not_leave_where_a_policy_refuses_calls(path: str, start: Start, tmp_path: Path) -> None:
+async def test_stored_reply_is_not_sent_if_a_policy_denies_calls(path: str, start: Start, tmp_path: Path) -> None:
     kept = responses.response(responses.call("bash"))
     lab = await start(
         Reply([chat.encode_json(kept)], JSON, framing="length"),

@@ -115,7 +115,7 @@ async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: 
     assert "read" in json.dumps(sent)
 
 
-async def test_with_no_tool_left_none_is_declared(start: Start, tmp_path: Path) -> None:
+async def test_no_tools_are_declared_if_none_remains(start: Start, tmp_path: Path) -> None:
     lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, denied_tools=["*"]))
     await lab.post(chat.request(stream=True, tool_choice="auto", parallel_tool_calls=True))
     assert set(lab.upstream.seen[0].json) == {"model", "messages", "stream"}
@@ -151,9 +151,7 @@ async def test_policies_hold_beside_the_profile_of_the_model_and_only_where_they
 
 
 @pytest.mark.parametrize("on_failure", ["refuse", "pass"])
-async def test_native_calls_that_nothing_is_done_to_keep_what_they_say(
-    on_failure: str, start: Start, tmp_path: Path
-) -> None:
+async def test_unchanged_native_calls_keep_their_content(on_failure: str, start: Start, tmp_path: Path) -> None:
     """Unknown fields are kept in VTC's own frames, or in the server's if policies may fail."""
     signed = {"index": 0, "id": "c0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     frames = [
@@ -307,7 +305,7 @@ async def test_calls_whose_results_change_are_no_loop(start: Start, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("times", "told"), [(2, []), (3, [("loop", "told", "")]), (30, [("loop", "told", "")])])
-async def test_equal_calls_with_equal_results_are_told_where_no_policy_is_there(
+async def test_repeated_calls_with_equal_results_are_reported_without_a_policy(
     times: int, told: list[tuple[str, str, str]], start: Start
 ) -> None:
     """The request is forwarded unchanged."""
@@ -324,7 +322,7 @@ async def test_a_user_who_speaks_ends_the_loop(start: Start, tmp_path: Path) -> 
     assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
 
 
-async def test_a_model_in_a_loop_may_be_told_instead(start: Start, tmp_path: Path) -> None:
+async def test_looping_model_can_get_a_message_instead(start: Start, tmp_path: Path) -> None:
     loop = {"max_tool_messages": 3, "action": "steer"}
     lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop=loop))
     messages = looping(times=3)

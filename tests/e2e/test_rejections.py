@@ -320,7 +320,7 @@ async def test_a_server_that_has_that_api_no_longer_is_asked_in_the_clients(star
     assert paths == ["chat/completions", "responses", "responses", "chat/completions"]
 
 
-async def test_who_says_that_the_server_has_the_clients_api_is_asked_in_no_other(start: Start) -> None:
+async def test_profile_that_names_the_clients_api_excludes_other_apis(start: Start) -> None:
     lab = await start(in_responses(*IN_RESPONSES_ALONE[0]), vtc_upstream_api="same")
     answer = await lab.post(chat.request(**ASKED))
     assert (answer.status, len(lab.upstream.seen)) == (400, 1)
@@ -364,7 +364,7 @@ async def test_who_wants_a_whole_reply_of_a_server_of_streams_gets_it(
         assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", calls)
 
 
-async def test_who_says_that_tools_are_native_gets_the_servers_own_refusal(start: Start) -> None:
+async def test_profile_with_native_tools_gets_the_servers_own_rejection(start: Start) -> None:
     words, status = NO_TOOLS["openai-chat"]
     lab = await start(without_tools("openai-chat", words, status), vtc_tools="native")
     answer = await lab.post(chat.request(**ASKED))
@@ -472,7 +472,7 @@ def make_refusal(words: str) -> Reply:
 
 @STREAM
 @pytest.mark.parametrize(("limit", "left"), [(50, "claude-code-20250219"), (7, None)])
-async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_on(
+async def test_rejected_header_flags_are_removed_from_later_requests(
     limit: int, left: str | None, stream: bool, start: Start
 ) -> None:
     """No other header changes; if no flag remains, or the server names none, the header is removed."""
@@ -554,7 +554,9 @@ KNOWN_BY = {
 @STREAM
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("status", [200, 400, 500])
-async def test_a_full_window_is_told_in_the_clients_words(status: int, client: str, stream: bool, start: Start) -> None:
+async def test_full_window_is_reported_in_the_clients_words(
+    status: int, client: str, stream: bool, start: Start
+) -> None:
     """This holds also for an error with status 200, as LM Studio and OpenRouter send it."""
     error = json.dumps(FULL).encode()
     lab = await start(lambda _: Reply([error], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
@@ -566,7 +568,7 @@ async def test_a_full_window_is_told_in_the_clients_words(status: int, client: s
 
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("server", ["openai-chat", "same"])
-async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: str, server: str, start: Start) -> None:
+async def test_full_window_in_a_stream_is_reported_in_the_clients_words(client: str, server: str, start: Start) -> None:
     """A server of chat completions or of the client's API sends an event with the error after status 200."""
     speaks = client if server == "same" else server
     own = {"type": "error", **FULL} if speaks in ("anthropic-messages", "openai-responses") else FULL
@@ -585,7 +587,7 @@ async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: 
 
 @STREAM
 @pytest.mark.parametrize("client", SHAPES)
-async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, stream: bool, start: Start) -> None:
+async def test_rate_limit_is_never_reported_as_a_full_window(client: str, stream: bool, start: Start) -> None:
     """Groq sends status 413 and asks for a smaller message."""
     words = (
         "Request too large for model `m` in organization `o` on tokens per minute (TPM): Limit 12000, Requested 14137, "
@@ -600,7 +602,7 @@ async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, strea
     assert b"context_length_exceeded" not in answer.body
 
 
-async def test_tools_that_a_server_refuses_amid_its_stream_stand_in_the_prompt_from_then_on(start: Start) -> None:
+async def test_tools_rejected_in_a_stream_are_in_the_prompt_of_later_requests(start: Start) -> None:
     """The client has received a status already, so a retry is impossible."""
     words, status = NO_TOOLS["openai-chat"]
     script = without_tools("openai-chat", words, status)

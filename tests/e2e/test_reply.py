@@ -93,7 +93,7 @@ TYPED = chat.tool(
         ({"choice": "5"}, "5"),
     ],
 )
-async def test_types_come_from_the_schema(written: dict[str, str], value: Any, stream: bool, start: Start) -> None:
+async def test_types_are_taken_from_the_schema(written: dict[str, str], value: Any, stream: bool, start: Start) -> None:
     """In this dialect all values are text."""
     lab = await start(replying(chat.DIALECTS["tag"]("typed", {"string": "s", **written}), stream))
     message = (await lab.post(chat.request(stream=stream, tools=[TYPED]))).message
@@ -318,7 +318,7 @@ def list_log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in ours if record.levelno == logging.INFO]
 
 
-async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_report_of_a_rewritten_exchange(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "vtc")
     lab = await start(chat.make_stream(*THREE), vtc_tools="prompt")
     await lab.post(chat.request(stream=True))
@@ -336,7 +336,7 @@ async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest
     assert "chat/completions" in line
 
 
-async def test_only_the_list_of_flows_tells_that_nothing_was_done(
+async def test_unchanged_exchange_is_visible_only_in_the_flow_list(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "vtc")

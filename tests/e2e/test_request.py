@@ -100,7 +100,7 @@ async def test_a_tools_own_texts_are_data(start: Start) -> None:
         (None, None),
     ],
 )
-async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) -> None:
+async def test_tool_choice_is_sent(choice: Any, told: str | None, start: Start) -> None:
     """The server cannot enforce a field that it does not know."""
     lab = await prompting(start)
     found = await send_request(lab, tool_choice=choice)
@@ -110,7 +110,7 @@ async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) 
     assert ("You must use" in prompt) == bool(told)
 
 
-async def test_forbidden_tools_are_not_told(start: Start) -> None:
+async def test_forbidden_tools_are_not_sent(start: Start) -> None:
     """With `tool_choice: none` the model gets no tools, but still reads its earlier calls."""
     lab = await prompting(start)
     messages = [
@@ -123,7 +123,7 @@ async def test_forbidden_tools_are_not_told(start: Start) -> None:
     assert [message["role"] for message in found["messages"]] == ["assistant", "user", "user"]
 
 
-async def test_the_older_form_of_tools_goes_on_as_it_came(start: Start) -> None:
+async def test_older_form_of_tools_keeps_its_bytes(start: Start) -> None:
     lab = await prompting(start)
     functions = [tool["function"] for tool in chat.TOOLS]
     messages = [
@@ -281,7 +281,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-async def test_a_bad_request_goes_on_as_it_came(what: str, start: Start) -> None:
+async def test_malformed_request_keeps_its_bytes(what: str, start: Start) -> None:
     """The server reports the error; VTC's report states why it did nothing."""
     refusal = Reply([b'{"error": {"message": "bad"}}'], JSON, 400, framing="length")
     lab = await start(refusal, vtc_tools="prompt", vtc_max_body_bytes=15_000)

@@ -101,7 +101,7 @@ async def test_a_reply_without_calls_is_byte_identical(stream: bool, start: Star
 
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
-async def test_a_model_that_knows_no_tools_is_told_of_them_in_the_instructions(dialect: str, start: Start) -> None:
+async def test_model_without_tools_gets_them_in_the_instructions(dialect: str, start: Start) -> None:
     history = [
         make_input_message("user", "Go"),
         reasoning("Hm"),
@@ -174,7 +174,7 @@ async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bo
 
 @STREAM
 @pytest.mark.parametrize("form", ["text", "native"])
-async def test_a_refused_call_is_told_in_its_place(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
+async def test_denied_call_is_replaced_by_a_message(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
     items = [f"Look:\n{READ}"] if form == "text" else ["Look:", call("read", filePath="/a")]
     guards = {"denied_tools": ["read"], "on_denied": "steer"}
     lab = await start(replying(*items, stream=stream), vtc_profiles=profile(tmp_path, guards=guards))
@@ -306,7 +306,7 @@ async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) 
     assert [name for name, _ in responses.read(answer.body).calls] == ["write"]
 
 
-async def test_paths_close_by_are_left_alone(start: Start) -> None:
+async def test_similar_paths_are_ignored(start: Start) -> None:
     lab = await start(lambda _: replying(READ, stream=False))
     for path in ("/v1/responses/resp_1", "/v1/responses/input_tokens", "/v1/responses/compact"):
         assert responses.read((await lab.post(responses.request(), path=path)).body).calls == []

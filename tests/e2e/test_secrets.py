@@ -103,7 +103,7 @@ async def everything_said(lab: Lab, caplog: pytest.LogCaptureFixture, directory:
 
 @pytest.mark.parametrize("mode", ["rewrite", "observe"])
 @pytest.mark.parametrize("case", CASES)
-async def test_no_secret_is_in_anything_that_is_said(
+async def test_output_contains_no_secret(
     case: str, mode: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -121,7 +121,7 @@ async def test_no_secret_is_in_anything_that_is_said(
 
 
 @pytest.mark.parametrize("stage", [Stage(Planner, "plan"), Stage(Reader, "feed", 3), Stage(Reader, "finish")], ids=str)
-async def test_no_secret_is_in_what_is_said_of_a_fault(
+async def test_report_of_a_fault_contains_no_secret(
     stage: Stage, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -190,7 +190,7 @@ ANSWERS: dict[str, Reply] = {
 @pytest.mark.rest
 @pytest.mark.parametrize("client", ["openai-chat", "gemini-generate"])
 @pytest.mark.parametrize("answer", ANSWERS)
-async def test_a_key_that_the_server_repeats_is_in_nothing_that_is_said(
+async def test_output_contains_no_key_that_the_server_repeats(
     answer: str, client: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """This holds for any place of the key in the request, also if it moves because the server has another API."""

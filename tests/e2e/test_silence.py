@@ -154,9 +154,7 @@ NOT_ASKED = {
 
 
 @pytest.mark.parametrize(("on", "script"), NOT_ASKED.values(), ids=NOT_ASKED)
-async def test_a_reply_that_says_something_keeps_its_bytes(
-    on: list[str], script: Any, start: Start, tmp_path: Path
-) -> None:
+async def test_reply_with_content_keeps_its_bytes(on: list[str], script: Any, start: Start, tmp_path: Path) -> None:
     lab = await start(script, vtc_profiles=write_policy(tmp_path, retry={"on": on}))
     _, body = await ask_api(lab, "openai-chat")
     (seen,) = lab.upstream.seen
@@ -170,7 +168,7 @@ async def test_without_tools_nothing_is_announced(start: Start, tmp_path: Path) 
     assert len(lab.upstream.seen) == 1
 
 
-async def test_what_leaves_does_not_wait_for_the_second_reply(start: Start, tmp_path: Path) -> None:
+async def test_sent_frames_do_not_wait_for_the_second_reply(start: Start, tmp_path: Path) -> None:
     """The first reply is sent except its end, then each piece of the second as it arrives."""
     goes_on = [asyncio.Event(), asyncio.Event()]
 
@@ -220,7 +218,7 @@ SAME = [*((name, name) for name in NAMES), ("anthropic-messages", "openai-chat")
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("silence", SILENT)
 @pytest.mark.parametrize(("client", "server"), SAME)
-async def test_where_no_second_reply_comes_the_first_one_ends(
+async def test_first_reply_ends_if_no_second_one_arrives(
     client: str, server: str, silence: str, start: Start, tmp_path: Path
 ) -> None:
     text, reasoning = SILENT[silence]
@@ -253,7 +251,7 @@ async def test_a_second_reply_that_breaks_off_breaks_the_stream(start: Start, tm
         await ask_api(lab, "openai-chat")
 
 
-async def test_the_question_is_asked_for_no_longer_than_the_profile_says(start: Start, tmp_path: Path) -> None:
+async def test_retry_ends_after_the_time_limit_of_the_profile(start: Start, tmp_path: Path) -> None:
     released = asyncio.Event()
 
     async def late() -> AsyncIterator[bytes]:

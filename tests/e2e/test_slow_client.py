@@ -148,7 +148,7 @@ async def test_little_that_stands_for_much_is_held_back_too(start: Start) -> Non
     writer.close()
 
 
-async def test_client_that_does_not_read_may_leave(start: Start) -> None:
+async def test_client_that_does_not_read_may_disconnect(start: Start) -> None:
     """No state of it is kept."""
     offered = Offered([TEXT])
     lab = await slow_and_others(start, Reply(offered.pieces()))

@@ -73,7 +73,7 @@ async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Pat
         ),
     ],
 )
-async def test_a_wrong_option_keeps_it_from_starting_and_is_told_in_one_line(
+async def test_wrong_option_prevents_the_start_and_is_reported_in_one_line(
     option: str, said: str, confdir: Path, tmp_path: Path
 ) -> None:
     async with mitmdump(tmp_path, "--set", f"confdir={confdir}", "--set", option) as process:
@@ -96,7 +96,7 @@ async def test_it_takes_its_own_package_where_another_has_the_name(confdir: Path
     assert "Traceback" not in output.decode()
 
 
-async def test_it_says_what_it_lacks(confdir: Path, tmp_path: Path) -> None:
+async def test_missing_parts_are_reported(confdir: Path, tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError(\"No module named 'msgspec'\")\n")
     settings = ["--set", f"confdir={confdir}"]
     async with mitmdump(tmp_path, *settings, environment={"PYTHONPATH": str(tmp_path)}) as process:
@@ -107,7 +107,7 @@ async def test_it_says_what_it_lacks(confdir: Path, tmp_path: Path) -> None:
     assert "Traceback" not in output.decode()
 
 
-async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path, tmp_path: Path) -> None:
+async def test_proxy_starts_works_and_summarizes_at_the_end(confdir: Path, tmp_path: Path) -> None:
     """Statistics by model are printed when it ends."""
     reply = Reply(chat.make_stream(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
     async with serving(lambda _: reply) as upstream:
@@ -140,7 +140,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
 
 
 @pytest.mark.rest
-async def test_it_does_not_start_where_nothing_says_whose_key_it_is(confdir: Path, tmp_path: Path) -> None:
+async def test_proxy_does_not_start_if_the_owner_of_the_key_is_unknown(confdir: Path, tmp_path: Path) -> None:
     arguments = ["--listen-host", "127.0.0.1", "--set", f"confdir={confdir}", "--set", "vtc_key_env=LAB_KEY"]
     async with mitmdump(tmp_path, *arguments, environment={"LAB_KEY": "canary-start-0f1e2d3c"}) as process:
         output, _ = await process.communicate()

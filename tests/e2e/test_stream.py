@@ -100,7 +100,7 @@ REPLIES = {
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
-async def test_streamed_and_whole_replies_say_the_same(finish: str, start: Start) -> None:
+async def test_streamed_and_whole_replies_are_equal(finish: str, start: Start) -> None:
     """This holds for a reply of every kind; no text is added or lost."""
     texts = iter([text for text in REPLIES.values() for _ in range(2)])
     lab = await start(lambda seen: script_of(seen, next(texts), finish))
@@ -123,7 +123,7 @@ async def test_a_reply_without_calls_is_byte_identical(name: str, start: Start) 
     assert (await lab.post(chat.request())).body == chat.encode_json(chat.completion(REPLIES[name], "length"))
 
 
-async def test_text_leaves_before_more_is_sent(start: Start) -> None:
+async def test_text_is_sent_before_more_is_received(start: Start) -> None:
     """The server continues only when the client has received everything, so no decided text is buffered."""
     gated = [chat.ROLE, *chat.make_text_chunks("Let", " me", " look", " at <b>bold</b>", " and `code`,", " then:")]
     rest = [*chat.make_text_chunks("\n\n<re", "ad><filePath>/a</filePath></read>"), chat.STOP, chat.DONE]
@@ -149,7 +149,7 @@ async def test_text_leaves_before_more_is_sent(start: Start) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["hermes", "tools-tag", "invoke"])
-async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> None:
+async def test_call_is_sent_before_more_is_received(dialect: str, start: Start) -> None:
     """A complete call does not wait for the text after it."""
     call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     arrived = asyncio.Event()

@@ -112,7 +112,7 @@ async def test_a_client_that_declares_tools_is_native(start: Start) -> None:
 
 
 @STREAM
-async def test_a_client_that_is_not_recognised_is_left_alone(stream: bool, start: Start) -> None:
+async def test_unknown_client_is_ignored(stream: bool, start: Start) -> None:
     """No byte changes, and the report states the reason."""
     reply = replying(f"{chat.DIALECTS['hermes']('read_file', {'path': 'a.py'})} {READ}", stream)
     lab = await start(reply)
@@ -142,7 +142,7 @@ async def test_patterns_of_ones_own(start: Start) -> None:
 
 
 @STREAM
-async def test_a_prompt_without_tools_is_left_alone(stream: bool, start: Start) -> None:
+async def test_prompt_without_tools_is_unchanged(stream: bool, start: Start) -> None:
     """A client's side requests (for a title, a summary) have no tools."""
     reply = replying(READ, stream)
     lab = await start(reply, vtc_tools="native")
@@ -222,7 +222,7 @@ MENDED = {
 
 
 @STREAM
-async def test_what_the_client_would_not_read_is_written_anew(stream: bool, tmp_path: Path, start: Start) -> None:
+async def test_call_that_the_client_cannot_read_is_rendered_again(stream: bool, tmp_path: Path, start: Start) -> None:
     replies = [replying(text, stream) for text in MENDED]
     lab = await start(by_turn(*replies), vtc_profiles=write_profiles(tmp_path, client=client()))
     for expected in MENDED.values():
@@ -247,7 +247,7 @@ REFUSED = {
 }
 
 
-async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
+async def test_reason_of_an_unread_call_is_reported(start: Start) -> None:
     """Text that resembles a call stays text, and the report states the reason."""
     lab = await start(by_turn(*(chat.make_stream(text) for text in REFUSED)))
     for text, reason in REFUSED.items():
@@ -389,7 +389,7 @@ async def test_prompt_and_history_are_translated(stream: bool, start: Start) -> 
     assert result == make_user_message(told_back, "<environment_details>y</environment_details>")
 
 
-async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Start) -> None:
+async def test_models_profile_defines_the_form_of_the_report(tmp_path: Path, start: Start) -> None:
     lab = await start(
         replying(chat.DIALECTS["invoke"]("read_file", {"path": "a.py"}), True),
         vtc_profiles=write_profiles(tmp_path, model=model(tools="prompt", dialect="invoke")),
@@ -545,7 +545,7 @@ BOTH = [("read_file", {"path": "a.py"}), ("list_files", {"path": "."})]
     ],
     ids=["note", "drop", "all"],
 )
-async def test_parallel_calls_reach_the_client_as_its_profile_says(
+async def test_parallel_calls_reach_the_client_in_the_form_of_its_profile(
     settings: chat.Json, expected: str, tmp_path: Path, start: Start
 ) -> None:
     """Their pieces alternate and are distinguished by index."""
@@ -703,7 +703,7 @@ async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) ->
         assert answer.body.endswith(chat.DONE) is (chat.DONE in reply.pieces), name  # type: ignore[operator]
 
 
-async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> None:
+async def test_broken_connection_has_no_side_effects(start: Start) -> None:
     """All sent text has arrived, and the next stream starts with new state."""
     broken = Reply(chat.make_stream("I will.", "\n\n<read_file>\n<pa")[:3], cut=True)
     lab = await start(by_turn(broken, replying(READ, True)))
@@ -713,7 +713,7 @@ async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> N
 
 
 @STREAM
-async def test_call_whose_arguments_are_cut_off_is_told_in_text(stream: bool, start: Start) -> None:
+async def test_truncated_call_is_reported_in_text(stream: bool, start: Start) -> None:
     """An incomplete call is not delivered, but its text is kept; a complete call before it is delivered."""
     ends = {"length": "length", "tool_calls": "stop"}
     half = ("list_files", '{"path": "sr')
@@ -743,7 +743,7 @@ async def test_a_call_without_a_name_is_not_delivered(stream: bool, start: Start
 
 
 @STREAM
-async def test_native_deltas_pass_to_a_native_client_as_they_came(stream: bool, start: Start) -> None:
+async def test_native_deltas_keep_their_bytes_for_a_native_client(stream: bool, start: Start) -> None:
     reply = calling(stream, *BOTH, content="Both.")
     lab = await start(reply)
     body = request(stream=stream) | {"tools": chat.TOOLS}

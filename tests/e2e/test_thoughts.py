@@ -220,9 +220,7 @@ async def test_a_server_that_wants_its_seals_back_gets_them(
 
 
 @STREAM
-async def test_a_model_that_is_asked_by_responses_since_its_server_said_so_gets_its_seals_back(
-    stream: bool, start: Start
-) -> None:
+async def test_model_that_is_moved_to_responses_gets_its_seals_back(stream: bool, start: Start) -> None:
     """The client of chat completions names no effort."""
 
     def script(seen: Seen) -> Reply:

@@ -92,7 +92,7 @@ async def test_an_unknown_coding_passes(headers: dict[str, str], start: Start) -
 
 
 @pytest.mark.parametrize("pieces", [1, 2], ids=["in one read", "in two"])
-async def test_a_stream_that_is_not_what_its_coding_says(pieces: int, start: Start) -> None:
+async def test_stream_that_violates_its_content_coding(pieces: int, start: Start) -> None:
     """The decodable part arrives, the client notices that more was to follow, and the report states the reason.
 
     The decoder keeps the last few bytes of the read that contained the fault.
@@ -282,7 +282,7 @@ async def test_a_stream_by_another_name(type_: str, start: Start) -> None:
     assert (answer.headers["content-type"], answer.message) == (type_, CALLED)
 
 
-async def test_a_long_reply_is_left_alone(start: Start) -> None:
+async def test_long_reply_is_ignored(start: Start) -> None:
     small = chat.request(tools=[chat.READ])
     assert len(chat.encode_json(small)) < len(WHOLE)
     lab = await start(Reply([WHOLE], JSON, framing="length"), vtc_max_body_bytes=len(WHOLE) - 1)
@@ -380,7 +380,7 @@ async def test_no_model_server(confdir: Path, unused_tcp_port: int) -> None:
         assert flow.metadata["vtc"]["request"] == ["3 tools -> tag prompt"]
 
 
-async def test_bodies_that_mitmproxy_is_told_to_stream(start: Start) -> None:
+async def test_bodies_that_mitmproxy_streams(start: Start) -> None:
     """A request that is streamed past the addons cannot be rewritten, and passes unchanged."""
     lab = await start(STREAM, stream_large_bodies="10", vtc_tools="prompt")
     answer = await lab.post(ASK)

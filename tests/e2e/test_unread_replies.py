@@ -85,7 +85,7 @@ async def test_whatever_its_status_and_type(status: int, api: str, start: Start,
 
 @API
 @pytest.mark.parametrize("status", [200, 500])
-async def test_without_a_policy_it_passes_as_it_came(status: int, api: str, start: Start) -> None:
+async def test_reply_keeps_its_bytes_without_a_policy(status: int, api: str, start: Start) -> None:
     path, ask = choose_request(api, stream=False)
     bodies = [UNREAD[how](body(api)).encode() for how in UNREAD if (api, how) != ("ollama", "the same twice")]
     lab = await start(by_turn(*(whole(sent, status=status) for sent in bodies)))

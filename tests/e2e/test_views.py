@@ -86,7 +86,7 @@ async def test_without_a_list_of_flows_nothing_is_kept(stream: bool, start: Star
     assert sizes["reply_went"] > 0
 
 
-async def test_what_leaves_as_it_came_is_kept_once(start: Start) -> None:
+async def test_unchanged_message_is_stored_once(start: Start) -> None:
     flow = await run_exchange(await start(replying("Hello"), vtc_keep_bodies="on"), stream=True)
     assert set(flow.metadata) == {"vtc", "vtc_headers"}  # needed to replay it with the client's own `accept-encoding`
     assert "Hello" in render_view(flow, "response")

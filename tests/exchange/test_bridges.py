@@ -33,7 +33,7 @@ from vtc.exchange import Session
 @PAIR
 @STREAM
 @pytest.mark.parametrize("calls", [[], READ, TWO], ids=["text", "call", "two calls"])
-def test_a_reply_says_the_same_to_the_client(client: str, server: str, stream: bool, calls: Calls) -> None:
+def test_client_receives_the_same_reply(client: str, server: str, stream: bool, calls: Calls) -> None:
     exchange = open_bridge(client, server, stream=stream)
     exchange.request()
     body = pairs.make_stream(server, ["Hel", "lo"], calls) if stream else pairs.make_whole_reply(server, "Hello", calls)
@@ -42,7 +42,7 @@ def test_a_reply_says_the_same_to_the_client(client: str, server: str, stream: b
 
 @PAIR
 @pytest.mark.parametrize("cuts", [1, 7])
-def test_a_reply_in_any_cut_says_the_same(client: str, server: str, cuts: int) -> None:
+def test_reply_has_the_same_result_in_any_cut(client: str, server: str, cuts: int) -> None:
     exchange = open_bridge(client, server, stream=True)
     body = pairs.make_stream(server, ["Hel", "lo"], TWO)
     assert read_client_reply(exchange, client, body, stream=True, cuts=cuts) == make_content("Hello", TWO)
@@ -67,7 +67,7 @@ def test_the_form_of_a_reply_is_the_one_that_the_client_asked_for(client: str, s
 
 
 @PAIR
-def test_a_reply_that_was_cut_off_says_so(client: str, server: str) -> None:
+def test_truncated_reply_is_marked_as_truncated(client: str, server: str) -> None:
     exchange = open_bridge(client, server, stream=True)
     body = pairs.make_stream(server, ["Hel"], cut=True)
     assert read_client_reply(exchange, client, body, stream=True) == make_content("Hel", end="length")
@@ -155,7 +155,7 @@ def chat_reply(client: str, *frames: bytes, ends: bool = True) -> pairs.ReplyCon
 
 
 @OTHERS
-def test_parallel_calls_that_come_mixed_are_whole_and_in_order(client: str) -> None:
+def test_interleaved_parallel_calls_are_complete_and_in_order(client: str) -> None:
     pieces = [
         call_piece(0, id="a", type="function", name="read", arguments=""),
         call_piece(1, id="b", type="function", name="list_files", arguments='{"path"'),
@@ -183,7 +183,7 @@ def test_a_call_in_the_chunk_of_the_finish_and_one_in_the_first(client: str) -> 
 
 
 @OTHERS
-def test_a_call_whose_name_comes_late_and_one_that_never_gets_one(client: str) -> None:
+def test_call_with_a_late_or_missing_name(client: str) -> None:
     late = [
         call_piece(0, id="a", type="function", arguments=""),
         call_piece(0, name="read"),
@@ -282,7 +282,7 @@ def test_a_marker_of_the_end_without_a_reason_completes_the_reply(client: str) -
 
 
 @OTHERS
-def test_what_comes_after_the_end_is_not_told(client: str) -> None:
+def test_content_after_the_end_is_not_sent(client: str) -> None:
     frames = [
         chat.ROLE,
         *chat.make_text_chunks("Hi"),
@@ -322,7 +322,7 @@ def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(cli
     assert all(part in out for part in expected[client]), out
 
 
-def test_a_chat_client_is_told_of_the_tokens_only_if_it_asks() -> None:
+def test_chat_client_gets_token_counts_only_on_request() -> None:
     body = pairs.make_stream("anthropic-messages", ["Hi"])
     quiet, asking = (
         feed_stream(open_bridge("openai-chat", "anthropic-messages", stream=True, **fields).stream(), body)
@@ -346,9 +346,7 @@ COUNTS: dict[str, dict[str, int]] = {
 @pytest.mark.parametrize("client", COUNTS)
 @pytest.mark.parametrize("counted", ["in each event", "before the end", "with the end", "after the end"])
 @STREAM
-def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
-    client: str, counted: str, stream: bool
-) -> None:
+def test_token_counts_are_sent_once_and_last_for_any_server(client: str, counted: str, stream: bool) -> None:
     """Clients add up the counts of all frames, treat a frame with counts as the last, or show the first."""
     events = [gemini.event(gemini.text("Hel")), gemini.event(gemini.text("lo")), gemini.event(reason="STOP")]
     events += [{**gemini.HEAD}]
@@ -373,7 +371,7 @@ def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
 
 @PAIR
 @STREAM
-def test_a_reply_has_a_time_also_where_its_server_tells_none(client: str, server: str, stream: bool) -> None:
+def test_reply_has_a_time_even_if_the_server_sends_none(client: str, server: str, stream: bool) -> None:
     facts = replace(agent(client, stream=stream), time=1_790_000_000)
     body = make_request_body(client, stream=stream)
     exchange = Session.open(BY_NAME[client], body, facts, planner(upstream_api=(server,)), "seed")
@@ -419,7 +417,7 @@ HEARD: dict[str, Any] = {
 
 @pytest.mark.parametrize(("client", "server"), [pair for pair in CROSSED if pair[0] in KEPT])
 @pytest.mark.parametrize("parts", [KEPT, HEARD], ids=["file", "other"])
-def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: str, server: str, parts: Any) -> None:
+def test_omitted_content_is_replaced_by_a_note_and_reported(client: str, server: str, parts: Any) -> None:
     """Otherwise the model would answer without knowing that a part is missing."""
     part, text = parts[client], {"type": "input_text" if client == "openai-responses" else "text", "text": "See this."}
     key = "input" if client == "openai-responses" else "messages"
@@ -433,7 +431,7 @@ def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: st
 
 
 @pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-responses"])
-def test_a_file_in_a_result_leaves_a_note_in_the_result(server: str) -> None:
+def test_file_in_a_result_is_replaced_by_a_note(server: str) -> None:
     history = [responses.make_input_message("user", "x"), responses.call("read", filePath="/a")]
     output = {**responses.output("x"), "output": [KEPT["openai-responses"]]}
     exchange = open_bridge("openai-responses", server, input=[*history, output])

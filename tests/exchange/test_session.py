@@ -151,7 +151,7 @@ def test_the_report_in_one_line(report: Report, summary: str) -> None:
     assert report.summarize() == summary
 
 
-def test_a_refusal_says_what_was_refused_and_why() -> None:
+def test_refusal_states_its_subject_and_reason() -> None:
     exchange = open_session()
     feed_stream(exchange.stream(), *chat.make_stream('<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'))
     (refusal,) = exchange.report.refusals

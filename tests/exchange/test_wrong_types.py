@@ -125,7 +125,7 @@ def test_a_reply_with_a_value_of_any_type_is_written_without_a_fault(server: str
         (("response", "model"), {}),
     ],
 )
-def test_the_beginning_of_a_reply_of_responses_may_say_anything(place: tuple[Any, ...], value: Any) -> None:
+def test_start_of_a_responses_reply_may_contain_any_value(place: tuple[Any, ...], value: Any) -> None:
     check_reply("openai-responses", "openai-responses", 0, place, value)
 
 

@@ -147,7 +147,7 @@ def test_nothing_is_coerced_unless_that_is_wanted() -> None:
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "has an undefined reference"),
     ],
 )
-def test_a_schema_that_cannot_be_used_is_told_of_and_nothing_is_fetched(schema: Any, fault: str) -> None:
+def test_unusable_schema_is_reported_and_nothing_is_fetched(schema: Any, fault: str) -> None:
     tools = {"run": Tool("run", "", schema)}
     call = Call("", ToolCall("run", '{"a": 1}'), "tag")
     said, event = build_policies(tools, arguments={"misfit": "drop"}).feed(call)
@@ -185,7 +185,7 @@ def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> No
     assert event.changed or value == arguments
 
 
-def test_a_schema_that_is_none_is_told_of_at_once() -> None:
+def test_invalid_schema_is_reported_at_once() -> None:
     said, _ = build_policies({"x": Tool("x", "", {"type": "objekt"})}, arguments={}).feed(
         Call("", ToolCall("x", "{}"), "tag")
     )

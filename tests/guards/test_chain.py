@@ -31,7 +31,7 @@ def test_no_guards_change_nothing() -> None:
     assert feed_all(build_content_chain([]), *events) == events
 
 
-def test_reactors_come_before_access_whichever_profile_they_are_of() -> None:
+def test_reactors_precede_access_in_any_order_of_profiles() -> None:
     denying = make_guards(denied_tools=["bash"])
     renaming = make_guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "bash"}}])
     for configured in ([denying, renaming], [renaming, denying]):

@@ -93,7 +93,7 @@ def test_a_rule_holds_at_pieces_of_any_length(before: str) -> None:
         assert join_output(feed_pieces(rule, f"{text} SEC", "RET.", " ke", "y", ".")) == expected
 
 
-def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
+def test_text_is_sent_as_soon_as_no_match_is_possible() -> None:
     one = build_guard(Rule(pattern="<end>", replacement="."))
     assert one.feed(Text("all of this")) == [Text("all of this")]
     assert one.feed(Text("a <e")) == [Text("a ")]
@@ -147,7 +147,7 @@ def test_what_stands_for_no_text_does_not_part_it() -> None:
         ({"pattern": "a", "most": 0}, ">= 1"),
     ],
 )
-def test_a_rule_that_cannot_be_is_told_of(rule: dict[str, object], fault: str) -> None:
+def test_invalid_rule_is_reported(rule: dict[str, object], fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=fault):
         msgspec.convert(rule, Rule)
 

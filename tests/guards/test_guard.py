@@ -35,7 +35,7 @@ class Mute(Refusing):
         pass
 
 
-def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_without_declared_denials_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="refuses"):
         Refusing(on_failure="refuse")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="on_failure"):
@@ -46,7 +46,7 @@ def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: p
 
 @pytest.mark.parametrize("refuses", [None, lambda name: name == "read"])
 @pytest.mark.parametrize("on_failure", ["refuse", "pass"])
-def test_a_refusal_that_was_not_declared_is_told_as_a_failure_and_the_call_stays_refused(
+def test_undeclared_denial_is_reported_as_a_failure_and_the_call_stays_denied(
     refuses: Refuses, on_failure: OnFailure
 ) -> None:
     told, denied = GuardChain([Refusing(refuses=refuses, on_failure=on_failure)]).feed(BASH)

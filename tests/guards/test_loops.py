@@ -88,6 +88,6 @@ def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expect
 @pytest.mark.parametrize(
     ("loop", "limit"), [(Loop(), 20), (Loop(repeated_calls=3), None), (Loop(max_tool_messages=5), 5)]
 )
-def test_results_are_limited_where_nothing_else_is_said(loop: Loop, limit: int | None) -> None:
+def test_results_are_limited_by_default(loop: Loop, limit: int | None) -> None:
     assert loop.result_limit == limit
     assert bool(find_fault(loop, USER, *[READ, TOOL] * 19, OTHER, TOOL)) is (limit is not None)

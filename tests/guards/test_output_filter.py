@@ -28,14 +28,14 @@ def feed_events(*events: Event) -> list[Event]:
 
 
 @given(st.text("<run_al> ", max_size=40), st.integers(1, 5))
-def test_no_opener_leaves_and_nothing_is_lost(text: str, size: int) -> None:
+def test_no_opener_is_sent_and_no_text_is_lost(text: str, size: int) -> None:
     events = feed_events(*(Text(text[at : at + size]) for at in range(0, len(text), size)))
     assert "".join(event.raw for event in events) == text
     assert join_output(events) == text.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
 
 
 @pytest.mark.parametrize("text", ["a <r@un>b", "a <run@>b", "@<@run>", "<run>@", "<ru@@n>"])
-def test_what_leaves_between_its_pieces_does_not_join_them(text: str) -> None:
+def test_markup_between_pieces_does_not_join_them(text: str) -> None:
     """For example if a content filter removes text from the middle of an opener."""
     content = ContentGuard(Rule(pattern="@"))
     found = feed_events(*content.feed(Text(text)), *content.finish())
@@ -67,7 +67,7 @@ KINDS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(KINDS, HALVES), max_size=12))
-def test_no_opener_comes_together_out_of_any_events(made: list[Any]) -> None:
+def test_no_events_combine_to_an_opener(made: list[Any]) -> None:
     events: list[Event] = [kind(text) for kind, text in made]
     found = feed_events(*events)
     left = join_output(events)
@@ -75,7 +75,7 @@ def test_no_opener_comes_together_out_of_any_events(made: list[Any]) -> None:
     assert "".join(event.raw for event in found) == "".join(event.raw for event in events)
 
 
-def test_a_call_keeps_its_openers_and_what_waits_comes_before_it() -> None:
+def test_call_keeps_its_openers_and_follows_buffered_text() -> None:
     one = OutputFilter(NAMES, [Rule(pattern="xy")])
     text = "<run>\n<a><run_all></a></run>"
     assert one.feed(CallText(text, text)) == [Text(text)]
@@ -86,7 +86,7 @@ def test_a_call_keeps_its_openers_and_what_waits_comes_before_it() -> None:
     assert one.feed(CallText("y", "y")) == [Text("y")]
 
 
-def test_what_leaves_nothing_waits_without_being_looked_at_again() -> None:
+def test_silent_markup_keeps_buffered_text_unread() -> None:
     """Even if a thousand matches are removed from the middle of an opener."""
     events: list[Event] = [Text("<ru"), *[Markup(" ")] * 10_000, Text("n>")]
     assert join_output(feed_events(*events)) == "< run>"
@@ -96,7 +96,7 @@ PARTS = st.sampled_from(["se", "cret", "secre", "t", "s", "e", "x", "f", "o", "a
 
 
 @given(st.lists(PARTS, max_size=12))
-def test_no_text_makes_a_match_with_what_left_before_it(parts: list[str]) -> None:
+def test_text_before_a_match_does_not_create_one(parts: list[str]) -> None:
     one = OutputFilter(rules=[Rule(pattern="secret"), Rule(pattern="fo+")])
     events: list[Event] = [event for part in parts for event in (Text(part), Markup("-"))]
     out = [out for event in events for out in one.feed(event)] + one.finish()

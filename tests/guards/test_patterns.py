@@ -46,7 +46,7 @@ def load_glob(directory: Path, glob: str) -> None:
 @pytest.mark.parametrize(
     "glob", ["/x.*/", r"/^gpt-\d/", "/a|b/", "^opencode/", "qwen$", "qwen(2|3)*", r"gpt-\d", ".*x"]
 )
-def test_an_expression_where_only_globs_are_taken_is_told_of(glob: str, tmp_path: Path) -> None:
+def test_expression_instead_of_a_glob_is_reported(glob: str, tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="write a glob"):
         load_glob(tmp_path, glob)
 
@@ -57,7 +57,7 @@ def test_a_glob_is_a_glob(glob: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["http://127.0.0.1:8000", "127.0.0.1:8000/v1", "https://*.example.com/"])
-def test_a_url_where_only_a_host_is_taken_is_told_of(host: str, tmp_path: Path) -> None:
+def test_url_instead_of_a_host_is_reported(host: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(json.dumps({"kind": "server", "name": "mine", "match": {"host": [host]}}))
     with pytest.raises(
         ProfileError, match=r"mine\.yaml:1: match\.host\[0\]: .* is a URL; write its host, or host and port"
@@ -65,7 +65,7 @@ def test_a_url_where_only_a_host_is_taken_is_told_of(host: str, tmp_path: Path) 
         load_profiles([tmp_path])
 
 
-def test_what_is_no_expression_is_told_of() -> None:
+def test_invalid_expression_is_reported() -> None:
     build_policies({}, denied_tools=("(", "[", "/fine/"))
     with pytest.raises(
         msgspec.ValidationError, match=r"^denied_tools: '/\(/' is not a regular expression: .*position 1"

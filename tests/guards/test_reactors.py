@@ -142,7 +142,7 @@ def test_other_events_pass() -> None:
         ({"then": {"tags": "t"}}, "unknown field `tags`"),
     ],
 )
-def test_a_rule_that_cannot_be_is_told_of(fields: Any, fault: str) -> None:
+def test_invalid_rule_is_reported(fields: Any, fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=fault):
         make_reactor(**fields)
 
@@ -173,7 +173,7 @@ def test_renames_that_meet_are_all_read() -> None:
     assert sorted(written["cat"].parameters["properties"]) == ["f", "file_path", "filename", "path"]
 
 
-def test_a_rule_that_fails_is_told_of_and_the_others_act() -> None:
+def test_failing_rule_is_reported_and_the_others_act() -> None:
     failing = make_reactor(
         "bad", when={"arguments": {"length(path) && starts_with(n, 'x') && path": "."}}, then={"tag": "t"}
     )
@@ -207,7 +207,7 @@ FAILING: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("when", "arguments"), FAILING)
 @pytest.mark.parametrize("then", [{"refuse": "No."}, {"set_arguments": {"n": 1}}])
-def test_no_call_leaves_as_it_is_because_a_rule_fails_on_it(then: Any, when: Any, arguments: str) -> None:
+def test_call_is_never_sent_unchanged_because_a_rule_fails(then: Any, when: Any, arguments: str) -> None:
     *told, event = feed_call(make_reactor(when=when, then=then), arguments=arguments)
     assert [one.action for one in told if isinstance(one, Intervention)] in (["refused"], ["changed"])
     assert isinstance(event, Denied) or (isinstance(event, Call) and event.changed and "refuse" not in then)

@@ -177,7 +177,7 @@ def test_faults_are_found_where_they_are_found_without_a_budget(schema: Any, val
     assert found == expected
 
 
-def test_properties_that_nothing_evaluates_are_told() -> None:
+def test_unevaluated_properties_are_reported() -> None:
     schema = {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}
     kind = make_counting_validator(Draft202012Validator, Budget())
     assert [error.validator for error in kind(schema).iter_errors({"a": 1, "b": 2})] == ["unevaluatedProperties"]

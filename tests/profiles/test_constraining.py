@@ -75,7 +75,7 @@ def test_parallel_calls_as_the_client_allows_them(parallel: bool) -> None:
     assert found.demand.allows_multiple == parallel
 
 
-def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
+def test_reasoning_may_precede_calls_unless_the_request_disables_it() -> None:
     found = plan("llama.cpp").steps["constrain"]
     assert ("<think>", "</think>") in found.demand.reasoning_tags
     for model, fields in (("m", {"reasoning_effort": "none"}), ("qwen2.5-7b-instruct", {})):

@@ -33,13 +33,13 @@ def test_every_key_and_item_knows_its_line(file: Path) -> None:
     assert second.lines == {(): 7, ("d",): 7}
 
 
-def test_what_is_missing_is_told_where_its_parent_stands(file: Path) -> None:
+def test_missing_key_is_reported_at_its_parent(file: Path) -> None:
     file.write_text("a: 1\nb:\n  - x\n")
     [document], _ = read_documents(file)
     assert str(document.problem(("b", 3, "c"), "gone")) == f"{file}:2: b[3].c: gone"
 
 
-def test_empty_documents_are_left_out(file: Path) -> None:
+def test_empty_documents_are_ignored(file: Path) -> None:
     file.write_text("# only a comment\n---\n---\na: 1\n---\n# the end\n")
     documents, problems = read_documents(file)
     assert [document.value for document in documents] == [{"a": 1}]
@@ -109,7 +109,7 @@ SYNTAX_HINT = "; check the indentation, and put texts with any of * & ! % @ ` { 
         ("#" * 300_000, "x.yaml:1: over 256 KiB; split it into several files"),
     ],
 )
-def test_a_problem_names_file_and_line_and_says_what_to_do(file: Path, text: str | bytes, problem: str) -> None:
+def test_problem_has_file_line_and_remedy(file: Path, text: str | bytes, problem: str) -> None:
     assert problems_of(file, text) == [problem]
 
 
@@ -199,9 +199,7 @@ def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatc
     assert without[1]
 
 
-def test_built_in_documents_are_read_anew_only_when_they_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builtin_documents_are_read_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An edit of a user's profile blocks streams only for as long as that file takes to load."""
 
     def write(folder: str, name: str, description: str) -> None:

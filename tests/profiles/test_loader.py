@@ -96,7 +96,7 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
          "4: dialect: there is no dialect 'nope'; `vtc profiles` lists all"),
     ],
 )  # fmt: skip
-def test_a_problem_names_the_line_and_says_what_to_do(tmp_path: Path, text: str, problem: str) -> None:
+def test_problem_has_line_and_remedy(tmp_path: Path, text: str, problem: str) -> None:
     write(tmp_path, dialects=DIALECT.format(name="tag") + "---\n" + DIALECT.format(name="hermes"), x=text)
     assert problems_of(tmp_path) == [f"{tmp_path}/x.yaml:{problem}"]
 
@@ -135,7 +135,7 @@ def test_a_user_profile_names_a_dialect_of_another_directory(tmp_path: Path) -> 
     assert load_profiles([second, first]).models["m"].accept == ("mine",)
 
 
-def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_of_every_file_is_reported_at_once(tmp_path: Path) -> None:
     first = write(tmp_path / "1", a="kind: x\n", b="kind: model\nname: m\nmatch: {}\ntools: x\nmore: y\n")
     second = write(tmp_path / "2", c="a: [\n", d="kind: client\nname: c\nmatch: {}\n")
     told = problems_of(first, second, tmp_path / "3")
@@ -185,7 +185,7 @@ def test_a_policy_that_makes_no_sense(guards: str, problem: str, tmp_path: Path)
     assert line.startswith(f"{tmp_path}/x.yaml:{problem}")
 
 
-def test_every_mistake_of_a_policy_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_a_policy_is_reported_at_once(tmp_path: Path) -> None:
     reactors = """
   reactors:
   - name: a
@@ -210,13 +210,13 @@ def test_every_mistake_of_a_policy_is_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_every_mistake_of_a_dialect_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_a_dialect_is_reported_at_once(tmp_path: Path) -> None:
     write(tmp_path, x="kind: dialect\nname: x\ncall: '{jso}'\nsection: x\nprompt: '{% if %}'\nresult_start: '('\n")
     told = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(": ")[0] for line in problems_of(tmp_path)]
     assert told == ["3", "4", "5", "6"]
 
 
-def test_a_text_that_is_none_in_unicode_is_told_and_no_error_of_ours(tmp_path: Path) -> None:
+def test_invalid_unicode_is_reported_without_an_internal_error(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text('kind: model\nname: x\nmatch: {}\ndialect: "\\uD800"\n')
     with pytest.raises(ProfileError, match=r"x\.yaml:4: dialect: .* are halves of characters"):
         load_profiles([tmp_path])

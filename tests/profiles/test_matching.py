@@ -190,7 +190,7 @@ FACTS = Facts(model="Qwen/Qwen2.5-7B", host="localhost", headers={"authorization
         ),
     ],
 )
-def test_the_most_specific_wins_and_says_why(profiles: list[ClientProfile], winner: str, reason: str) -> None:
+def test_most_specific_profile_wins_with_a_reason(profiles: list[ClientProfile], winner: str, reason: str) -> None:
     for order in (profiles, profiles[::-1]):
         name, why = choose(FACTS, *order, own="own")
         assert name == winner
@@ -303,5 +303,5 @@ def test_clients_differ_by_each_credential_and_by_nothing_that_changes_within_a_
         ("key=", "", True),
     ],
 )
-def test_credentials_of_a_query_tell_clients_apart(query: str, other: str, is_same: bool) -> None:
+def test_credentials_in_a_query_distinguish_clients(query: str, other: str, is_same: bool) -> None:
     assert (Facts(query=query).credentials == Facts(query=other).credentials) == is_same

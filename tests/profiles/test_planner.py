@@ -365,5 +365,7 @@ def test_upstream_is_asked_whole_where_tools_are_streamed(
     ("fields", "limits"),
     [({}, False), ({"parallel_tool_calls": False}, True), ({"tools": None, "parallel_tool_calls": False}, False)],
 )
-def test_one_call_holds_for_calls_of_upstream_where_the_client_says_so(fields: dict[str, Any], limits: bool) -> None:
+def test_limit_of_one_call_applies_to_native_calls_if_the_client_requires_it(
+    fields: dict[str, Any], limits: bool
+) -> None:
     assert plan(**fields).protocol.limits_native is limits

@@ -15,7 +15,7 @@ def model(**fields: Any) -> ModelProfile:
     return msgspec.convert({"kind": "model", "name": "m", "match": {}, **fields}, ModelProfile)
 
 
-def test_a_model_that_says_nothing_takes_tools_natively_and_is_read_in_every_framed_dialect() -> None:
+def test_model_without_keys_accepts_native_tools_and_every_framed_dialect() -> None:
     profile = model()
     assert (profile.tools, profile.accept, profile.dialect) == ("native", "auto", "tag")
     assert (profile.lenient, profile.max_calls, profile.unknown_tools) == (None, None, "allow")
@@ -23,12 +23,12 @@ def test_a_model_that_says_nothing_takes_tools_natively_and_is_read_in_every_fra
     assert (profile.request.set, profile.request.drop) == ({}, ())
 
 
-def test_a_client_that_says_nothing_is_judged_by_its_request() -> None:
+def test_client_without_keys_is_judged_by_its_request() -> None:
     profile = msgspec.convert({"kind": "client", "name": "c", "match": {}}, ClientProfile)
     assert (profile.tool_protocol, profile.dialect) == ("auto", None)
 
 
-def test_reasoning_stands_between_think_tags_unless_told_otherwise() -> None:
+def test_reasoning_is_in_think_tags_by_default() -> None:
     assert model(reasoning={}).reasoning == ReasoningTags(
         open="<think>", close="</think>", prefilled=False, to="reasoning_content"
     )
@@ -99,7 +99,7 @@ def test_a_key_of_the_environment_is_for_hosts_of_one_owner(host: Any, is_one_ow
         msgspec.convert(fields, ServerProfile)
 
 
-def test_a_key_in_the_place_of_the_name_of_its_variable_is_told_and_not_shown() -> None:
+def test_key_in_place_of_a_variable_name_is_reported_and_hidden() -> None:
     fields = {"name": "s", "match": {"host": "api.example.com"}, "key_env": "sk-canary-0f1e2d"}
     with pytest.raises(msgspec.ValidationError, match="must be the name of a variable") as raised:
         msgspec.convert(fields, ServerProfile)

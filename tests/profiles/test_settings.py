@@ -16,7 +16,7 @@ def test_what_was_chosen_is_what_differs_from_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(("name", "hint"), [("hermez", " (did you mean 'hermes'?)"), ("x", "")])
-def test_a_name_that_is_not_known_comes_with_the_nearest(name: str, hint: str) -> None:
+def test_unknown_name_is_reported_with_the_nearest(name: str, hint: str) -> None:
     error = UnknownName("dialect", name, ("hermes", "tag"))
     assert str(error) == f"there is no dialect {name!r}{hint}; `vtc profiles` lists all"
     assert error.setting == "dialect"

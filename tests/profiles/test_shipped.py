@@ -320,7 +320,7 @@ def test_every_model_profile_has_a_name_that_matches_it() -> None:
     assert {profile for _, profile in MODELS} == everywhere - {"qwen3"}
 
 
-def test_a_model_that_says_special_tokens_has_a_dialect_that_names_them() -> None:
+def test_model_with_special_tokens_has_a_dialect_that_names_them() -> None:
     said = {name: model.accept for name, model in SHIPPED.models.items() if model.special_tokens}
     assert [name for name, own in said.items() if not any(DIALECTS[one].tokens for one in own)] == []
 

@@ -48,7 +48,7 @@ ON, OFF = {"thinking": True}, {"thinking": False}
         (False, ON, SERVER, False, False),
     ],
 )
-def test_a_reply_begins_inside_if_profiles_and_request_say_so(
+def test_reply_begins_inside_reasoning_if_profiles_and_request_require_it(
     prefilled: bool | Literal["asked"], body: dict[str, Any], server: ServerProfile, may: bool, begins: bool
 ) -> None:
     found = decide_thinking(prefilled, body, server)

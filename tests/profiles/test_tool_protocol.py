@@ -15,7 +15,7 @@ def test_a_model_without_a_profile_is_read_in_every_dialect_with_markup_of_its_o
     assert [*list_dialects(PROFILES, UNKNOWN_MODEL)] == [*PROFILES.rescued]
 
 
-def test_what_is_expected_comes_first_then_what_the_profile_accepts_and_nothing_twice() -> None:
+def test_expected_protocol_precedes_those_of_the_profile_without_duplicates() -> None:
     named = replace(UNKNOWN_MODEL, accept=("hermes", "bare-json"))
     read = [one.name for one in list_dialects(PROFILES, named, PROFILES.dialects["invoke"])]
     assert read[:3] == ["invoke", "hermes", "bare-json"]

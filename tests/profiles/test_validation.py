@@ -62,7 +62,7 @@ class Model(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ("name: " + "x" * 100 + "\ntools: " + "y" * 100, f'2: tools: must be native or prompt, not "{"y" * 59}…'),
     ],
 )  # fmt: skip
-def test_a_problem_says_where_what_and_what_to_do(tmp_path: Path, text: str, expected: str) -> None:
+def test_problem_has_place_cause_and_remedy(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
     [document], _ = read_documents(file)
@@ -145,7 +145,7 @@ def write_value(path: KeyPath, value: str) -> str:
 
 @pytest.mark.parametrize("turn", range(6))
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_value_of_any_key_is_taken_or_told(kind: str, turn: int, tmp_path: Path) -> None:
+def test_any_value_of_any_key_is_accepted_or_reported(kind: str, turn: int, tmp_path: Path) -> None:
     """The message states the place of the value; there is no other error, and no exit."""
     values, others = VALUES[turn::6], [*KINDS][: [*KINDS].index(kind)]
     file = tmp_path / "x.yaml"

@@ -77,13 +77,13 @@ def flows(loaded: Flows) -> Iterator[Flows]:
 # The stream callable
 
 
-def test_text_leaves_in_the_call_that_brought_it(flows: Flows) -> None:
+def test_text_is_sent_in_the_hook_that_received_it(flows: Flows) -> None:
     stream = flows.streaming()
     for frame in [chat.ROLE, *chat.make_text_chunks("Let", " me", " look", " at `x` and <b>y</b>:")]:
         assert stream(frame) == [frame]
 
 
-def test_a_call_leaves_in_the_call_that_completed_it(flows: Flows) -> None:
+def test_call_is_sent_in_the_hook_that_completed_it(flows: Flows) -> None:
     stream = flows.streaming()
     call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
     assert [stream(frame) for frame in chat.make_text_chunks(*call[:-1])] == [[]] * (len(call) - 1)
@@ -123,7 +123,7 @@ def test_it_never_raises_even_where_we_are_at_fault(flows: Flows, monkeypatch: p
     assert stream(b"") == stream(b"") == []
 
 
-def test_the_end_may_come_twice_or_not_at_all(flows: Flows) -> None:
+def test_end_may_be_missing_or_repeated(flows: Flows) -> None:
     stream = flows.streaming()
     for frame in chat.make_text_chunks("a", *TAG):
         stream(frame)
@@ -160,7 +160,7 @@ def test_which_replies_are_streamed(headers: http.Headers, status: int, streamed
 @pytest.mark.parametrize(
     "body", [chat.request(stream=True, tools=None), chat.request(stream=True, tool_choice="none"), b"no request"]
 )
-def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flows: Flows) -> None:
+def test_unread_stream_is_forwarded_at_once(body: Any, mode: str, flows: Flows) -> None:
     """It is not buffered, and its headers are unchanged."""
     flows.context.configure(flows.addon, vtc_mode=mode)
     headers = http.Headers(content_type="text/event-stream", content_encoding="gzip", content_length="5")
@@ -205,7 +205,7 @@ def test_a_reply_is_asked_for_in_a_readable_coding_only_if_it_is_read(flows: Flo
     assert flows.send_request().request.headers["accept-encoding"] == "gzip"
 
 
-def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
+def test_request_with_a_broken_content_coding_is_ignored(flows: Flows) -> None:
     flow = flows.send_request(b"not gzip", headers=[(b"content-encoding", b"gzip")])
     assert flow.request.raw_content == b"not gzip"
     assert flow.metadata[METADATA]["notes"][0].startswith("left alone: ")
@@ -306,7 +306,7 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
 # A replayed flow
 
 
-def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
+def test_replayed_flow_is_processed_again() -> None:
     """Otherwise its rewritten request would offer no tools, and its reply would not be read."""
     addon, body = VirtualToolCalling(), chat.encode_json(chat.request())
 

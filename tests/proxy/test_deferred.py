@@ -38,7 +38,7 @@ def load_addon(context: taddons.context, caplog: pytest.LogCaptureFixture) -> li
         (["vtc_profiles"], "vtc_profiles has no value: --set vtc_profiles=…"),
     ],
 )
-def test_an_option_that_is_not_taken_is_told_as_an_error(
+def test_rejected_option_is_reported_as_an_error(
     specs: list[str], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error during the start ends mitmproxy."""
@@ -61,14 +61,14 @@ def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context
         ({"vtc_models": "a=b"}, "vtc_models must be a list of texts, not 'a=b'"),
     ],
 )
-def test_a_value_of_another_type_in_mitmproxys_own_file_is_told(
+def test_wrong_type_in_mitmproxys_file_is_reported(
     given: dict[str, Any], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
     context.options.update_defer(**given)
     assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
 
 
-def test_what_an_option_of_another_addon_refuses_is_told(
+def test_value_rejected_by_another_addon_is_reported(
     context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
     """mitmproxy would unload this addon because of it."""
@@ -80,7 +80,9 @@ def test_what_an_option_of_another_addon_refuses_is_told(
 
 
 @pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1", "others_option"])
-def test_other_options_are_taken_or_left(spec: str, context: taddons.context, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_options_are_set_or_ignored(
+    spec: str, context: taddons.context, caplog: pytest.LogCaptureFixture
+) -> None:
     context.options.set(spec, defer=True)
     assert load_addon(context, caplog) == []
 

@@ -51,7 +51,7 @@ def test_both_sides_of_a_flow() -> None:
     assert flows.get_bodies(flow, "reply") == Bodies(None, b"reply")
 
 
-def test_a_body_as_it_came() -> None:
+def test_body_as_received() -> None:
     flow = make_flow()
     assert flows.get_original(flow, "request") == b"went"
     flow.metadata[flows.METADATA] = {"sizes": {"request_came": 5, "request_went": 4}}
@@ -98,7 +98,7 @@ def test_a_comment_names_the_model_first(summary: str, model: str, comment: str,
     assert (flow.comment, flows.strip_comment_prefix(flow)) == (comment, happened)
 
 
-def test_a_comment_of_a_person_is_left_as_it_is() -> None:
+def test_users_comment_is_unchanged() -> None:
     flow = make_flow()
     flow.comment = "see: this one"
     assert flows.strip_comment_prefix(flow) == "see: this one"

@@ -226,7 +226,7 @@ WITHOUT_MEMORY = (
         pytest.param(5, WITHOUT_MEMORY, id="many", marks=pytest.mark.rest),
     ],
 )
-def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
+def test_no_content_is_reachable_afterwards_if_memory_is_off(
     replies: int, some: Sequence[Mapping[str, str]], addon: Callable[..., VirtualToolCalling]
 ) -> None:
     """Only the objects of this test are found, which shows that the search works."""

@@ -31,13 +31,13 @@ def plan(**fields: Any) -> Plan:
     return options.build_planner(ctx.options).plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
 
 
-def test_every_option_says_what_it_does(configure: Any) -> None:
+def test_every_option_has_a_description(configure: Any) -> None:
     ours = {name: option for name, option in ctx.options.items() if name.startswith("vtc_")}
     assert len(ours) > 5
     assert all(option.help.endswith(".") or option.help.endswith(")") for option in ours.values())
 
 
-def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any) -> None:
+def test_requests_are_unchanged_and_calls_are_rescued_by_default(configure: Any) -> None:
     configure(vtc_mode="rewrite")
     found = plan()
     assert (found.protocol.write, found.protocol.prompt_tools) == (None, False)

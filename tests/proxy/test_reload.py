@@ -80,7 +80,7 @@ def test_without_an_edit_nothing_is_read(running: Running) -> None:
     assert running.addon.planner is planner
 
 
-def test_a_bad_edit_is_told_once_and_the_last_good_set_stays(
+def test_bad_edit_is_reported_once_and_the_last_good_profiles_stay(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "vtc")
@@ -107,7 +107,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-async def test_the_watch_tells_each_mistake_once_and_sees_that_it_is_mended(
+async def test_watch_reports_each_mistake_once_and_its_repair(
     mistake: str, running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "vtc")
@@ -131,7 +131,7 @@ async def test_the_watch_tells_each_mistake_once_and_sees_that_it_is_mended(
     running.reloader.done()
 
 
-def test_a_fault_of_ours_is_told_and_the_next_edit_is_read(
+def test_internal_fault_is_reported_and_the_next_edit_is_read(
     running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -146,7 +146,7 @@ def test_a_fault_of_ours_is_told_and_the_next_edit_is_read(
     assert running.model == "third"
 
 
-def test_a_file_that_cannot_be_looked_at_is_told_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_file_is_reported_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     (running.directory / "circle.yaml").symlink_to("circle.yaml")
     running.reloader.check_files()
     running.reloader.check_files()

@@ -65,7 +65,9 @@ def list_differences(one: Case) -> list[str]:
         ("", PLAN, True, {}),
     ],
 )
-def test_a_recorded_case_reads_as_it_says(text: str, plan: ReadingPlan, complete: bool, fields: dict[str, Any]) -> None:
+def test_recorded_case_is_read_as_expected(
+    text: str, plan: ReadingPlan, complete: bool, fields: dict[str, Any]
+) -> None:
     found = record_and_parse(text, plan, complete=complete)
     assert (found.text, found.dialects) == (text, ("hermes", "tag"))
     assert list_differences(found) == []
@@ -90,7 +92,7 @@ def test_secrets_are_in_no_case() -> None:
         ({"refusals": ("no tool",)}, 'refusals: [], not ["no tool"]'),
     ],
 )
-def test_what_is_read_otherwise_is_told(changed: dict[str, Any], line: str) -> None:
+def test_different_result_is_reported(changed: dict[str, Any], line: str) -> None:
     found = record_and_parse(f"I look.\n{CALL}")
     for key, value in changed.items():
         setattr(found, key, value)

@@ -31,14 +31,14 @@ PROMPT = "let VTC write them into the prompt with `--tools prompt`"
         (400, "Client sent an HTTP request to an HTTPS server.", "", "the server speaks https"),
     ],
 )
-def test_a_known_error_says_what_to_do(status: int, body: Any, said: str, meaning: str) -> None:
+def test_known_error_has_a_remedy(status: int, body: Any, said: str, meaning: str) -> None:
     found = hints.explain_error(status, json.dumps(body).encode())
     assert found.startswith(f"the server answered {status}")
     assert said in found
     assert meaning in found.partition(" - ")[2]
 
 
-def test_error_in_a_stream_is_told_like_a_status() -> None:
+def test_error_in_a_stream_is_described_like_a_status() -> None:
     said = "the server broke off with an error: "
     deep = {"type": "response.failed", "response": {"error": {"message": "CUDA out of memory"}}}
     assert hints.explain_error(None, json.dumps(deep).encode()) == f"{said}CUDA out of memory"
@@ -48,7 +48,7 @@ def test_error_in_a_stream_is_told_like_a_status() -> None:
     assert hints.explain_error(None, b'{"error": {"message": "busy"}}') == f"{said}busy"
 
 
-def test_a_page_is_told_by_its_words() -> None:
+def test_web_page_is_described_by_its_text() -> None:
     page = b"<html><head><title>502</title></head><body><h1>Bad\n Gateway</h1></body></html>"
     assert hints.explain_error(502, page) == "the server answered 502: Bad Gateway"
 

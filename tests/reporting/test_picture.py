@@ -87,7 +87,7 @@ SAMPLES = st.builds(
 
 
 @given(st.lists(SAMPLES, max_size=40))
-def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[ExchangeSample]) -> None:
+def test_every_exchange_is_drawn_inside_the_plane(samples: list[ExchangeSample]) -> None:
     for chart in draw_charts(samples, OUTCOMES):
         if chart.name == "exchanges":
             assert sum(sum(bar.figures.values()) for bar in chart.bars) == len(samples)

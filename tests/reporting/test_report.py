@@ -17,7 +17,7 @@ def test_a_report_is_plain_data() -> None:
     assert json.loads(json.dumps(report.as_dict())) == report.as_dict()
 
 
-def test_nothing_done_is_nothing_said() -> None:
+def test_unchanged_exchange_has_an_empty_report() -> None:
     assert Report(Parties(client="c", model="m"), why=["because"]).summarize() == ""
 
 
@@ -45,7 +45,7 @@ REFUSAL = {"reason": "r", "dialect": "tag", "name": "f", "excerpt": "x"}
         ({"calls": [REPAIRED], "refusals": [REFUSAL], "failures": ["f"]}, "failed"),
     ],
 )
-def test_the_most_serious_outcome_is_told(fields: dict[str, Any], outcome: str) -> None:
+def test_most_serious_outcome_is_reported(fields: dict[str, Any], outcome: str) -> None:
     assert Report(**fields).outcome == outcome
 
 
@@ -55,7 +55,7 @@ def test_secrets_are_in_no_report() -> None:
     assert "abcdefgh" not in json.dumps(report.as_dict()) + report.summarize()
 
 
-def test_what_stayed_text_is_told_from_what_was_left_out() -> None:
+def test_text_that_stayed_differs_from_removed_text() -> None:
     report = Report()
     for refusal in (UnreadCall("a", "tag"), UnreadCall("b", "tag", left_out=True), UnreadCall("c", "tag")):
         report.record_unread_call(refusal)
@@ -103,7 +103,7 @@ def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
         ({"calls": [{**REPAIRED, "dialect": "tool_calls"}]}, "vtc: f, 1 repaired (missing-closer)"),
     ],
 )
-def test_the_calls_come_first_and_changes_of_the_request_are_counted(fields: dict[str, Any], line: str) -> None:
+def test_calls_precede_changes_of_the_request_and_those_are_counted(fields: dict[str, Any], line: str) -> None:
     report = Report(**{"calls": [CALL], **fields})
     assert report.summarize() == line
     assert report.as_dict()["request"] == fields.get("request", [])  # whole, for programs

@@ -79,7 +79,7 @@ def test_arguments_that_are_no_object_are_shown_as_they_are() -> None:
     assert render_blocks(read_reply(API, body)) == '[assistant]\n  -> f  i\n       {"a": \n  finish_reason: length'
 
 
-def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
+def test_common_lines_are_printed_once_and_others_are_marked() -> None:
     same, old, new = (
         TranscriptBlock("user", "hi"),
         TranscriptBlock("system", "x\n\na\r"),

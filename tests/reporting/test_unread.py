@@ -23,7 +23,7 @@ TOOLS = ("read_file", "ls")
         "{ls: {}}",
     ],
 )
-def test_a_tools_name_amid_markup_is_told(text: str) -> None:
+def test_tool_name_inside_markup_is_reported(text: str) -> None:
     call = find_possible_call(f"I look. {text}", TOOLS)
     assert call
     assert text.split()[0][:6] in call.text
@@ -57,7 +57,7 @@ def test_a_tools_name_amid_markup_is_told(text: str) -> None:
         'So:\n```\n<invoke name="read_file">\n<parameter name="path">a.py</parameter>\n</invoke>\n```\n',
     ],
 )
-def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
+def test_possible_call_is_reported_with_the_name_of_its_tool(text: str) -> None:
     call = find_possible_call(text, TOOLS)
     assert call
     assert "read_file" in call.text
@@ -97,7 +97,7 @@ def test_prose_and_code_are_not(text: str) -> None:
 
 @pytest.mark.every
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_framed])
-def test_a_call_in_a_code_block_is_told_in_every_framed_dialect(name: str) -> None:
+def test_call_in_a_code_block_is_reported_in_every_framed_dialect(name: str) -> None:
     """Even if words follow it, because the markup is that of calls."""
     tool = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}})
     text = write_calls([ToolCall("bash", '{"command": "ls"}', id="c1")], DIALECTS[name], {"bash": tool})
@@ -133,7 +133,7 @@ CALL = '{"name": "read_file", "arguments": {"path": "a.py"}}'
         (f"I look.\n```json\n{CALL}\n```\nThat is how.", False),
     ],
 )
-def test_how_a_call_in_a_block_that_ends_the_reply_is_read_is_told(text: str, is_told: bool) -> None:
+def test_block_at_the_end_of_a_reply_is_reported_as_it_is_read(text: str, is_told: bool) -> None:
     call = find_possible_call(text, TOOLS)
     assert bool(call and "vtc_blocks=last" in call.advice) == is_told
 

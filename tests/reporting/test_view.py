@@ -32,7 +32,7 @@ REPORT = {
 }
 
 
-def test_all_that_was_done_is_told_with_its_reason() -> None:
+def test_all_actions_are_listed_with_reasons() -> None:
     assert render_pane(API, "reply", Bodies(CAME, WENT), REPORT, "vtc: a summary").splitlines() == [
         "vtc: a summary",
         "",

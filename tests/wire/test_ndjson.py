@@ -53,7 +53,7 @@ def test_last_line_that_is_cut_off(raw: bytes, cut: bool) -> None:
 @pytest.mark.parametrize(
     ("body", "matches"), [(b'{"a":1}\n{"b":2}', True), (b'{"a":1}\n', False), (b"", False), (b"x\ny", False)]
 )
-def test_stream_is_told_by_its_second_line(body: bytes, matches: bool) -> None:
+def test_stream_is_recognized_by_its_second_line(body: bytes, matches: bool) -> None:
     assert Lines().matches(body) == matches
 
 

@@ -121,7 +121,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("raw", "others", "event"), OTHERS.values(), ids=OTHERS)
-def test_what_a_frame_says_besides_its_data(raw: bytes, others: bytes, event: bytes) -> None:
+def test_other_fields_of_a_frame(raw: bytes, others: bytes, event: bytes) -> None:
     [frame] = read(raw)
     assert select_other_lines(frame.raw) == others
     assert select_event_lines(others) == event
@@ -179,7 +179,7 @@ def test_name_of_an_event_with_a_lone_surrogate_is_encoded() -> None:
     ("body", "matches"),
     [(b"data: x", True), (b"\xef\xbb\xbf\r\n: hi", True), (b"event:x", True), (b'{"a": 1}', False), (b"", False)],
 )
-def test_stream_is_told_by_its_beginning(body: bytes, matches: bool) -> None:
+def test_stream_is_recognized_by_its_beginning(body: bytes, matches: bool) -> None:
     assert EventStream().matches(body) == matches
 
 

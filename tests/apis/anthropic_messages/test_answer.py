@@ -31,7 +31,7 @@ REPLY = messages.message(
 )
 
 
-def test_a_stream_says_what_the_whole_said() -> None:
+def test_stream_equals_whole_reply() -> None:
     found = messages.read(stream_body(json.dumps(REPLY).encode()))
     assert found.blocks == REPLY["content"]
     assert (found.stop_reason, found.usage) == ("tool_use", messages.USAGE)

@@ -105,7 +105,7 @@ def test_own_calls_are_in_the_text_for_a_client_of_text() -> None:
     assert rewritten(call("y"), stop_reason="tool_use", structured=False).blocks == [text("[y {} toolu_1]")]
 
 
-def test_own_calls_that_a_policy_changes_are_made_anew() -> None:
+def test_native_call_is_encoded_again_if_policy_changes_it() -> None:
     odd = {**call("old", p=1), "caller": {"type": "direct"}}
     found = rewritten(text("a"), odd, call("bad", "toolu_2"), stop_reason="tool_use", guarded=True)
     assert found.blocks == [text("a"), {**odd, "name": "new"}, text("[bad {} toolu_2]")]

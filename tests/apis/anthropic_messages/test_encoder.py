@@ -91,7 +91,7 @@ def test_text_is_one_block_after_one_start() -> None:
     assert found.stop_reason == "end_turn"
 
 
-def test_call_that_comes_first_comes_after_the_start() -> None:
+def test_call_before_any_text_follows_the_start() -> None:
     body = relay_reply(CHAT, *calling(make_call_piece(0, "read", '{"filePath": "a"}'))[1:])
     assert [event.name for event in events(body)][:2] == ["message_start", "content_block_start"]
     assert read(body).calls == [("read", {"filePath": "a"})]
@@ -349,7 +349,7 @@ def test_unknown_events_are_encoded_again_if_numbers_have_shifted(frames: list[b
     assert indexes == [*range(len(indexes))]
 
 
-def test_fields_of_the_start_and_the_end_that_are_unknown_do_not_leave_where_a_policy_is_strict() -> None:
+def test_unknown_fields_of_start_and_end_are_dropped_under_strict_policy() -> None:
     odd = {"type": "message_start", "message": messages.message(messages.call("bad"), stop_reason=None)}
     last = {"type": "message_delta", "delta": {"stop_reason": "end_turn", "x": "bad"}, "usage": {"output_tokens": 5}}
     stop = {"type": "message_stop", "content_block": messages.call("bad")}
@@ -383,7 +383,7 @@ def test_reply_of_messages_is_sent_to_a_client_of_chat_completions() -> None:
     assert found.finish_reason == "tool_calls"
 
 
-def test_thinking_comes_back_with_what_seals_it() -> None:
+def test_thinking_is_returned_with_its_signature() -> None:
     thought = [*messages.thinking_block(0, "Hm", signature="sig"), *text_block(2, "a")]
     secret = [make_block_start(1, {"type": "redacted_thinking", "data": "x"}), make_block_stop(1)]
     for strict in (False, True):
@@ -414,7 +414,7 @@ ARGUMENTS = ['{"a": "', "}\\", '"', '"', "}"]
 
 
 @given(st.lists(SAID, max_size=20), st.sampled_from(["stop", "length", "tool_calls", "other"]), st.booleans())
-def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thinks: bool) -> None:
+def test_any_events_make_a_valid_stream(some: list[Any], reason: Any, thinks: bool) -> None:
     """Calls are complete at the end, in any order of their pieces."""
     encoder, made = API.encoder(thinks), 0
     left: dict[int, list[str]] = {}
@@ -478,7 +478,7 @@ def test_replies_of_other_apis_in_any_order_are_good_streams(
 
 
 @pytest.mark.parametrize("failure", [Failure("Gone"), Failure("Gone", "overloaded_error")])
-def test_nothing_comes_after_a_failure(failure: Failure) -> None:
+def test_nothing_is_sent_after_a_failure(failure: Failure) -> None:
     encoder = API.encoder()
     assert encoder.write([Start("m"), Text("a")], 0)
     assert [one["type"] for one in encoder.write([failure], 0)] == ["error"]

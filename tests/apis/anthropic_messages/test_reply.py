@@ -106,18 +106,18 @@ THINKING = messages.thinking_block(0, "Hm.")
         [b"data: not json\n\n", b"data: []\n\n", b": comment\n\n", b"event: ping\ndata: {}\n\n"],
     ],
 )
-def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes]) -> None:
+def test_unchanged_frames_keep_their_bytes(frames: list[bytes]) -> None:
     assert run(*frames) == b"".join(frames)
 
 
 @pytest.mark.parametrize("name", [name for name in REPLIES if name.startswith("messages/") and name not in MIXED])
 @pytest.mark.parametrize("guarded", [False, True])
-def test_recorded_replies_leave_as_they_came(name: str, guarded: bool) -> None:
+def test_recorded_replies_keep_their_bytes(name: str, guarded: bool) -> None:
     frames = EventReader().feed(REPLIES[name])
     assert run(*(one.raw for one in frames), guarded=guarded) == REPLIES[name]
 
 
-def test_frames_leave_as_soon_as_they_may() -> None:
+def test_frames_are_sent_as_soon_as_they_are_decided() -> None:
     """A block's start is sent with its first text, and its stop once the next event is known."""
     one = relay()
     assert feed(one, START) == [START]
@@ -262,7 +262,7 @@ def test_a_client_of_text_is_given_calls_in_the_same_block() -> None:
     assert blocks(run(*make_stream(text_block(0, "a{b}"), text_block(1, "{c}")), structured=False)) == ["a<b>", "<c>"]
 
 
-def test_own_calls_switch_the_reading_off_and_come_after_those_of_the_text() -> None:
+def test_native_calls_disable_reading_and_follow_text_calls() -> None:
     frames = make_stream(
         text_block(0, "[x]a[y"), call_block(1, "z", "{}"), text_block(2, "[b]"), stop_reason="tool_use"
     )
@@ -270,7 +270,7 @@ def test_own_calls_switch_the_reading_off_and_come_after_those_of_the_text() -> 
     assert blocks(run(*frames, guarded=True)) == [{"x": {}}, "a[y", {"z": {}}, "[b]"]
 
 
-def test_own_calls_that_a_policy_changes_are_made_anew() -> None:
+def test_native_call_is_encoded_again_if_policy_changes_it() -> None:
     block = [
         make_block_start(1, {**messages.call("old"), "caller": {"type": "direct"}}),
         delta(1, "input_json_delta", partial_json='{"p": 1}'),
@@ -366,7 +366,7 @@ def test_citations_keep_their_block() -> None:
     assert found.blocks[0] == {"type": "text", "text": "b", "citations": [{"a": 1}]}
 
 
-def test_an_error_within_a_block_comes_after_all_that_was_said_and_is_the_last() -> None:
+def test_error_inside_a_block_is_sent_last_after_all_received_text() -> None:
     error = frame(messages.error())
     out = run(START, *text_block(0, "a[x]b[")[:-1], error)
     assert out.endswith(
@@ -434,7 +434,7 @@ def entry(index: int, kind: str, pieces: list[str]) -> Json:
 
 
 @given(said=BLOCKS, guarded=st.booleans(), structured=st.booleans(), thinks=st.booleans(), cut_off=st.booleans())
-def test_streamed_replies_are_well_formed_and_say_what_whole_ones_do(
+def test_streamed_replies_are_valid_and_equal_whole_ones(
     said: list[tuple[str, list[str]]], guarded: bool, structured: bool, thinks: bool, cut_off: bool
 ) -> None:
     said = [(kind, pieces) for kind, pieces in said if kind != "text" or "".join(pieces)]

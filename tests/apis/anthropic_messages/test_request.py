@@ -287,7 +287,7 @@ def test_calls_and_results_of_a_client_of_text_are_promoted() -> None:
     assert body["tools"] == [{"name": "read", "description": "Reads.", "input_schema": schema}]
 
 
-def test_results_come_ahead_of_text_that_stood_before_them() -> None:
+def test_results_are_moved_before_earlier_text() -> None:
     one = request(CALLING, user([text("Here:"), {**result("r"), **CACHE}]))
     calling, before, answer = one.messages
     body = json.loads(

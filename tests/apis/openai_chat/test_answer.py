@@ -31,7 +31,7 @@ def body(content: Any = "Hi", finish: str = "stop", *, message: Any = None, **fi
     calls=st.lists(st.dictionaries(st.text(), st.text(), max_size=2), max_size=3),
     cut_off=st.booleans(),
 )
-def test_a_stream_says_what_the_whole_said(content: str | None, calls: list[Any], cut_off: bool) -> None:
+def test_stream_equals_whole_reply(content: str | None, calls: list[Any], cut_off: bool) -> None:
     finish = "length" if cut_off else "tool_calls" if calls else "stop"
     entries = [
         {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}}
@@ -73,7 +73,7 @@ def test_usage_is_sent_to_those_who_asked_and_choices_keep_their_places() -> Non
 
 
 @pytest.mark.parametrize("body", [b"", b"no", b"[]", b"{}", b'{"error": {}}', b'{"choices": null}'])
-def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
+def test_body_that_is_no_chat_completion_is_reported(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         stream_body(body, usage=True)
 

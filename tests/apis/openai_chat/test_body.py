@@ -56,7 +56,7 @@ def test_what_is_read_of_a_reply(content: str, message: chat.Read) -> None:
     assert (found["usage"], found["y"], found["choices"][0]["message"]["x"]) == (chat.USAGE, 2, 1)
 
 
-def test_content_is_null_where_only_calls_are_left() -> None:
+def test_content_is_null_if_only_calls_remain() -> None:
     """The API specifies it, and some clients treat an empty text next to calls as an answer."""
     assert rewrite_body(chat.completion("[x]"))["choices"][0]["message"]["content"] is None
     assert rewrite_body(chat.completion("~"))["choices"][0]["message"]["content"] == ""
@@ -94,7 +94,7 @@ def test_own_calls_are_text_for_a_client_of_text(content: str | None) -> None:
 
 
 @given(st.text("ab[]x(){}~ é", max_size=30), st.sampled_from(["stop", "length", None]))
-def test_whole_and_streamed_replies_say_the_same(content: str, reason: str | None) -> None:
+def test_whole_and_streamed_replies_are_equal(content: str, reason: str | None) -> None:
     whole = chat.read(chat.encode_json(rewrite_body(chat.completion(content, reason))))
     relay = Relay(Decoder(), Encoder(), Toy)
     body = b"".join([*chat.make_text_chunks(content), *[chat.chunk({}, reason)] * bool(reason)])

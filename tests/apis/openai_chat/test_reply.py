@@ -59,7 +59,7 @@ def reply(*pieces: str, reason: str = "stop") -> list[bytes]:
         [b'data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"x":NaN}}]}\n\n'],
     ],
 )
-def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes]) -> None:
+def test_unchanged_frames_keep_their_bytes(frames: list[bytes]) -> None:
     assert run(*frames) == b"".join(frames)
 
 
@@ -82,7 +82,7 @@ def test_frames_that_clients_cannot_read_are_sent_as_they_can() -> None:
     assert [one["function"]["name"] for delta in deltas for one in delta.get("tool_calls", ()) if "id" in one] == ["x"]
 
 
-def test_a_frame_leaves_as_soon_as_it_may() -> None:
+def test_frame_is_sent_as_soon_as_it_is_decided() -> None:
     one = relay()
     for frame in [chat.ROLE, *chat.make_text_chunks("a", "b")]:
         assert feed(one, frame) == [frame]
@@ -103,7 +103,7 @@ def test_a_frame_leaves_as_soon_as_it_may() -> None:
         (chat.make_text_chunks("~"), []),
     ],
 )
-def test_text_that_changes_leaves_in_chunks_of_its_own(frames: list[bytes], deltas: list[Any]) -> None:
+def test_changed_text_is_sent_in_separate_chunks(frames: list[bytes], deltas: list[Any]) -> None:
     found = chat.deltas(run(chat.ROLE, *frames))[1:]
     said = [delta for delta in found if "tool_calls" not in delta or "id" in delta["tool_calls"][0]]
     expected = [{"content": one} if isinstance(one, str) and one != "call" else one for one in deltas]
@@ -133,7 +133,7 @@ def besides_data(frame: Frame) -> list[str]:
         ([b": ping\r\nretry: 5\r\n" + frame for frame in chat.make_text_chunks("a[")], [[": ping", "retry: 5"], []]),
     ],
 )
-def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
+def test_other_lines_of_a_frame_are_sent_once_and_its_event_type_with_each_frame(
     frames: list[bytes], lines: list[list[str]]
 ) -> None:
     one = relay()
@@ -192,14 +192,14 @@ def test_the_first_chunk_of_a_reply_has_the_role(frames: list[bytes]) -> None:
     assert roles == ["assistant", *[None] * (len(roles) - 1)]
 
 
-def test_the_role_comes_before_all_and_once() -> None:
+def test_role_is_sent_first_and_once() -> None:
     one = chat.chunk({"role": "assistant", "content": "a[x]b"}, "stop", usage=chat.USAGE)
     body = run(one)
     assert [delta.get("role") for delta in chat.deltas(body)] == ["assistant", None, None, None, None, None]
     assert [event.get("usage") for event in chat.events(body)] == [None] * 5 + [chat.USAGE]
 
 
-def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> None:
+def test_other_fields_of_a_chunk_are_sent_with_its_first_text() -> None:
     one = relay()
     feed(one, chat.ROLE)
     logprobs: chat.Json = {"content": []}
@@ -213,7 +213,7 @@ def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> N
 
 
 @pytest.mark.parametrize("text", ["a ", "a\n", " ", "a\n\n"])
-def test_frame_that_ends_in_white_space_waits_whole_and_leaves_as_it_came(text: str) -> None:
+def test_frame_that_ends_in_white_space_is_buffered_whole_and_sent_unchanged(text: str) -> None:
     """The frame is not split for any kind of client."""
     held, more = chat.make_text_chunks(text, "b")
     for structured in (True, False):
@@ -262,7 +262,7 @@ def test_own_calls_switch_the_reading_off() -> None:
     assert run(*frames) == b"".join(frames)
 
 
-def test_own_calls_come_behind_those_of_the_text() -> None:
+def test_native_calls_follow_text_calls() -> None:
     body = run(
         *chat.make_text_chunks("[x][y]"), OWN, chat.chunk({"tool_calls": [chat.native(0, arguments=" ")]}), chat.STOP
     )
@@ -296,7 +296,7 @@ def test_however_it_ends_calls_have_a_finish_reason(end: list[bytes]) -> None:
     assert chat.read(body) == chat.Read("a(b", calls=[("x", {})], finish_reason="tool_calls")
 
 
-def test_the_end_may_come_twice_and_more_may_follow() -> None:
+def test_repeated_end_and_later_frames_are_accepted() -> None:
     """An empty frame of HTTP/2 looks like the end of the body."""
     one = relay()
     assert feed(one, chat.make_text_chunks("[x")[0]) == []

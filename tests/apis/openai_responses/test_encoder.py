@@ -104,7 +104,7 @@ def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
     ),
     data=st.data(),
 )
-def test_whatever_is_said_is_a_stream_that_strict_clients_read(
+def test_any_events_make_a_stream_that_strict_clients_read(
     said: list[ReplyEvent], pieces: list[tuple[int, str]] | None, calls: int, end: Finish | None, data: st.DataObject
 ) -> None:
     told: list[ReplyEvent] = [*said, *(deltas(pieces) if pieces else [])]
@@ -152,7 +152,7 @@ def test_the_first_of_several_calls_is_not_held_back_and_the_others_wait_for_its
     assert types == [["output_item.added"], [], [delta], [], [delta, *done, "output_item.added", delta]]
 
 
-def test_a_name_and_an_id_may_come_late() -> None:
+def test_late_name_and_id_are_used() -> None:
     found = read(
         START,
         CallDelta(0, arguments="{"),
@@ -224,7 +224,7 @@ def test_there_is_one_last_event_always(told: list[ReplyEvent], status: str) -> 
     assert sum(type_ in ends for type_ in types) == 1
 
 
-def test_a_server_that_says_nothing_has_failed() -> None:
+def test_empty_reply_is_a_failure() -> None:
     with pytest.raises(StreamError):
         responses.read(relay_from(openai_chat.API, chat.DONE))
 
@@ -319,7 +319,7 @@ async def test_ollama_is_read_by_the_sdk() -> None:
     assert (found.content, found.calls, found.status) == ("Hi Ho", [("a", {})], "completed")
 
 
-def test_fields_of_another_api_s_call_do_not_leave() -> None:
+def test_fields_of_another_apis_call_are_dropped() -> None:
     frames = [chat.ROLE, *native("{}"), chat.chunk({}, "tool_calls"), chat.DONE]
     (item,) = responses.read(relay_from(openai_chat.API, *frames, guarded=True)).items
     assert item.keys() == {"id", "type", "call_id", "name", "arguments", "status"}

@@ -167,7 +167,7 @@ def test_text_of_ours_has_a_part_where_upstream_began_none() -> None:
     ]
 
 
-def test_annotations_leave_with_text_that_is_unchanged_only() -> None:
+def test_annotations_are_sent_only_with_unchanged_text() -> None:
     note = {"type": "response.output_text.annotation.added", "item_id": "msg_1", "content_index": 0, "annotation": {}}
     for text, kept in (["Hi", True], ["Hi~", False]):
         item = text_events(text)
@@ -247,7 +247,7 @@ OWN_END = {
 
 
 @pytest.mark.parametrize("pieces", OWN_END.values(), ids=OWN_END)
-def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple[str, ...]) -> None:
+def test_done_event_of_a_call_overrides_its_pieces(pieces: tuple[str, ...]) -> None:
     begun, *_ = CALL
     deltas = [{**CALL[1], "delta": piece} for piece in pieces]
     frames = make_stream([begun, *deltas, *CALL[-2:]])
@@ -326,7 +326,7 @@ def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None
     assert responses.read(b"".join(out)).calls == [("a", {})]
 
 
-def test_the_end_may_come_twice_and_more_may_follow() -> None:
+def test_repeated_end_and_later_frames_are_accepted() -> None:
     """An empty frame of HTTP/2 looks like the end of the body."""
     relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in make_stream(text_events("Hi", " you[x]"))]
@@ -352,7 +352,7 @@ def test_a_reply_with_a_lifted_call_has_an_end_even_if_upstream_has_none(end: li
     ],
     ids=["call", "reasoning", "custom"],
 )
-def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int) -> None:
+def test_keep_alive_is_accepted_anywhere(items: list[list[Json]], after: int) -> None:
     """Each event after it has another number, and is sent once."""
     relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in make_stream(*items)]

@@ -90,7 +90,7 @@ def test_messages_that_are_none_are_refused_when_they_are_asked_for() -> None:
         assert request(input=[{"role": "user", "content": [5]}]).messages
 
 
-def test_tools_are_offered_under_names_that_tell_their_namespace() -> None:
+def test_tools_are_offered_under_names_with_their_namespace() -> None:
     one = request(tools=[responses.READ, NESTED, custom("apply_patch"), SEARCH])
     assert [offered.name for offered in one.offer.tools] == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch"]
     assert one.offer.declared == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch", "web_search"]

@@ -78,7 +78,7 @@ def test_under_strict_a_whole_reply_is_preserved() -> None:
     assert API.fold(came) == whole
 
 
-def test_under_strict_events_that_are_not_known_do_not_leave() -> None:
+def test_unknown_events_are_dropped_under_strict_policy() -> None:
     text = responses.all_events(responses.text_events("Hi"))
     out = strict(*responses.number_events([*text[:5], {"type": "response.news", "call": {"name": "bash"}}, *text[5:]]))
     assert b"bash" not in out
@@ -91,7 +91,7 @@ def test_under_strict_what_is_all_known_passes_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("place", ["output_text.done", "content_part.done", "output_item.done", "completed"])
-def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_strict(place: str) -> None:
+def test_text_that_only_a_repeating_event_contains_is_dropped_under_strict_policy(place: str) -> None:
     out = []
     for event in responses.all_events(responses.text_events("Hi")):
         raw = json.dumps(event)
@@ -102,7 +102,7 @@ def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_stri
     assert (responses.read(left).content, MARK.encode() in left) == ("Hi", False)
 
 
-def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_under_strict() -> None:
+def test_policies_check_a_call_that_only_the_last_event_contains() -> None:
     """Like an item with its own events, it is sent by such events, or not at all."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].append(responses.call("evil"))
@@ -115,7 +115,7 @@ def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_unde
     assert refused.content == responses.read(strict(*own, guarded=True)).content
 
 
-def test_a_call_that_another_end_hides_does_not_leave_under_strict() -> None:
+def test_call_hidden_by_another_end_is_dropped_under_strict_policy() -> None:
     """The items that were sent differ from those that the last event repeats."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].insert(0, responses.call("evil"))
@@ -168,7 +168,7 @@ SERVERS = [
 
 
 @pytest.mark.parametrize("kind", SERVERS)
-def test_an_item_of_the_server_that_ends_as_a_call_does_not_leave_under_strict(kind: str) -> None:
+def test_server_item_that_ends_as_a_call_is_dropped_under_strict_policy(kind: str) -> None:
     begun, done = item_events(SHELL, status="in_progress")
     begun["item"] = {"type": kind, "id": SHELL["id"], "status": "in_progress"}
     out = strict(*responses.number_events(responses.all_events(responses.text_events("Hi"), [begun, done])))
@@ -206,7 +206,7 @@ def test_encrypted_reasoning_is_preserved_when_all_is_encoded_again() -> None:
     assert responses.read(run_same(*frames)).items[1:] == [sealed, empty]
 
 
-def test_logprobs_leave_with_the_text_they_belong_to() -> None:
+def test_logprobs_are_sent_with_their_text() -> None:
     probs = [{"token": "Hi", "logprob": 0.0}]
     item = responses.text_events("[a]", "Hi")
     item[3]["logprobs"] = probs
@@ -237,7 +237,7 @@ def test_a_call_encoded_again_keeps_an_undeclared_namespace(kind: str) -> None:
     assert [(one["name"], one["namespace"]) for one in items] == [("run", "x")]
 
 
-def test_a_request_for_approval_does_not_leave_under_strict() -> None:
+def test_approval_request_is_dropped_under_strict_policy() -> None:
     asks = {"type": "mcp_approval_request", "id": "a", "name": MARK, "server_label": "s", "arguments": "{}"}
     frames = responses.make_stream(responses.text_events("Hi"), item_events(asks))
     assert MARK.encode() not in strict(*frames)

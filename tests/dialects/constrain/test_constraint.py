@@ -155,7 +155,7 @@ def test_calls_may_stand_in_free_text(name: str) -> None:
     )
 
 
-def test_thoughts_may_come_first() -> None:
+def test_reasoning_may_precede_calls() -> None:
     demand = Demand(calls_only=True, reasoning_tags=(("<think>", "</think>"),), reasoning_closers=("</think>",))
     tools, good = [*TOOLS.values()], text_of("hermes", call("now", {}))
     grammar = Checker(render_constraint("gbnf", DIALECTS["hermes"], tools, demand))
@@ -190,7 +190,7 @@ def test_an_unknown_schema_loosens_the_value() -> None:
 
 @pytest.mark.parametrize("name", material.FAMILIES)
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "additionalProperties": True}])
-def test_a_tool_that_says_nothing_of_its_parameters_takes_any(name: str, schema: dict[str, Any]) -> None:
+def test_tool_without_parameters_accepts_any_arguments(name: str, schema: dict[str, Any]) -> None:
     tools = {"now": Tool("now", "", schema)}
     grammar = Checker(render_constraint("gbnf", DIALECTS[name], [*tools.values()], Demand(calls_only=True)))
     assert accepts(grammar, write_calls([call("now", {})], DIALECTS[name], tools).lstrip())
@@ -268,7 +268,7 @@ def test_a_grammar_that_is_too_long_is_given_up_while_it_is_made(schema: dict[st
         build_reply_grammar(DIALECTS[name], tools, Demand(calls_only=True))
 
 
-def test_no_more_schemas_are_read_than_a_grammar_may_say() -> None:
+def test_number_of_schemas_is_bounded_by_the_grammar() -> None:
     nodes = Nodes()
     for _ in range(MAX_SCHEMAS):
         nodes.count_schema()
@@ -301,7 +301,7 @@ def test_the_same_tools_give_the_same_text() -> None:
 
 @pytest.mark.parametrize("name", [name for name in DIALECTS if name not in EXPRESSIBLE])
 @pytest.mark.parametrize("kind", ["gbnf", "structural_tag", "json_schema"])
-def test_other_dialects_say_why_not(name: str, kind: Any) -> None:
+def test_other_dialects_have_a_reason_why_not(name: str, kind: Any) -> None:
     with pytest.raises(Inexpressible, match=re.escape(DIALECTS[name].unconstrained)):
         render_constraint(kind, DIALECTS[name], [*TOOLS.values()], Demand(calls_only=True))
 

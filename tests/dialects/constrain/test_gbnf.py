@@ -49,7 +49,7 @@ def test_a_grammar_is_for_people_to_read_too() -> None:
 @pytest.mark.parametrize("gap", ["", ","])
 @pytest.mark.parametrize("free", [0, 1, 4])
 @pytest.mark.parametrize("required", ["", "b", "ac"])
-def test_each_member_comes_once_and_required_ones_do(gap: str, free: int, required: str) -> None:
+def test_each_member_is_allowed_once_and_required_ones_are_required(gap: str, free: int, required: str) -> None:
     members = tuple(EachMember(Lit(one), one in required) for one in "abcd")
     node = make_each(members, Lit(gap) if gap else EMPTY_NODE, free)
     assert isinstance(node, Each)

@@ -143,6 +143,6 @@ def test_json_that_ends_after_a_whole_value_may_lack_its_end(end: str) -> None:
     assert calls(read([text], [DIALECTS["hermes"]], AGENT)) == [("bash", {"command": "ls"})]
 
 
-def test_the_report_says_that_the_reply_ends_there() -> None:
+def test_report_contains_the_truncation() -> None:
     events = read(['<tool_call>\n{"name": "bash", "arguments": {"command": "ls", "timeout": 1'], [DIALECTS["hermes"]])
     assert [one.reason for one in events if isinstance(one, UnreadCall)] == ["the reply ends inside it"]

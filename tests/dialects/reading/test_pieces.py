@@ -147,7 +147,7 @@ def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -
         ("bare-json", '{"name": "write_file", "arguments": {"path": "a.py', []),
     ],
 )
-def test_what_is_certain_leaves(dialect: str, text: str, pieces: list[str]) -> None:
+def test_decided_text_is_emitted(dialect: str, text: str, pieces: list[str]) -> None:
     reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, ReaderOptions(incremental=True))
     events = [event for chunk in text for event in reader.feed(chunk)]
     told = [event.arguments for event in events if isinstance(event, CallPiece)]

@@ -26,7 +26,7 @@ def test_a_rule_with_which_the_reader_does_not_get_on_is_a_fault(
         [event for piece in pieces for event in one.feed(piece)]
 
 
-def test_what_has_left_gives_a_loop_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emitted_text_gives_a_loop_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The remaining steps depend on the text that can be read again, not on the length of the reply."""
     steps = 0
 

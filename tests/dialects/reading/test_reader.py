@@ -232,7 +232,7 @@ def test_any_text(text: str, options: dict[str, Any], places: list[int]) -> None
 
 @pytest.mark.parametrize("dialect", COMMON)
 @given(text=st.text("abc <>/=\"'{}[]().,:;|-_*#!\n\t", max_size=60))
-def test_text_without_tools_is_left_as_it_is(dialect: str, text: str) -> None:
+def test_text_without_tools_is_unchanged(dialect: str, text: str) -> None:
     assert content(read([text], [DIALECTS[dialect]], {})) == text
 
 
@@ -280,7 +280,7 @@ def bare(text: str) -> str:
 
 @pytest.mark.parametrize("dialect", BEGINNINGS)
 @pytest.mark.parametrize("text", PROSE)
-def test_what_cannot_be_markup_leaves_at_once(dialect: str, text: str) -> None:
+def test_text_that_cannot_be_markup_is_emitted_at_once(dialect: str, text: str) -> None:
     """Only white space is buffered, and after it the beginning of a head, a fence or a run of backticks."""
     one = reader(dialect)
     starts = [bare(start) for start in [*BEGINNINGS[dialect], *SPELLED.get(dialect, []), *OTHERS]]
@@ -296,7 +296,7 @@ def test_what_cannot_be_markup_leaves_at_once(dialect: str, text: str) -> None:
 
 @pytest.mark.parametrize("dialect", BEGINNINGS)
 @pytest.mark.parametrize("then", ["\x00", "<", '\n\n!"'])
-def test_a_beginning_that_goes_on_otherwise_leaves_as_text(dialect: str, then: str) -> None:
+def test_partial_marker_that_is_none_is_emitted_as_text(dialect: str, then: str) -> None:
     for start in BEGINNINGS[dialect]:
         one = reader(dialect)
         assert one.feed("x\n") == [Text("x")]
@@ -316,7 +316,7 @@ def test_a_call_is_given_as_soon_as_it_is_complete() -> None:
     assert [type(event) for event in one.feed(text[-1])] == [Call]
 
 
-def test_text_leaves_before_a_call_that_is_not_complete() -> None:
+def test_text_is_emitted_before_an_incomplete_call() -> None:
     one = reader()
     assert one.feed("Look:\n<bash>\n<command>l") == [Text("Look:")]
     assert one.feed("s</command>\n</ba") == []
@@ -329,12 +329,12 @@ def test_a_closer_that_may_be_missing_takes_no_white_space_with_it() -> None:
         assert content(read([text], [dialect])) == "Before.\nAfter."
 
 
-def test_what_is_quoted_for_too_long_leaves_too() -> None:
+def test_too_long_quotation_is_emitted() -> None:
     text = "Look ` <bash>" + "x" * 200
     assert content(reader(max_call_bytes=60).feed(text)) == text
 
 
-def test_white_space_leaves_with_the_text_behind_it() -> None:
+def test_white_space_is_emitted_with_the_following_text() -> None:
     one = reader()
     assert one.feed("a \n") == [Text("a")]
     assert one.feed(" b") == [Text(" \n b")]
@@ -357,7 +357,7 @@ def test_block_after_a_pause_is_read_from_the_start(before: str, dialect: str) -
     assert raw(events) == written
 
 
-def test_after_finish_there_is_nothing_left() -> None:
+def test_nothing_remains_after_finish() -> None:
     one = reader()
     one.feed(f"Look: {CALL} <ba")
     one.finish()
@@ -381,7 +381,7 @@ def test_release_loses_nothing(dialect: str, data: st.DataObject) -> None:
     assert raw([*one.feed(text), *one.release()]) == text
 
 
-def test_release_keeps_calls_that_were_given_and_says_why_one_was_not() -> None:
+def test_release_keeps_complete_calls_and_gives_a_reason_for_another() -> None:
     one = reader()
     (call,) = one.feed(CALL + "\n<bash>")
     assert isinstance(call, Call)
@@ -415,7 +415,7 @@ def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: 
 
 @given(st.data())
 @settings(max_examples=EXAMPLES)
-def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
+def test_plain_text_is_emitted_unchanged(data: st.DataObject) -> None:
     fed, told = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
     before = draw_text(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x", "x `y"]))
     assert fed.feed(before) == told.feed(before)
@@ -447,7 +447,7 @@ def test_where_a_line_begins_or_markup_waits_all_text_must_be_fed(text: str) -> 
 
 @given(st.data())
 @settings(max_examples=EXAMPLES)
-def test_white_space_that_waits_may_leave_by_another_way(data: st.DataObject) -> None:
+def test_buffered_white_space_may_be_sent_by_the_fast_path(data: st.DataObject) -> None:
     fed, spaced = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
     text = draw_text(data, SIX) + data.draw(st.sampled_from(["x ", "a\tb  ", "x\n", "> x "]))
     assert fed.feed(text) == spaced.feed(text)
@@ -499,7 +499,7 @@ ANYWHERE = ["```\n{}\n```", "`{}`", "{}", "~~~x\n{}\n", "So:\n\n    x = {}", "> 
 
 
 @pytest.mark.parametrize("around", ANYWHERE)
-def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
+def test_calls_in_code_count_if_the_dialect_allows_them(around: str) -> None:
     text = around.replace("{}", '<|call|>{"name": "bash", "arguments": {"command": "ls"}}<|end|>')
     events = read([text], [SPECIAL, DIALECTS["tag"]])
     assert calls(events) == [("bash", {"command": "ls"})]

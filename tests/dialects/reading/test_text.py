@@ -32,7 +32,7 @@ def calls(events: list[Event]) -> int:
 
 
 @pytest.mark.parametrize("text", ["Hello", "a > b", "1. <b>bold</b>", "`code`", "x\n\n* y"])
-def test_text_that_cannot_be_markup_leaves_at_once(text: str) -> None:
+def test_text_that_cannot_be_markup_is_emitted_at_once(text: str) -> None:
     one = reader()
     assert "".join(event.raw for event in one.feed(text)) == text.rstrip("`")
     assert join_raw(one.finish()) == text[len(text.rstrip("`")) :]
@@ -83,7 +83,7 @@ def test_reasoning_is_no_speech() -> None:
     assert join_raw(read("so</think>Hi", begins="reasoning"), Reasoning) == "so"
 
 
-def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way() -> None:
+def test_reply_does_not_begin_in_reasoning_if_that_was_received_separately() -> None:
     one = reader(begins="reasoning")
     one.record_reasoning()
     events = [*one.feed(f"Hi. {CALL}"), *one.finish()]
@@ -126,7 +126,7 @@ def test_without_a_lone_closing_tag_a_reply_began_as_text(text: str) -> None:
     assert merge_events(events) == merge_events(read(text))
 
 
-def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> None:
+def test_possible_reasoning_is_not_emitted_before_its_end() -> None:
     one = reader(begins="either")
     assert [event for piece in f"Hello.\n\n{CALL}\n" for event in one.feed(piece)] == []
     assert one.plain_rule is None
@@ -135,7 +135,7 @@ def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> Non
 
 
 @pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])
-def test_a_call_that_ends_such_reasoning_is_one_if_the_reply_says_nothing_else(think: Any) -> None:
+def test_call_at_the_end_of_such_reasoning_counts_if_the_reply_has_no_other_text(think: Any) -> None:
     for text in (f"{CALL}</think>", f"So {CALL}\n{CALL}\n</think>\n"):
         events = read(text, begins="either", think=think)
         assert calls(events) == text.count(CALL)

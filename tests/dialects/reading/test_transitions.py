@@ -233,7 +233,7 @@ def test_an_action_is_one_of_the_class_of_its_state(state: State, step: Step) ->
         assert issubclass(TABLE[state].handler, get_args(first) or first)
 
 
-def test_where_a_token_must_follow_it_is_said_what_happens_if_none_does() -> None:
+def test_rows_that_require_a_token_define_its_absence() -> None:
     assert [state for state, row in TABLE.items() if row.text is None and row.otherwise is None] == []
 
 
@@ -247,7 +247,7 @@ def test_a_token_without_a_step_is_an_error_of_ours() -> None:
         TABLE[State.TEXT].steps["unheard"]
 
 
-def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
+def test_calls_in_code_are_searched_only_if_the_dialect_allows_them() -> None:
     plain = [dialect for dialect in DIALECTS.values() if dialect.in_code == "text"]
     assert plain
     assert TokenKind.CALL_OPENER not in kinds(Grammar(plain).scan_quotation_end("```", None))

@@ -21,7 +21,7 @@ AFTER = [
 
 @pytest.mark.parametrize("dialect", QUOTABLE)
 @pytest.mark.parametrize("before", ["x ", '"', "| "])
-def test_what_follows_a_call_decides_alike_at_every_cut(dialect: str, before: str) -> None:
+def test_text_after_a_call_has_the_same_effect_at_every_cut(dialect: str, before: str) -> None:
     written = write_calls([CALL], DIALECTS[dialect], AGENT).strip()
     made = calls(read([f"x {written} now."], [DIALECTS[dialect]]))  # so is one over several lines
     for after in ("</think>", ".</code>", "?" + "." * MAX_WORDLESS_CHARACTERS, " now."):

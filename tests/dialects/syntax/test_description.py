@@ -149,5 +149,5 @@ def test_markup_that_cannot_be_found_is_an_error(text: str, key: str, enclosed: 
 @pytest.mark.parametrize(
     ("text", "key"), [("{name}({kwargs})", "call"), ("{key}:<e>{value}<e>", "param"), ("{json}", "call")]
 )
-def test_inside_of_other_markup_a_slot_may_come_first(text: str, key: str) -> None:
+def test_slot_may_be_first_inside_other_markup(text: str, key: str) -> None:
     with_pattern(key, text, enclosed=True).check()

@@ -29,7 +29,7 @@ from vtc.events import UnreadCall
         ("kimi-k2", "<|tool_calls_section_end|> ends it.", "<|tool_calls_section_end|> ends it."),
     ],
 )
-def test_a_marker_without_a_call_is_left_out_and_told_unless_words_speak_of_it(
+def test_marker_without_a_call_is_removed_and_reported_unless_the_text_mentions_it(
     dialect: str, text: str, left: str
 ) -> None:
     for chunks in ([text], text):
@@ -40,7 +40,7 @@ def test_a_marker_without_a_call_is_left_out_and_told_unless_words_speak_of_it(
 
 
 @pytest.mark.parametrize("text", ["Done.<|tool_call_end|>", "Done. <|tool_call_end|><|tool_calls_section_end|>\n"])
-def test_a_special_token_that_closes_nothing_is_left_out_on_its_line_too(text: str) -> None:
+def test_special_token_that_closes_nothing_is_removed_even_on_a_separate_line(text: str) -> None:
     for chunks in ([text], text):
         events = read(chunks, [DIALECTS["kimi-k2"]])
         assert (content(events).strip(), raw(events)) == ("Done.", text)
@@ -50,7 +50,7 @@ def test_a_special_token_that_closes_nothing_is_left_out_on_its_line_too(text: s
 @pytest.mark.parametrize(
     ("after", "left"), [("<tool_call>", ""), ("<tool_call>\n", ""), ("<tool_call> begins one.", None)]
 )
-def test_a_tag_after_a_call_that_opens_nothing_is_left_out_at_the_end(after: str, left: str | None) -> None:
+def test_tag_after_a_call_that_opens_nothing_is_removed_at_the_end(after: str, left: str | None) -> None:
     call = "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n"
     for chunks in ([call + after], call + after):
         events = read(chunks, [DIALECTS["qwen3-coder"]])
@@ -58,5 +58,5 @@ def test_a_tag_after_a_call_that_opens_nothing_is_left_out_at_the_end(after: str
         assert content(events) == (after if left is None else left)
 
 
-def test_a_tag_that_opens_nothing_stays_where_it_is_all_that_is_said() -> None:
+def test_tag_that_opens_nothing_stays_if_it_is_the_only_text() -> None:
     assert content(read(["<tool_call>"], [DIALECTS["qwen3-coder"]])) == "<tool_call>"

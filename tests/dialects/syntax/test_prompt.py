@@ -100,13 +100,13 @@ def test_every_dialect_shows_all_there_is_to_know_of_a_tool(dialect: str) -> Non
     ],
     ids=str,
 )
-def test_every_dialect_shows_a_tool_that_says_little(dialect: str, parameters: dict[str, Any]) -> None:
+def test_every_dialect_renders_a_minimal_tool(dialect: str, parameters: dict[str, Any]) -> None:
     text = render_tool_list(DIALECTS[dialect], [Tool("do_it", parameters=parameters)])
     assert "do_it" in text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_dialect_says_what_must_be_called(dialect: str) -> None:
+def test_every_dialect_renders_a_required_call(dialect: str) -> None:
     tools = list(TOOLS["typed"].values())
     assert "the function save" in render_tool_list(DIALECTS[dialect], tools, "the function save")
     assert " in this reply." not in render_tool_list(DIALECTS[dialect], tools)

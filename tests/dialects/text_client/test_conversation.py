@@ -145,7 +145,7 @@ def test_a_result_in_a_message_that_is_one_text() -> None:
     assert result.text == "1 | x\n\n<details>d"
 
 
-def test_an_empty_result_is_empty_and_a_missing_one_is_said_to_be() -> None:
+def test_empty_result_is_empty_and_missing_one_is_marked() -> None:
     empty = structure_turns(assistant(READ), user("[read_file for 'a.py'] Result:", ""))
     assert summarize_messages(empty)[1:] == [("tool", "", "read_file")]
     missing = structure_turns(assistant(READ), user("Never mind."), assistant(READ))
@@ -360,7 +360,7 @@ def test_a_call_of_an_unknown_tool_is_written_as_it_is() -> None:
         ('<read_file>\n{"path": "a.py"}\n</read_file>', False),
     ],
 )
-def test_which_calls_a_client_reads_from_the_characters_they_came_in(raw: str, as_written: bool) -> None:
+def test_client_reads_calls_from_the_received_characters(raw: str, as_written: bool) -> None:
     event = Call(raw, ToolCall("read_file", '{"path":"a.py"}'), "cline")
     assert is_readable(event, CLINE) is as_written
 

@@ -63,7 +63,7 @@ def test_every_documented_tool_is_found_in_order() -> None:
     ]
 
 
-def test_parameters_are_required_or_optional_as_the_prompt_says() -> None:
+def test_parameters_are_required_or_optional_as_in_the_prompt() -> None:
     assert {tool.name: list(tool.parameters["required"]) for tool in find_documented_tools(CLINE).tools} == {
         "execute_command": ["command", "requires_approval"],
         "read_file": ["path"],
@@ -78,7 +78,7 @@ def test_parameters_are_required_or_optional_as_the_prompt_says() -> None:
     assert list(tool_of(ROO, "search_and_replace").parameters["required"]) == ["path", "search", "replace"]
 
 
-def test_types_are_told_in_words_and_a_string_otherwise() -> None:
+def test_types_are_named_in_words_or_string() -> None:
     found = {tool.name: types(tool) for tool in find_documented_tools(CLINE).tools}
     assert found["read_file"] == {
         "path": "string",
@@ -122,7 +122,7 @@ def test_types_are_told_in_words_and_a_string_otherwise() -> None:
         ("", "string"),
     ],
 )
-def test_words_that_tell_a_type(words: str, type_: str) -> None:
+def test_words_that_name_a_type(words: str, type_: str) -> None:
     assert types(one(SHORT.replace("The p", words))) == {"p": type_}
 
 

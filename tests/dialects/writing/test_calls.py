@@ -184,7 +184,7 @@ def test_a_result(dialect: str, text: str) -> None:
     assert write_result("bash", "c1", "OK", DIALECTS[dialect]) == text
 
 
-def test_an_empty_result_says_so() -> None:
+def test_empty_result_is_marked() -> None:
     assert write_result("bash", "c1", "", DIALECTS["tag"]) == "Tool Result from bash:\n(no output)"
 
 

@@ -67,7 +67,7 @@ def test_what_is_required_is_shown_and_all_there_is_if_nothing_is() -> None:
     assert parse_example(tool("odd", ["missing"], path=TEXT))[1] == {"path": "..."}
 
 
-def test_an_object_whose_keys_say_what_is_what_has_no_names() -> None:
+def test_object_whose_keys_are_values_has_no_names() -> None:
     assert render_example(DIALECTS["bare-json"], [WRITE]) == '{"name": "...", "arguments": {"...": "..."}}'
 
 

@@ -90,7 +90,7 @@ def test_tools_are_added_to_the_system_message_or_get_one() -> None:
     assert nobody == alone
 
 
-def test_the_choice_of_tools_is_said() -> None:
+def test_tool_choice_is_in_the_prompt() -> None:
     tools = list(AGENT.values())
 
     def prompt_text(choice: str) -> str:

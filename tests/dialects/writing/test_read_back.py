@@ -21,6 +21,6 @@ def test_a_built_in_dialect_has_no_flaws(name: str) -> None:
         ("call: '<<CALL {name}>>{params}<<END>>', param: '{key}: {value};'", "param", False),
     ],
 )
-def test_what_is_not_read_back_is_told_by_its_key(description: str, key: str, is_fatal: bool) -> None:
+def test_value_that_is_not_read_back_is_reported_by_key(description: str, key: str, is_fatal: bool) -> None:
     (flaw,) = find_flaws(parse_dialect(f"{{kind: dialect, name: x, {description}}}"))
     assert (flaw.key, flaw.is_fatal) == (key, is_fatal)

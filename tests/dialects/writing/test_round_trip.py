@@ -46,7 +46,7 @@ def pieces(dialect: Description) -> list[str]:
 @pytest.mark.parametrize("name", PARAMS)
 @settings(max_examples=max(20, EXAMPLES // 4))
 @given(data=st.data())
-def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -> None:
+def test_placeholder_has_the_same_result_as_the_value(name: str, data: st.DataObject) -> None:
     """A value is written raw if, and only if, it can be read back."""
     dialect = DIALECTS[name]
     value = st.lists(st.sampled_from(pieces(dialect)), max_size=5).map("".join)
@@ -61,7 +61,7 @@ def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -
     assert holds == (dump_typed(calls(events)) == dump_typed([("write", arguments)]) and not content(events))
 
 
-def test_calls_that_are_alike_are_tried_once() -> None:
+def test_equal_calls_are_tried_once() -> None:
     proof, written = RoundTrip(DIALECTS["qwen3-coder"], TOOLS), set[str]()
 
     def write(arguments: Mapping[str, Any]) -> str:

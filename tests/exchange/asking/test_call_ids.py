@@ -75,7 +75,7 @@ def test_a_repeated_id_of_a_reply_gets_the_next_number() -> None:
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
-def test_ids_that_the_server_made_come_back_to_it_unchanged(client: str) -> None:
+def test_ids_of_the_server_return_to_it_unchanged(client: str) -> None:
     """Ids of another server are replaced by a form that all servers accept."""
     id_ = "functions.read:0/x"
     piece = call_piece(0, id=id_, type="function", name="read", arguments='{"filePath": "/a"}')

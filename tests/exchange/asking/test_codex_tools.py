@@ -21,7 +21,7 @@ SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if nam
 
 
 @SERVERS
-def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -> None:
+def test_tools_in_the_conversation_are_declared_and_called(server: str) -> None:
     """Codex 0.144 and later declare tools in an item before the prompt."""
     history = [
         {"type": "additional_tools", "role": "developer", "tools": CODEX},
@@ -68,7 +68,7 @@ def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
 
 
 @SERVERS
-def test_what_other_agents_say_is_said_by_the_user(server: str) -> None:
+def test_messages_of_other_agents_become_user_messages(server: str) -> None:
     said_ = {"type": "agent_message", "author": "sub", "content": [{"type": "input_text", "text": "Done."}]}
     body = chat.encode_json({"model": "m", "input": [{"role": "user", "content": "Go."}, said_]})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
@@ -117,7 +117,7 @@ def freeform(name: str) -> list[Any]:
     ],
     ids=lambda one: "" if isinstance(one, tuple) else f"{one[0]['item']['type'][:6]} {one[0]['item']['name']}",
 )
-def test_a_call_comes_back_as_its_tool_was_declared(stream: bool, came: list[Any], went: tuple[Any, ...]) -> None:
+def test_call_is_returned_as_its_tool_was_declared(stream: bool, came: list[Any], went: tuple[Any, ...]) -> None:
     """A name that could belong to two tools stays unchanged."""
     body = chat.encode_json(responses.request(tools=DECLARED, stream=stream))
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")

@@ -26,7 +26,7 @@ def send_chat(server: str, settings: dict[str, Any] | None = None, **fields: Any
     return json.loads(exchange.request()), exchange.report.request
 
 
-def test_each_server_is_told_in_its_own_field() -> None:
+def test_each_server_gets_the_grammar_in_its_own_field() -> None:
     body, told = send_chat("llama.cpp")
     assert body["grammar"].startswith("root ::= ")
     assert "tools" not in body  # llama.cpp rejects both at once
@@ -40,7 +40,7 @@ def test_each_server_is_told_in_its_own_field() -> None:
     assert body["response_format"]["json_schema"]["schema"]["properties"]["name"] == {"const": "read"}
 
 
-def test_a_server_of_another_api_is_told_as_well() -> None:
+def test_server_of_another_api_gets_the_grammar() -> None:
     body, told = send_chat("ollama", {"dialect": "bare-json", "upstream_api": ("ollama-chat",)})
     assert body["format"]["required"] == ["name", "arguments"]
     body, told = send_chat("llama.cpp", {"upstream_api": ("ollama-chat",)})
@@ -55,14 +55,14 @@ def test_a_server_of_another_api_is_told_as_well() -> None:
         ({"server": "ollama", "dialect": "hermes"}, "no grammar: dialect hermes: a call is not a JSON object"),
     ],
 )
-def test_what_cannot_be_said_is_told_and_the_request_goes_without(settings: dict[str, Any], why: str) -> None:
+def test_inexpressible_constraint_is_reported_and_omitted(settings: dict[str, Any], why: str) -> None:
     body, told = send_chat("vllm", settings, tool_choice="auto" if "constrain" in settings else "required")
     assert "response_format" not in body
     assert any(line.startswith(why) for line in told)
 
 
 @pytest.mark.parametrize("where", ["user", "tool", "call"])
-def test_a_conversation_about_calls_is_left_alone(where: str) -> None:
+def test_conversation_about_calls_is_unchanged(where: str) -> None:
     """A value may have to contain the markup, which a grammar would forbid."""
     quoted = "Write <parameter=path> into the file."
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": json.dumps({"path": quoted})}}

@@ -51,7 +51,7 @@ def choice(client: str, word: str) -> Any:
         ("read", 1, "hello\n<system-reminder>\nCall the tool read.\n</system-reminder>", "expressed in the prompt"),
     ],
 )
-def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
+def test_required_call_is_described_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
     exchange = open_bridge(client, "ollama-chat", **demand(client, word))
     body = json.loads(exchange.request())
     assert len(body.get("tools", ())) == tools
@@ -60,7 +60,7 @@ def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int
     assert "tool_choice" not in body
 
 
-def test_a_demand_does_not_change_what_came_before() -> None:
+def test_demand_does_not_change_earlier_messages() -> None:
     """It follows the results, in a separate message."""
     history = [
         messages.user("x"),
@@ -115,7 +115,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
         ({}, {}),
     ],
 )
-def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_effort_is_sent_to_a_chat_server(asked: dict[str, Any], sent: dict[str, Any]) -> None:
     body = json.loads(open_bridge("anthropic-messages", "openai-chat", **asked).request())
     assert {key: one for key, one in body.items() if "reasoning" in key or "think" in key} == sent
 
@@ -129,7 +129,7 @@ def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent:
         ({}, None, None),
     ],
 )
-def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any], thinking: Any, config: Any) -> None:
+def test_effort_is_sent_to_a_messages_server(asked: dict[str, Any], thinking: Any, config: Any) -> None:
     """This does not apply if a call is required, because the combination is an error."""
     body = json.loads(open_bridge("openai-chat", "anthropic-messages", **asked).request())
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
@@ -168,7 +168,7 @@ STRICT: Any = [{"type": "function", "function": {**chat.tool("read")["function"]
         ("openai-chat", "anthropic-messages", {"response_format": {"type": "json_object"}}, "JSON without a schema"),
     ],
 )
-def test_what_the_server_cannot_be_told_is_named(client: str, server: str, fields: dict[str, Any], named: str) -> None:
+def test_untranslatable_fields_are_reported(client: str, server: str, fields: dict[str, Any], named: str) -> None:
     exchange = open_bridge(client, server, **fields)
     exchange.request()
     assert exchange.report.request[-1].endswith(f"API has no such field: {named}")

@@ -54,7 +54,7 @@ def calls_of(body: bytes) -> tuple[list[Json], Any]:
 
 
 @SERVERS
-def test_the_server_is_told_a_function_with_one_text_and_past_calls_of_it(server: str) -> None:
+def test_server_gets_a_function_with_one_string_and_its_past_calls(server: str) -> None:
     exchange = open_freeform(
         server, messages=HISTORY, tool_choice={"type": "custom", "custom": {"name": "apply.patch"}}
     )
@@ -73,7 +73,7 @@ def test_the_server_is_told_a_function_with_one_text_and_past_calls_of_it(server
 
 @SERVERS
 @STREAM
-def test_a_call_of_it_comes_back_as_the_client_declared_it(server: str, stream: bool) -> None:
+def test_call_is_returned_as_the_client_declared_its_tool(server: str, stream: bool) -> None:
     exchange = open_freeform(server, stream=stream)
     exchange.request()
     said = [("apply__patch", {"input": INPUT}), ("read", {"filePath": "/a"})]
@@ -88,7 +88,7 @@ def test_a_call_of_it_comes_back_as_the_client_declared_it(server: str, stream: 
 
 @SERVERS
 @pytest.mark.parametrize("cuts", [1, 7])
-def test_a_call_of_it_is_told_in_any_cut(server: str, cuts: int) -> None:
+def test_call_is_returned_in_any_cut(server: str, cuts: int) -> None:
     exchange = open_freeform(server, stream=True)
     exchange.request()
     body = pairs.make_stream(server, [], [("apply__patch", {"input": INPUT})])

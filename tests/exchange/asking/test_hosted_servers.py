@@ -155,7 +155,7 @@ def test_hosts_of_which_less_is_known(host: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("effort", "is_left"), [("none", True), ("low", False), (None, False)])
-def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effort: str | None, is_left: bool) -> None:
+def test_bedrock_model_with_disabled_thinking_gets_its_sampling(effort: str | None, is_left: bool) -> None:
     fields: Json = {"reasoning_effort": effort} if effort else {}
     body = chat.encode_json(chat.request(model="us.openai.gpt-5.6-sol", temperature=0.2, **fields))
     facts = replace(AGENT, host="bedrock-runtime.eu-west-1.amazonaws.com", port=443)
@@ -164,7 +164,7 @@ def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effo
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_what_gpt_oss_thinks_is_told_apart_where_bedrock_writes_it_into_the_text(stream: bool) -> None:
+def test_reasoning_of_gpt_oss_is_separated_from_bedrocks_text(stream: bool) -> None:
     body = chat.encode_json(chat.request(model="openai.gpt-oss-120b-1:0", stream=stream))
     facts = replace(AGENT, host="bedrock-runtime.us-west-2.amazonaws.com", port=443)
     exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
@@ -183,7 +183,7 @@ def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None
     assert all("2026-11" in why for server in hosted for why in server.why.values())
 
 
-def test_what_is_written_otherwise_is_told_and_all_else_keeps_its_bytes() -> None:
+def test_rewritten_fields_are_reported_and_all_others_keep_their_bytes() -> None:
     facts = replace(AGENT, host="api.openai.com", port=443)
 
     def send_fields(**fields: Any) -> tuple[bytes, bytes, list[str]]:

@@ -49,7 +49,7 @@ def open_body(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | N
 @case
 @pytest.mark.parametrize("host", ["127.0.0.1", "api.openai.com"])
 @pytest.mark.every
-def test_what_is_out_of_shape_is_put_right_and_told(case: dict[str, Any], host: str) -> None:
+def test_malformed_fields_are_repaired_and_reported(case: dict[str, Any], host: str) -> None:
     body = body_of(case["api"], case["fields"])
     exchange = open_body(case["api"], body, host)
     sent = exchange.request()
@@ -60,7 +60,7 @@ def test_what_is_out_of_shape_is_put_right_and_told(case: dict[str, Any], host: 
 
 @case
 @pytest.mark.parametrize("server", SHAPES)
-def test_a_server_of_another_api_is_told_the_same_as_of_a_request_in_shape(case: dict[str, Any], server: str) -> None:
+def test_server_of_another_api_gets_the_same_as_for_a_valid_request(case: dict[str, Any], server: str) -> None:
     if server == case["api"]:
         return
     bodies = body_of(case["api"], case["fields"]), body_of(case["api"], case["fields"], case["sent"])
@@ -70,7 +70,7 @@ def test_a_server_of_another_api_is_told_the_same_as_of_a_request_in_shape(case:
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_a_profile_can_have_requests_sent_as_they_came(api: str, tmp_path: Path) -> None:
+def test_profile_can_disable_repairs_of_requests(api: str, tmp_path: Path) -> None:
     tmp_path.joinpath("mine.yaml").write_text("{kind: server, name: mine, match: {}, ready: {shapes: false}}")
     profiles = load_profiles([builtin_directory(), tmp_path])
     for case in CASES:
@@ -136,7 +136,7 @@ WHOLE = HALVES.replace(rb"a\ud83d b\uDC00", rb"a\ufffd b\ufffd")
 
 
 @pytest.mark.parametrize("api", ["openai-chat", "anthropic-messages", "ollama-chat"])
-def test_halves_of_characters_are_written_as_such_and_told(api: str) -> None:
+def test_lone_surrogates_are_replaced_and_reported(api: str) -> None:
     """Servers reject them (`no low surrogate in string`, Anthropic), so a conversation that contains one could not
     continue.
     """

@@ -136,7 +136,7 @@ def test_what_is_not_corrected_keeps_its_bytes() -> None:
     )
 
 
-def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
+def test_fields_that_a_policy_sets_or_removes_are_unchanged(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(
         "kind: policy\nname: own\nmatch: {host: ['*']}\n"
         "request: {set: {seed: 1}, drop: [max_completion_tokens, reasoning_effort]}\n"
@@ -152,7 +152,7 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
     assert exchange.encode_after_rejection(error_of(beside_tools), 400) is None
 
 
-def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
+def test_quirk_does_not_apply_to_other_content_at_its_path() -> None:
     """Empty tools and a choice of `auto` may be removed; other values may not."""
     memory = Memory()
     first = open_pair("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
@@ -210,7 +210,7 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
         ("openai-chat", "anthropic-beta", {}),  # to whose servers none is sent
     ],
 )
-def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, changed: Json, tmp_path: Path) -> None:
+def test_profile_lists_flags_that_a_server_rejects(server: str, flags: str, changed: Json, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(
         "kind: server\nname: own\nmatch: {host: ['*']}\nready: {corrections: false}\n"
         f"request: {{drop_flags: [{flags}]}}\n"
@@ -240,7 +240,7 @@ REFUSED_WORDS = sorted(
     refusals=st.lists(st.sampled_from(REFUSED_WORDS), min_size=1, max_size=3),
     stream=st.booleans(),
 )
-def test_any_refusals_over_and_over_come_to_an_end(case: Json, refusals: list[str], stream: bool) -> None:
+def test_repeated_rejections_end(case: Json, refusals: list[str], stream: bool) -> None:
     """A retry has another body each time, and alternating rejections end, too."""
     exchange = opened_for({**case, "stream": stream})
     sent = exchange.request(), exchange.sent_request
@@ -275,7 +275,7 @@ def test_refusals_that_contradict_each_other_end(refusals: tuple[bytes, ...], se
     assert ["".join(name for name in names if name in body) for body in bodies] == sent
 
 
-def test_a_lesson_that_is_learned_anew_comes_last() -> None:
+def test_quirk_that_is_learned_again_is_last() -> None:
     """One of the servers behind a name requires one field, and one the other."""
     memory, fields = Memory(), {"max_tokens": 5}
     for error, name in [(THERE, "max_completion_tokens"), (BACK, "max_tokens"), (THERE, "max_completion_tokens")]:
@@ -376,7 +376,7 @@ def rejected_requests(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
 
 @pytest.mark.parametrize("name", SHAPES)
 @over(data=st.data())
-def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -> None:
+def test_no_content_is_ever_removed(name: str, data: st.DataObject) -> None:
     body, errors = data.draw(rejected_requests(name))
     before = said_in(name, body)
     exchange = Session.open(BY_NAME[name], body, agent(name), planner(), "seed")

@@ -110,7 +110,7 @@ SERVERS = pytest.mark.parametrize("server", ["ollama-chat", "openai-chat"])
 
 @STREAM
 @SERVERS
-def test_a_prompt_that_it_cut_in_silence_is_told(server: str, stream: bool, tmp_path: Path) -> None:
+def test_silent_truncation_of_a_prompt_is_reported(server: str, stream: bool, tmp_path: Path) -> None:
     exchange = open_conversation("openai-chat", server, tmp_path, None, 12_000, stream=stream)
     messages, told = serve_request(exchange, server, stream=stream)
     assert "<rules>" in messages
@@ -130,9 +130,7 @@ def test_one_that_fits_is_not(server: str, stream: bool, tmp_path: Path) -> None
 
 @STREAM
 @SERVERS
-def test_whole_messages_that_it_left_out_are_noticed_where_little_is_left(
-    server: str, stream: bool, tmp_path: Path
-) -> None:
+def test_omitted_messages_are_noticed_if_few_remain(server: str, stream: bool, tmp_path: Path) -> None:
     """The token count then equals no window."""
     exchange = open_conversation("openai-chat", server, tmp_path, None, 2_800, stream=stream)
     messages, told = serve_request(exchange, server, stream=stream)
@@ -143,7 +141,7 @@ def test_whole_messages_that_it_left_out_are_noticed_where_little_is_left(
 
 @STREAM
 @pytest.mark.parametrize("client", pairs.NAMES)
-def test_told_the_window_by_the_profile_it_leaves_nothing_out(client: str, stream: bool, tmp_path: Path) -> None:
+def test_window_of_the_profile_prevents_omissions(client: str, stream: bool, tmp_path: Path) -> None:
     exchange = open_conversation(client, "ollama-chat", tmp_path, 131_072, 12_000, stream=stream)
     messages, told = serve_request(exchange, "ollama-chat", stream=stream)
     assert all(f"<{part}>" in messages for part in ("rules", 0, 1, 2, 3, 4))

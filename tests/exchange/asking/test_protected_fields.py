@@ -189,7 +189,7 @@ QUOTED = {"error": {"message": "Provider returned error", "metadata": {"raw": "U
         ),
     ],
 )
-def test_what_has_data_stored_is_left_out_only_if_the_server_does_not_know_it(
+def test_storage_field_is_removed_only_if_the_server_does_not_know_it(
     error: Any, fields: Json, is_left_out: bool
 ) -> None:
     exchange = open_api_session("openai-chat", fields)
@@ -211,7 +211,7 @@ def test_a_lesson_about_a_value_does_not_reach_another_that_keeps_data_private()
 @pytest.mark.parametrize(
     "name", ["strict", "cache_control", "eager_input_streaming", "defer_loading", "input_examples", "x"]
 )
-def test_only_named_fields_of_a_tool_are_left_out(name: str) -> None:
+def test_only_listed_fields_of_a_tool_are_removed(name: str) -> None:
     tool = {"name": "a", "input_schema": {"type": "object"}, name: ["b"]}
     again = open_api_session("anthropic-messages", {"tools": [tool]}).encode_after_rejection(
         error_of(f"tools.0.{name}: Extra inputs are not permitted"), 400

@@ -75,13 +75,13 @@ def leaves_out(source: str, role: str) -> bool:
         return False
 
 
-def test_models_whose_template_leaves_out_the_developer_say_so(sources: dict[str, str]) -> None:
+def test_models_whose_template_omits_the_developer_are_listed(sources: dict[str, str]) -> None:
     assert {name for name, source in sources.items() if leaves_out(source, "developer")} == {*DEVELOPER}
     assert not any(leaves_out(source, "system") for source in sources.values())
     assert all(list_roles(model) == ["system", "user"] for model in DEVELOPER.values() if model)
 
 
-def test_none_is_left_out(sources: dict[str, str]) -> None:
+def test_none_is_omitted(sources: dict[str, str]) -> None:
     assert len(sources) == NUMBER
     assert sources.keys() >= FAMILIES
 

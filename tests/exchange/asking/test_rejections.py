@@ -337,17 +337,17 @@ def test_a_refusal_of_the_same_words_teaches_what_can_still_help(words: str, tau
     assert found == taught
 
 
-def test_what_the_user_says_already_is_not_told_by_the_system_again() -> None:
+def test_messages_already_sent_as_user_are_not_sent_as_system() -> None:
     found = learn(400, ALTERNATE, {"system": "user"})
     assert found is not None
     assert "system" not in found.steps
 
 
-def test_what_leaves_out_more_stays() -> None:
+def test_wider_removal_is_kept() -> None:
     assert learn(400, "messages.1: all messages must have non-empty content", {"empty": "parts"}) is None
 
 
-def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
+def test_error_with_all_words_at_once_ends() -> None:
     words = "; ".join(words for _, _, words in REFUSALS if "max_tokens" not in words)
     known: dict[str, object] = {}
     for _ in REFUSALS:
@@ -418,7 +418,7 @@ def test_a_grammar_is_what_a_server_may_refuse_in_any_words(
     assert found == (LearnedSteps({step: False}) if step else None)
 
 
-def test_what_a_server_says_of_something_else_counts_first() -> None:
+def test_words_about_another_cause_have_priority() -> None:
     found = learn(400, "System message must be at the beginning.", GRAMMAR)
     assert found is not None
     assert "system" in found.steps

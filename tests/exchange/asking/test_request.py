@@ -24,7 +24,7 @@ def test_what_need_not_change_is_the_very_bytes() -> None:
 
 
 @pytest.mark.parametrize("last", [{"role": "user", "content": "Go on."}, None])
-def test_a_remark_stands_after_what_was_said_last(last: dict[str, str] | None) -> None:
+def test_remark_follows_the_last_message(last: dict[str, str] | None) -> None:
     policy = {"name": "mine", "match": {}, "guards": {"loop": {"malformed_calls": 2, "action": "steer"}}}
     broken = {"role": "assistant", "content": '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'}
     messages = [{"role": "user", "content": "Go."}, broken, broken, *([last] if last else [])]
@@ -60,7 +60,7 @@ def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
         ("[1]", {"_raw": "[1]"}),
     ],
 )
-def test_past_call_with_broken_arguments_is_mended_and_told(arguments: str, sent: Any) -> None:
+def test_past_call_with_malformed_arguments_is_repaired_and_reported(arguments: str, sent: Any) -> None:
     """Otherwise a server would reject every later request of the conversation."""
     function = {"name": "read", "arguments": arguments}
     call = {"id": "c", "type": "function", "function": function, "extra_content": {"signature": "s"}}

@@ -166,7 +166,7 @@ def test_what_was_taught_changes_nothing_where_nothing_is_of_that() -> None:
     assert open_client(memory, **plain).request() == make_request_body("openai-chat", **plain)
 
 
-def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
+def test_quirk_is_reported_and_forgotten_after_a_day() -> None:
     now = [0.0]
     memory = Memory(clock=lambda: now[0])
     rule, fields = ASKED["schemas"]
@@ -205,7 +205,7 @@ def test_another_client_is_taught_by_its_own_refusals() -> None:
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
-def test_clients_of_other_apis_are_asked_for_again_alike(client: str) -> None:
+def test_clients_of_other_apis_are_retried_equally(client: str) -> None:
     memory, settings = Memory(), {"upstream_api": ("openai-chat",)}
     tools = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(tools=NARROW))).offer.tools
     declared = [BY_NAME[client].request(make_request_body(client))._declaration(one) for one in tools]
@@ -313,12 +313,12 @@ def make_windowed_opener(tmp: Any, context: int = 65536) -> Callable[..., Sessio
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)
-def test_ollamas_own_api_is_told_the_window(client: str, tmp_path: Any) -> None:
+def test_ollamas_api_gets_the_window(client: str, tmp_path: Any) -> None:
     body = json.loads(make_windowed_opener(tmp_path)(client, "ollama-chat").request())
     assert (body["options"]["num_ctx"], body["truncate"]) == (65536, False)
 
 
-def test_a_window_that_the_client_says_stays(tmp_path: Any) -> None:
+def test_window_of_the_client_is_kept(tmp_path: Any) -> None:
     exchange = make_windowed_opener(tmp_path)("ollama-chat", "ollama-chat", options={"num_ctx": 8192, "temperature": 0})
     assert json.loads(exchange.request())["options"] == {"num_ctx": 8192, "temperature": 0}
 
@@ -373,7 +373,7 @@ def test_errors_of_hosted_apis_stay() -> None:
 @pytest.mark.parametrize(
     ("tokens", "line"), [(2050, "the server cut the prompt: it read 2050 tokens of 60 KB"), (15000, "")]
 )
-def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: str) -> None:
+def test_truncated_prompt_is_reported(stream: bool, tokens: int, line: str) -> None:
     exchange = open_client(stream=stream, messages=[user("word " * 12000)])
     exchange.request()
     usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}

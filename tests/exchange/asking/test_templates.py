@@ -60,7 +60,7 @@ def test_a_template_that_goes_through_parts_is_known(source: str, found: bool) -
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str) -> None:
+def test_clients_of_other_apis_are_retried_equally(name: str, client: str) -> None:
     """There are ten turns of an agent: quirks are learned in the first with calls, and then each begins with the one
     before.
     """
@@ -89,7 +89,7 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
         "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
     ],
 )
-def test_where_a_template_leaves_out_system_messages_in_silence_the_user_says_them(model: str) -> None:
+def test_system_messages_that_a_template_omits_become_user_messages(model: str) -> None:
     """The server sends no error from which this could be learned."""
     body = chat.encode_json({"model": model, "messages": CONVERSATIONS["system amid"]})
     sent = json.loads(Session.open(API, body, AGENT, planner(), "seed").request())["messages"]
@@ -104,7 +104,7 @@ def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None
     assert exchange.encode_after_rejection(b'{"error": "Unexpected role: tool"}', 400) is None
 
 
-def test_a_request_planned_anew_is_told_once() -> None:
+def test_request_planned_again_is_reported_once() -> None:
     body = chat.encode_json({"model": "m", "messages": CONVERSATIONS["an agent's"], "tools": [chat.tool("read")]})
     memory, server = Memory(), template(TEMPLATES["no tools"], "as sent")
     send_until_accepted(Session.open(API, body, AGENT, planner(), "seed", memory), server)

@@ -24,7 +24,7 @@ def read(case: dict[str, Any]) -> TokenCounts | None:
     return read_full_window(read_error(error, case.get("status", 400)), SIZE)
 
 
-def test_a_prompt_that_is_too_long_is_known_whoever_says_it() -> None:
+def test_too_long_prompt_is_recognized_in_any_words() -> None:
     wrong = []
     for case in WINDOW["full"]:
         window, prompt = case.get("window", 0), case.get("prompt", 0)
@@ -49,7 +49,7 @@ def test_what_only_sounds_so_is_none() -> None:
         (5000, 40_000, 10_000),
     ],
 )
-def test_a_prompt_that_was_cut_is_told(tokens: int, size: int, window: int | None) -> None:
+def test_truncated_prompt_is_reported(tokens: int, size: int, window: int | None) -> None:
     assert f"it read {tokens} tokens of {size // 1000} KB" in explain_truncation(tokens, size, window)
 
 

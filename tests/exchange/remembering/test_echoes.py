@@ -75,7 +75,7 @@ def test_the_report_names_the_tool_and_marks_the_exchange() -> None:
 
 @every_api
 @pytest.mark.parametrize("said", ["", "I look."])
-def test_an_echo_with_which_the_reasoning_ends_is_told_if_nothing_else_is_said(said: str, api: str) -> None:
+def test_echo_at_the_end_of_reasoning_is_reported_if_there_is_no_other_text(said: str, api: str) -> None:
     body = pairs.make_stream(api, [said] if said else [], reasoning=f"It says so.\n{ECHO}")
     exchange = open_api_session(api, stream=True, **with_result(api, f"Write\n{ECHO}"))
     read = pairs.read(api, feed_stream(exchange.stream(), body), stream=True)
@@ -327,7 +327,7 @@ NOT_COMPARED = "not compared with the results of the request, which hold too muc
 
 @pytest.mark.rest
 @every_api
-def test_a_call_that_would_take_too_much_to_compare_is_made_and_told(api: str) -> None:
+def test_call_that_is_too_costly_to_compare_is_made_and_reported(api: str) -> None:
     body = pairs.make_stream(api, [write_samples("hermes", LISTS, LISTS)])
     exchange = open_api_session(api, stream=True, **with_result(api, SPENT))
     assert (

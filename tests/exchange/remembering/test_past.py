@@ -56,7 +56,7 @@ def test_a_conversation_that_goes_on_keeps_its_prefix(client: str) -> None:
         assert prefix["chars"] == prefix["chars_of"] > 0
 
 
-def test_the_place_and_the_cause_of_a_break_are_told() -> None:
+def test_place_and_cause_of_a_break_are_reported() -> None:
     talk = begin_talk()
     talk.entries[0] = {"role": "system", "content": SYSTEM.replace("65abc", "12def")}
     talk.ask(*result(9))
@@ -70,7 +70,7 @@ def test_the_place_and_the_cause_of_a_break_are_told() -> None:
     assert broken_part(talk) == ""
 
 
-def test_a_message_amid_the_conversation_that_changed_or_came_in_is_told() -> None:
+def test_changed_or_inserted_message_is_reported() -> None:
     talk = begin_talk()
     talk.entries[3] = {**talk.entries[3], "content": "[old result cleared]"}
     talk.ask(*result(9))

@@ -32,7 +32,7 @@ CALLS: pairs.Calls = [("read", {"filePath": "/a"})]
 
 
 @PAIR
-def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(client: str, server: str) -> None:
+def test_reasoning_is_restored_in_each_turn_with_calls_in_the_same_place(client: str, server: str) -> None:
     talk = Talk(client, server)
     bodies = [talk.ask(*make_question(client, "Read it"))]
     for turn, thought in enumerate(["First.\n", "Then é."]):
@@ -51,7 +51,7 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
 
 
 @PAIR
-def test_long_reasoning_comes_back_whole(client: str, server: str) -> None:
+def test_long_reasoning_is_restored_completely(client: str, server: str) -> None:
     """It arrives between text without reasoning, which is not scanned again."""
     talk = Talk(client, server)
     talk.ask(*make_question(client, "Read it"))
@@ -62,7 +62,7 @@ def test_long_reasoning_comes_back_whole(client: str, server: str) -> None:
 
 @pytest.mark.parametrize("client", [*BY_NAME])
 @pytest.mark.parametrize("several", [False, True])
-def test_entries_of_reasoning_come_back_as_they_were(client: str, several: bool) -> None:
+def test_reasoning_entries_are_restored_unchanged(client: str, several: bool) -> None:
     """They have one seal, as those of OpenRouter, or several."""
     talk = Talk(client, "openai-chat")
     talk.ask(*make_question(client, "Read it"))
@@ -78,7 +78,7 @@ def test_entries_of_reasoning_come_back_as_they_were(client: str, several: bool)
 
 
 @SAME
-def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
+def test_reasoning_sent_by_the_client_is_unchanged(api: str) -> None:
     talk = Talk(api)
     talk.ask(*make_question(api, "Read it"))
     talk.reply(pairs.make_stream(api, [], CALLS, reasoning="Hm."))
@@ -146,7 +146,7 @@ def test_thoughts_are_given_back_to_their_own_conversation_alone(differs: str) -
     assert find_reasoning("openai-chat", talk.ask()) == ["Mine."]
 
 
-def test_a_cookie_of_a_load_balancer_that_changes_leaves_a_conversation_its_thoughts() -> None:
+def test_changing_cookie_of_a_load_balancer_keeps_the_reasoning() -> None:
     talk = Talk("openai-chat", facts=Facts(headers={"cookie": "session=mine"}))
     talk.ask(*make_question("openai-chat", "Read it"))
     talk.reply(pairs.make_stream("openai-chat", [], CALLS, reasoning="Mine."))
@@ -205,7 +205,7 @@ def test_only_models_that_want_it_and_those_that_are_not_known_get_it(model: str
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
-def test_the_field_is_the_one_in_which_the_server_told_it(client: str) -> None:
+def test_field_is_the_one_that_the_server_used(client: str) -> None:
     """Newer releases of vLLM expect it in that field only."""
     talk = Talk(client, "openai-chat")
     talk.ask(*make_question(client, "Read it"))
@@ -216,7 +216,7 @@ def test_the_field_is_the_one_in_which_the_server_told_it(client: str) -> None:
     assert find_reasoning("openai-chat", body) == []
 
 
-def test_thoughts_out_of_the_text_come_back_as_the_apis_own() -> None:
+def test_reasoning_in_text_is_restored_in_the_apis_field() -> None:
     """This includes calls that a model wrote as text."""
     talk = Talk("openai-chat")
     talk.model = "qwen3.5-27b"
@@ -310,7 +310,7 @@ def test_calls_stand_in_the_prompt_as_the_model_wrote_them(client: str, dialect:
 @pytest.mark.parametrize(
     "text", ['<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}\n</tool_call>', "changed"]
 )
-def test_a_call_that_was_repaired_or_a_text_that_the_client_changed_is_written_anew(text: str) -> None:
+def test_changed_call_or_text_is_rendered_again(text: str) -> None:
     talk = Talk("openai-chat", tools="prompt", dialect="hermes")
     talk.ask(*make_question("openai-chat", "Read it"))
     talk.reply(b"".join(chat.make_stream(WRITTEN["hermes"] if text == "changed" else text)))
@@ -326,7 +326,7 @@ NAMES = ("reasoning_content", "reasoning")
 @pytest.mark.parametrize("name", [*NAMES, "both"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("wanted", [NAMES, NAMES[:1], ()], ids=["both", "one", "server's"])
-def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
+def test_client_gets_reasoning_in_the_fields_of_its_profile(
     wanted: tuple[str, ...], stream: bool, name: str, tmp_path: Path
 ) -> None:
     """Clients read either field; servers send either or both."""
@@ -355,7 +355,7 @@ def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
-def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -> None:
+def test_reasoning_in_two_fields_is_sent_once(client: str) -> None:
     talk = Talk(client, "openai-chat")
     thinks = THINKING.get(client, {})
     talk.ask(*make_question(client, "Read it"), stream=False, **thinks)

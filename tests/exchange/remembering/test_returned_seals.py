@@ -83,7 +83,7 @@ THOUGHTS = st.lists(
 
 
 @given(THOUGHTS, st.booleans())
-def test_blocks_of_a_server_of_messages_come_back_through_codex(thoughts: list[dict[str, Any]], stream: bool) -> None:
+def test_blocks_of_a_messages_server_return_through_codex(thoughts: list[dict[str, Any]], stream: bool) -> None:
     """This includes the text, which Codex does not send back, because the signature covers it."""
     body = next_turn(R, M, of_messages(*thoughts, stream=stream), stream=stream)
     assert [block for block in body["messages"][1]["content"] if block["type"] != "tool_use"] == thoughts
@@ -109,7 +109,7 @@ def of_responses(text: str, encrypted: str, *, stream: bool) -> bytes:
 
 
 @given(st.just("") | TEXTS, TEXTS, st.booleans())
-def test_encrypted_content_comes_back_through_claude_code(text: str, encrypted: str, stream: bool) -> None:
+def test_encrypted_content_returns_through_claude_code(text: str, encrypted: str, stream: bool) -> None:
     body = next_turn(M, R, of_responses(text, encrypted, stream=stream), stream=stream)
     assert body["input"][1] == {"type": "reasoning", "summary": [], "encrypted_content": encrypted}
     assert body["input"][2]["type"] == "function_call"
@@ -117,7 +117,7 @@ def test_encrypted_content_comes_back_through_claude_code(text: str, encrypted: 
 
 
 @STREAM
-def test_nothing_of_another_server_comes_back(stream: bool) -> None:
+def test_data_of_another_server_does_not_return(stream: bool) -> None:
     """Unsigned reasoning is not sent either, because Anthropic and OpenAI reject a request with either."""
     signed = of_messages(messages.thinking("Hm.", "sig"), stream=stream)
     body = next_turn(R, M, signed, stream=stream, host="elsewhere")
@@ -137,7 +137,7 @@ def test_nothing_of_another_server_comes_back(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("server", ["openai-chat", "ollama-chat"])
-def test_servers_of_open_models_are_told_the_text_alone(server: str) -> None:
+def test_open_model_servers_get_only_the_text(server: str) -> None:
     history = [
         messages.user("x"),
         messages.assistant(messages.thinking("Hm.", "sig"), messages.text("A")),
@@ -162,7 +162,7 @@ def test_servers_of_open_models_are_told_the_text_alone(server: str) -> None:
     ],
     ids=["encrypted", "redacted", "signed"],
 )
-def test_what_was_only_sealed_comes_back_through_a_client_that_loses_it(
+def test_sealed_reasoning_without_text_returns_through_a_client_that_loses_it(
     client: str, server: str, sealed: dict[str, Any], stream: bool
 ) -> None:
     made = of_responses("", "theirs", stream=stream) if server == R else of_messages(sealed, stream=stream)
@@ -227,7 +227,7 @@ def drop_nulls(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @given(ENTRIES, st.booleans(), st.booleans(), st.sampled_from([M, R]))
-def test_entries_of_a_chat_server_are_reasoning_once_and_come_back(
+def test_entries_of_a_chat_server_become_reasoning_once_and_return(
     entries: list[dict[str, Any]], named: bool, stream: bool, client: str
 ) -> None:
     """All entries return unchanged, even through Codex, which sends back no text."""
@@ -247,7 +247,7 @@ def test_entries_of_a_chat_server_are_reasoning_once_and_come_back(
 
 @STREAM
 @pytest.mark.parametrize("named", [True, False])
-def test_entries_that_nothing_seals_come_back_as_text(stream: bool, named: bool) -> None:
+def test_unsealed_entries_return_as_text(stream: bool, named: bool) -> None:
     entries = [{"type": "reasoning.text", "text": "Hm. ", "index": 0}, {"type": "reasoning.summary", "summary": "So."}]
     body = next_turn(M, "openai-chat", of_chat(entries, named=named, stream=stream), stream=stream)
     (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
@@ -279,9 +279,7 @@ def test_past_entries_of_a_client_are_reasoning_for_a_server_of_another_api() ->
 
 
 @given(ENTRIES, st.booleans(), st.booleans())
-def test_entries_pass_a_client_of_chat_completions_as_they_came(
-    entries: list[dict[str, Any]], named: bool, stream: bool
-) -> None:
+def test_entries_keep_their_bytes_for_a_chat_client(entries: list[dict[str, Any]], named: bool, stream: bool) -> None:
     body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_chat(entries, named=named, stream=stream)
@@ -307,7 +305,7 @@ def of_litellm(blocks: list[dict[str, Any]], *, stream: bool, repeats: bool) -> 
 
 @given(THOUGHTS, st.booleans(), st.booleans())
 @pytest.mark.parametrize("client", [M, R])
-def test_blocks_that_litellm_tells_come_back_whole(
+def test_blocks_of_litellm_return_completely(
     client: str, blocks: list[dict[str, Any]], stream: bool, repeats: bool
 ) -> None:
     reply = of_litellm(blocks, stream=stream, repeats=repeats)
@@ -342,7 +340,7 @@ COPILOT = given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, min_size=1, max_siz
 
 @COPILOT
 @pytest.mark.parametrize("client", [M, R])
-def test_what_copilot_seals_comes_back_whole(client: str, texts: list[str], seals: list[str], stream: bool) -> None:
+def test_seals_of_copilot_return_completely(client: str, texts: list[str], seals: list[str], stream: bool) -> None:
     """It is in one field, with its text, because the models reject a conversation without it."""
     reply = of_copilot(texts, seals, stream=stream)
     exchange = open_pair(client, "openai-chat", stream=stream)
@@ -371,7 +369,7 @@ def test_what_copilot_seals_passes_a_client_of_chat_completions(
 @pytest.mark.parametrize("client", [M, R])
 @pytest.mark.parametrize("thought", ["", "Hm."])
 @pytest.mark.parametrize("id_", ["toolu_1", ""])
-def test_what_google_signs_on_a_call_comes_back_on_it(client: str, stream: bool, thought: str, id_: str) -> None:
+def test_googles_signature_of_a_call_returns_with_it(client: str, stream: bool, thought: str, id_: str) -> None:
     """Without it the next turn is rejected."""
     extra = {"extra_content": {"google": {"thought_signature": "SIG"}}}
     call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": READ}, **extra}

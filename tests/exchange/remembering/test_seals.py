@@ -183,7 +183,7 @@ def begin_talk(client: str, form: Form, *, stream: bool, model: str = "") -> tup
 @CLIENT
 @FORM
 @STREAM
-def test_a_seal_comes_back_through_a_client_that_loses_it(client: str, form: Form, stream: bool) -> None:
+def test_seal_returns_through_a_client_that_loses_it(client: str, form: Form, stream: bool) -> None:
     """It is at its server's place, and once, in each later request, with or without readable reasoning."""
     talk, said = begin_talk(client, form, stream=stream)
     talk.entries += make_answer_entries(client, said, "found")
@@ -248,7 +248,7 @@ def begin_carrying_talk(client: str, form: Form, *, stream: bool) -> Talk:
 @CARRIES
 @FORM
 @STREAM
-def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: Form, stream: bool) -> None:
+def test_seal_that_the_client_returns_is_sent_once(client: str, form: Form, stream: bool) -> None:
     """It is unchanged for a server of the client's API, and converted as VTC sent it to the client for others."""
     talk = begin_carrying_talk(client, form, stream=stream)
     sent = talk.ask(**ASKED[client])
@@ -293,7 +293,7 @@ def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, 
     assert (FOREIGN in other.exchange.report.request) is bool(differs)
 
 
-def test_no_seal_is_told_as_left_out_where_the_client_says_that_nobody_signed() -> None:
+def test_no_seal_is_reported_as_omitted_if_the_client_marks_unsigned_calls() -> None:
     """Gemini CLI sends this value with each call that has no signature, whichever server made it."""
     talk = Talk("gemini-generate", "anthropic-messages")
     call = {**gemini.call("read"), "thoughtSignature": "skip_thought_signature_validator"}
@@ -306,7 +306,7 @@ def test_no_seal_is_told_as_left_out_where_the_client_says_that_nobody_signed() 
 
 @pytest.mark.parametrize("what", ["messages", "responses", "chat of Google"])
 @STREAM
-async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool) -> None:
+async def test_seal_returns_through_googles_client(what: str, stream: bool) -> None:
     """The client decodes a signature, and fails if it is not base64."""
     form = FORMS[what]
     talk = Talk("gemini-generate", form.server, facts=Facts(user_agent="google-genai", host=form.host, port=443))
@@ -352,7 +352,7 @@ def test_a_seal_goes_to_no_other_conversation(client: str, form: Form, differs: 
     assert SEAL.encode() not in other.sent
 
 
-def test_seals_in_frames_that_are_alike_all_come_back() -> None:
+def test_seals_in_equal_frames_all_return() -> None:
     talk = Talk("gemini-generate", facts=Facts(user_agent="OpenAI/Python 3", host="generativelanguage.googleapis.com"))
     talk.ask(*make_question("gemini-generate", "Read it"))
     texts = [
@@ -476,7 +476,7 @@ PLACED = {made.server: made for made in (placed_in_messages(), placed_in_respons
 @pytest.mark.parametrize("server", PLACED)
 @STREAM
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
-def test_each_of_several_seals_comes_back_in_its_place(client: str, server: str, stream: bool, strict: bool) -> None:
+def test_each_of_several_seals_returns_in_its_place(client: str, server: str, stream: bool, strict: bool) -> None:
     """This includes calls that are sent at the end, in VTC's own frames."""
     form = PLACED[server]
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
@@ -528,9 +528,7 @@ def signatures(server: str, body: Json) -> list[Any]:
 @CLIENT
 @pytest.mark.parametrize("server", ["gemini-generate", "openai-chat"])
 @pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-pro"])
-def test_calls_that_nobody_signed_are_told_as_such_where_google_wants_that(
-    client: str, server: str, model: str
-) -> None:
+def test_unsigned_calls_are_marked_if_google_requires_it(client: str, server: str, model: str) -> None:
     """The first call of each step is marked, in each turn."""
     talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host=GOOGLE_HOST, port=443))
     talk.model = model
@@ -543,7 +541,7 @@ def test_calls_that_nobody_signed_are_told_as_such_where_google_wants_that(
 
 @CLIENT
 @pytest.mark.parametrize("server", ["gemini-generate", "openai-chat"])
-def test_a_refusal_teaches_to_tell_of_calls_that_nobody_signed(client: str, server: str) -> None:
+def test_rejection_teaches_to_mark_unsigned_calls(client: str, server: str) -> None:
     talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
     assert set(signatures(server, talk.ask(*make_unsigned_turns(client)))) == {None}
     error = chat.encode_json({"error": {"code": 400, "message": MISSING, "status": "INVALID_ARGUMENT"}})
@@ -602,7 +600,7 @@ BROUGHT: dict[str, tuple[str, list[Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BROUGHT)
-def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(case: str) -> None:
+def test_rejected_signatures_are_removed_from_this_conversation(case: str) -> None:
     api, turn, words = BROUGHT[case]
     error = chat.encode_json({"error": {"code": 400, "message": words}})
     talk = Talk(api, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
@@ -622,7 +620,7 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
 
 @pytest.mark.parametrize("signature", [{}, {"signature": ""}], ids=["none", "empty"])
 @pytest.mark.parametrize("host", ["gateway.test", "api.anthropic.com"])
-def test_what_nobody_signed_is_left_out_of_all_conversations_with_a_server_that_signs(
+def test_unsigned_reasoning_is_removed_from_all_conversations_with_a_signing_server(
     signature: dict[str, str], host: str
 ) -> None:
     """The conversation continues with Claude after reasoning of another model: learned from a rejection, or by the
@@ -654,7 +652,7 @@ UNVERIFIED = {
 
 @CLIENT
 @FORM
-def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Form) -> None:
+def test_restored_seal_that_is_rejected_is_removed(client: str, form: Form) -> None:
     """For example, a gateway with several accounts uses another one in the next turn, and the client cannot prevent
     it.
     """
@@ -687,7 +685,7 @@ def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the
         talk.exchange.confirm_quirks()
 
 
-def test_what_says_nothing_else_than_what_is_signed_stays() -> None:
+def test_text_equal_to_signed_text_is_kept() -> None:
     thought = messages.assistant({"type": "thinking", "thinking": "Hm.", "signature": "THEIRS"})
     talk = Talk("anthropic-messages")
     talk.ask(*make_question("anthropic-messages", "Read it"), thought, messages.user("Go on"))

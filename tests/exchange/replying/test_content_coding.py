@@ -42,7 +42,7 @@ def test_one_read_of_much_is_read_to_its_end_if_there_is_time(guards: dict[str, 
     assert found.content.count("This is line") == 2_000
 
 
-def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
+def test_single_read_beyond_the_limit_is_forwarded_unchanged() -> None:
     """From there on no calls are read, no byte is lost, and the report states it."""
     exchange = open_session()
     stream = exchange.stream("gzip", slow())
@@ -59,7 +59,7 @@ def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
     assert "too much work" in failure
 
 
-def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
+def test_too_large_read_is_not_sent_under_a_policy() -> None:
     exchange = open_under(DENY, tools=[chat.READ])
     stream = exchange.stream("gzip", slow())
     body = feed_chunks(stream, [gzip.compress(b"".join(FRAMES))])
@@ -68,7 +68,7 @@ def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
     assert 0 < body.count(b"This is line") < 2_000
 
 
-def test_json_that_came_as_a_stream_is_only_kept() -> None:
+def test_json_received_as_a_stream_is_only_stored() -> None:
     """Only its end causes work."""
     whole = chat.encode_json(chat.completion("x" * 50_000 + "\n" + CALL))
     found = chat.read(feed_chunks(open_session().stream("gzip", slow()), [gzip.compress(whole)]))

@@ -147,7 +147,7 @@ def test_rules_apply_to_an_unreadable_call_for_a_text_client(name: str, stream: 
     assert "xxx" in found.content
 
 
-def test_a_message_in_which_nothing_remains_is_left_out() -> None:
+def test_message_without_remaining_text_is_removed() -> None:
     guards = {**DENIED, "on_denied": "steer", "denied_message": "SECRETword", "content": [{"pattern": SECRET.pattern}]}
     written = write_calls([CALL], DIALECTS["hermes"], TOOLS)
     found = read_shown(planner(guards, dialect="hermes"), f"So.\n\n{written}")

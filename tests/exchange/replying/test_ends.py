@@ -140,7 +140,7 @@ def test_a_word_on_the_list_means_the_same_to_all(client: str, server: str, stre
 
 
 @WAYS
-def test_calls_in_text_stay_and_the_fault_is_told(client: str, server: str) -> None:
+def test_text_calls_stay_and_the_fault_is_reported(client: str, server: str) -> None:
     for text, calls in ((IN_TEXT, True), (IN_TEXT[:-20], False)):
         body = b"".join(stream_text(server, FAULTS[server][-1], text))
         out = receive_reply(client, server, body)
@@ -301,7 +301,7 @@ def test_a_call_that_the_limit_cut_ends_so(client: str, server: str, arguments: 
 
 @CALLED
 @pytest.mark.parametrize("end", ["calls", "stop"])
-def test_a_call_without_arguments_is_whole_if_the_server_said_so(client: str, server: str, end: str) -> None:
+def test_call_without_arguments_is_complete_if_the_server_reports_it(client: str, server: str, end: str) -> None:
     body = calling(server, end=end)
     out = receive_reply(client, server, body)
     if client == server == "openai-responses":

@@ -236,7 +236,7 @@ def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], lef
         )
     )
 )
-def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[list[str]]) -> None:
+def test_frames_are_sent_at_the_same_time_with_and_without_it(chunks: list[list[str]]) -> None:
     fast, slow = begin_reply().stream, begin_reply().stream
     slow._fast_path = None
     for texts in chunks:
@@ -246,7 +246,7 @@ def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[lis
 
 
 @given(texts=st.lists(st.sampled_from(["x`", "Lo", ".`", "`", "``", '"', " b", "c ", "\n", "<"]), max_size=8))
-def test_frame_that_ends_in_back_ticks_leaves_whole_with_and_without_it(texts: list[str]) -> None:
+def test_frame_that_ends_in_backticks_is_sent_whole_with_and_without_it(texts: list[str]) -> None:
     fast, slow = begin_reply().stream, begin_reply().stream
     slow._fast_path = None
     frames = chat.make_text_chunks(*texts)
@@ -256,7 +256,7 @@ def test_frame_that_ends_in_back_ticks_leaves_whole_with_and_without_it(texts: l
         assert left[1] == b"".join(frames)
 
 
-def test_every_frame_ends_in_white_space_and_leaves_one_frame_later() -> None:
+def test_frame_that_ends_in_white_space_is_sent_one_frame_later() -> None:
     watched = begin_reply()
     frames = chat.make_text_chunks(*["word "] * 5)
     assert [watched.stream.feed(frame) for frame in frames] == [[], *([frame] for frame in frames[:-1])]
@@ -280,7 +280,9 @@ WHITE_BEHIND = st.lists(
 
 
 @given(texts=WHITE_BEHIND, call=st.booleans())
-def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: list[str], call: bool) -> None:
+def test_frames_are_sent_at_the_same_time_if_white_space_is_buffered_from_the_start(
+    texts: list[str], call: bool
+) -> None:
     """No text was sent whole before the shape of such frames is known."""
     fast, slow = open_session().stream(), open_session().stream()
     slow._fast_path = None
@@ -304,7 +306,7 @@ WRITTEN = 'def f(x):\n    return {"a": [1, "\\n"], "b": x < 3 and x > 1, "ä": "
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 @pytest.mark.parametrize("size", [1, 4, 17])
 @pytest.mark.parametrize("cut", [None, -9, -200])
-def test_same_frames_of_a_call_leave_at_the_same_time_with_and_without_it(
+def test_frames_of_a_call_are_sent_at_the_same_time_with_and_without_it(
     dialect: str, size: int, cut: int | None
 ) -> None:
     fast, slow = open_session().stream(), open_session().stream()
@@ -353,7 +355,7 @@ def raising(*_: object) -> None:
 
 
 @pytest.mark.parametrize("end", ["keep_alive", "break_off", "lose"])
-def test_frame_that_waits_leaves_once_however_the_stream_goes_on(end: str) -> None:
+def test_buffered_frame_is_sent_once_for_any_continuation(end: str) -> None:
     stream = open_session().stream()
     frames = [chat.ROLE, *chat.make_text_chunks("one ", "two ", "three ")]
     out = [piece for frame in frames for piece in stream.feed(frame)]
@@ -380,7 +382,7 @@ def test_frame_in_two_pieces_is_not_read(cut: int) -> None:
     assert watched.read == 0
 
 
-def test_frame_that_came_with_a_coding_is_looked_at_as_it_was_before() -> None:
+def test_frame_with_a_content_coding_is_checked_as_before() -> None:
     """Encoded bytes can resemble those of another frame; after decoding, frames are parsed as rarely as others."""
     watched = Watched(open_session().stream("gzip"))
     assert watched.reads(*map(gzip.compress, [chat.ROLE, *chat.make_text_chunks("It", " works", " well")])) == 2

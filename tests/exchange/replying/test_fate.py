@@ -64,7 +64,7 @@ def test_a_whole_reply_for_a_client_of_another_api_is_an_error_of_that(breaks: C
 
 
 @pytest.mark.parametrize("fate", OPENED)
-def test_the_rest_of_a_stream_leaves_only_if_it_is_open(fate: str, breaks: Callable[[], None]) -> None:
+def test_rest_of_a_stream_is_sent_only_if_it_fails_open(fate: str, breaks: Callable[[], None]) -> None:
     exchange = OPENED[fate](True)
     stream = exchange.stream()
     before = b"".join(out for frame in BEGUN for out in stream.feed(frame))

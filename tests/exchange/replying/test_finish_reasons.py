@@ -49,7 +49,7 @@ def reasonless(value: Any) -> Any:
 
 @pytest.mark.parametrize("server", SHAPES)
 @pytest.mark.parametrize("client", SHAPES)
-def test_a_stream_that_ends_without_a_reason_is_told_so(client: str, server: str) -> None:
+def test_stream_without_a_finish_reason_is_reported(client: str, server: str) -> None:
     frames = SHAPES[server].streamed("Hello ", "there")
     assert stream_frames(client, server, frames) == []
     assert stream_frames(client, server, [frame for frame in frames if not END.search(frame)]) == [

@@ -194,7 +194,7 @@ def join_arguments(out: bytes) -> str:
 
 @each
 @pytest.mark.parametrize("dialect", STREAMING)
-def test_lines_of_a_file_leave_as_they_are_written(dialect: str, api: str, planners: dict[str, Planner]) -> None:
+def test_lines_of_a_file_are_sent_as_they_are_written(dialect: str, api: str, planners: dict[str, Planner]) -> None:
     lines = [f"line_{number} = {number} < 1  # mark{number}\n" for number in range(20)]
     call = ToolCall("write", json.dumps({"filePath": "a.py", "content": "".join(lines)}), "call00001")
     pieces = split_text("Look.\n\n" + write_calls([call], DIALECTS[dialect], TOOLS), [4])
@@ -205,7 +205,7 @@ def test_lines_of_a_file_leave_as_they_are_written(dialect: str, api: str, plann
 
 
 @each
-def test_the_name_leaves_before_the_arguments(api: str, planners: dict[str, Planner]) -> None:
+def test_name_is_sent_before_the_arguments(api: str, planners: dict[str, Planner]) -> None:
     pieces = ["Look.\n\n", "<tool_call>\n<function=write>\n", "<parameter=limit>\n", "1", "2\n"]
     said = so_far(exchange(planners["qwen3-coder"], api), api, pieces)
     assert b'"write"' in said
@@ -214,7 +214,7 @@ def test_the_name_leaves_before_the_arguments(api: str, planners: dict[str, Plan
 
 @each
 @pytest.mark.parametrize("dialect", STREAMING)
-def test_a_call_that_is_cut_off_stays_as_it_left(dialect: str, api: str, planners: dict[str, Planner]) -> None:
+def test_truncated_call_is_not_changed_after_it_was_sent(dialect: str, api: str, planners: dict[str, Planner]) -> None:
     call = ToolCall("write", json.dumps({"filePath": "a.py", "content": "one two three four"}), "call00001")
     text = write_calls([call], DIALECTS[dialect], TOOLS)
     cut = text[: text.index("three") + 2]
@@ -268,7 +268,7 @@ def test_what_breaks_a_call_that_has_begun_is_text(api: str, planners: dict[str,
 
 
 @each
-def test_a_call_that_is_one_too_many_does_not_leave(api: str, planners: dict[str, Planner]) -> None:
+def test_call_beyond_the_limit_is_not_sent(api: str, planners: dict[str, Planner]) -> None:
     fields: dict[str, Any] = {"parallel_tool_calls": False}
     if api == "anthropic-messages":
         fields = {"tool_choice": _Frozen({"type": "auto", "disable_parallel_tool_use": True})}
@@ -288,7 +288,7 @@ class _Frozen(dict[str, Any]):
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_where_calls_do_not_leave_in_pieces_they_are_complete(
+def test_calls_are_complete_if_they_are_not_sent_in_pieces(
     api: str, planners: dict[str, Planner], tmp_path: Path
 ) -> None:
     policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"denied_tools": ["bash"]}}
@@ -321,7 +321,7 @@ def test_upstreams_own_calls_after_one_in_text_have_other_numbers(planners: dict
     assert len({*said.ids}) == 2
 
 
-def test_a_call_of_upstreams_amid_one_in_text_breaks_that(planners: dict[str, Planner]) -> None:
+def test_native_call_inside_a_text_call_breaks_it(planners: dict[str, Planner]) -> None:
     one = exchange(planners["qwen3-coder"], "openai-chat")
     own = chat.chunk({"tool_calls": [chat.native(0, id="c0", name="read", arguments='{"filePath": "b"}')]})
     frames = [chat.ROLE, *chat.make_text_chunks(*split_text(TEXT, [9])), own, chat.chunk({}, "tool_calls"), chat.DONE]

@@ -96,7 +96,7 @@ def test_the_client_reads_the_same_as_where_calls_are_complete(
 
 
 @pytest.mark.parametrize("model", ["x", "cline-model"])
-def test_lines_of_a_file_leave_as_they_are_written(planner: Planner, model: str) -> None:
+def test_lines_of_a_file_are_sent_as_they_are_written(planner: Planner, model: str) -> None:
     lines = [f"line_{number} = {number}  # mark{number}\n" for number in range(20)]
     text = "Look.\n\n" + WRITE.format("".join(lines))
     pieces = split_text(text, 4)
@@ -147,7 +147,7 @@ def test_a_call_that_breaks_counts_for_no_limit(planner: Planner, second: str) -
         ("<write_to_file>\n<path>a.py</path>\n<content>\nx = 1 < 2\n</write_to_file>", None),
     ],
 )
-def test_a_repair_continues_what_has_left(planner: Planner, written: str, says: dict[str, Any] | None) -> None:
+def test_repair_continues_sent_text(planner: Planner, written: str, says: dict[str, Any] | None) -> None:
     one, other = open_client(planner, "draws"), open_client(planner, "waits")
     out, whole = ("".join(list_texts(each, split_text(written, 6))) for each in (one, other))
     assert clients.cline(out) == clients.cline(whole)

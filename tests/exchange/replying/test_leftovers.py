@@ -57,7 +57,7 @@ def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, sa
     ("content", "said"),
     [("<tool_call>", ""), ("Hi.", "Hi."), (TEXT, ""), (OTHER, OTHER), ("<think>hm</think>Hi.", "<think>hm</think>Hi.")],
 )
-def test_whole_replies_are_read_alike(content: str, said: str) -> None:
+def test_whole_replies_have_the_same_result(content: str, said: str) -> None:
     message = {"role": "assistant", "content": content, "tool_calls": [CALL]}
     body = chat.encode_json({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
     found = json.loads(open_session().whole.rewrite(body))["choices"][0]["message"]

@@ -34,7 +34,7 @@ def rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.every
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_a_reply_fails_open_as_it_came(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+def test_reply_fails_open_unchanged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     shape = SHAPES[api.name]
     exchange = open_api_session(api, Planner(PROFILES, Settings()))
     frames = shape.streamed(*PIECES)

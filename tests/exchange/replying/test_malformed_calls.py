@@ -157,7 +157,7 @@ def _write_raw(dialect: str, *made: tuple[str, str]) -> str:
 
 @every_family
 @every_api
-def test_a_call_is_made_with_all_that_it_says(api: str, dialect: str) -> None:
+def test_call_is_made_with_all_of_its_arguments(api: str, dialect: str) -> None:
     """They include a parameter that the tool does not declare, and a value that quotes a call."""
     quoted = ("write", {"filePath": "/a", "content": f"Write\n{write_samples(dialect, LIST)}\nin it.\n"})
     for made in (READ, ("read", {"filePath": "/a", "note": "why"}), quoted):
@@ -167,7 +167,7 @@ def test_a_call_is_made_with_all_that_it_says(api: str, dialect: str) -> None:
 
 @every_family
 @every_api
-def test_a_call_that_the_end_cuts_off_is_left_out_after_another(api: str, dialect: str) -> None:
+def test_truncated_call_after_another_is_dropped(api: str, dialect: str) -> None:
     both = write_samples(dialect, READ, LIST)
     for cut in (False, True):
         said = read_every_way(api, both[: both.rindex("src") + 1], cut=cut)
@@ -190,7 +190,7 @@ def test_arguments_under_another_key_are_made(api: str) -> None:
 
 @every_family
 @every_api
-def test_a_call_of_a_tool_that_is_not_offered_leaves_as_written_and_is_told(api: str, dialect: str) -> None:
+def test_call_of_an_unknown_tool_stays_text_and_is_reported(api: str, dialect: str) -> None:
     """The client answers that there is no such tool, and its agent continues."""
     unknown = ("rm", {"path": "/", "content": "  two\n\nlines "})
     said = read_every_way(api, f"I look.\n\n{write_samples(dialect, unknown)}")
@@ -217,7 +217,7 @@ def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) ->
     assert (said.calls, said.content) == ([], text)
 
 
-def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_one() -> None:
+def test_declared_tool_excluded_by_the_choice_is_not_called_as_an_unknown_one() -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read"}]}
     for name in ("write", "Write"):
         text = write_samples("hermes", (name, {"filePath": "/a", "content": "x"}))
@@ -232,7 +232,7 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
 
 @every_family
 @every_api
-def test_a_required_parameter_that_is_missing_is_told(api: str, dialect: str) -> None:
+def test_missing_required_parameter_is_reported(api: str, dialect: str) -> None:
     text = write_samples(dialect, ("read", {"offset": 5}))
     exchange = open_api_session(api)
     said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
@@ -258,7 +258,7 @@ NO_CALLS = {
 @every_family
 @every_api
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
-def test_text_that_is_no_call_is_said_as_it_is(text: str, api: str, dialect: str) -> None:
+def test_text_without_a_call_is_sent_unchanged(text: str, api: str, dialect: str) -> None:
     call = write_samples(dialect, READ)
     said = read_every_way(
         api,
@@ -318,7 +318,7 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
-def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(model: str, api: str) -> None:
+def test_call_at_the_end_of_reasoning_is_made_if_there_is_no_other_text(model: str, api: str) -> None:
     exchange = open_api_session(api, model=model)
     text = f"I look.\n{write_samples('hermes', READ)}\n</think>"
     said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
@@ -374,7 +374,7 @@ def test_a_closing_tag_of_reasoning_in_an_argument_is_the_argument_s(model: str,
 @pytest.mark.parametrize(
     "said", ["x</think>y", "The closing tag is </think>.", "So:\n    re.sub('</think>', '')\nDone."]
 )
-def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str, api: str) -> None:
+def test_closing_tag_inside_a_line_does_not_affect_later_replies(said: str, model: str, api: str) -> None:
     text = "It is sunny in Paris today."
     memory = Memory()
     before = read_text_reply(api, text, "streamed finely", model=model)
@@ -385,7 +385,7 @@ def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str,
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
-def test_a_cut_off_reply_that_was_wrongly_taken_for_reasoning_is_said_as_text(model: str, api: str) -> None:
+def test_truncated_reply_mistaken_for_reasoning_is_sent_as_text(model: str, api: str) -> None:
     memory = Memory()
     for _ in range(AGREEING):
         read_text_reply(api, THOUGHTS, "whole", memory=memory, model=model)
@@ -423,7 +423,7 @@ def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 @every_api
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, api: str) -> None:
+def test_malformed_call_of_the_history_is_repaired_or_wrapped_and_reported(name: str, api: str) -> None:
     """Otherwise a server would reject all later requests."""
     broken, mended = BROKEN[name]
     history = json.loads(json.dumps(SHAPES[api].history))
@@ -483,7 +483,7 @@ BESIDE = {
 
 @every_api
 @pytest.mark.parametrize("model", BESIDE)
-def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_whole(model: str, api: str) -> None:
+def test_reasoning_next_to_native_calls_is_separated_equally_in_streams_and_whole_replies(model: str, api: str) -> None:
     for text in BESIDE[model]:
         found = []
         for stream in (False, True):

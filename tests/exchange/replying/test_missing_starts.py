@@ -42,7 +42,7 @@ def open_client(client: str) -> Any:
 
 @CLIENTS
 @pytest.mark.parametrize("ended", [0, 1, 2, 3])
-def test_each_item_is_told_once(client: str, ended: int) -> None:
+def test_each_item_is_sent_once(client: str, ended: int) -> None:
     items = [responses.reasoning("Hm."), TEXT, CALLED]
     body = stream_ends(*items[:ended], output=items)
     assert read_client_reply(open_client(client), client, body, stream=True) == make_content(
@@ -54,7 +54,7 @@ def test_each_item_is_told_once(client: str, ended: int) -> None:
 
 
 @CLIENTS
-def test_an_item_that_goes_on_under_another_id_is_told_once(client: str) -> None:
+def test_item_that_continues_under_another_id_is_sent_once(client: str) -> None:
     """Copilot changes ids in this way."""
     frames = responses.make_stream(responses.text_events("Hi"), responses.call_events("read", '{"filePath": "/a"}'))
     out: list[bytes] = []
@@ -68,7 +68,7 @@ def test_an_item_that_goes_on_under_another_id_is_told_once(client: str) -> None
 
 
 @OTHERS
-def test_a_refusal_is_told_and_what_the_server_ran_is_named(client: str) -> None:
+def test_refusal_is_sent_and_calls_of_the_server_are_named(client: str) -> None:
     exchange = open_client(client)
     out = feed_stream(exchange.stream(), stream_ends(output=[SEARCH, REFUSED]))
     assert b"No." in out
@@ -86,7 +86,7 @@ def test_a_custom_tool_and_one_of_the_server_are_calls(client: str) -> None:
 
 @pytest.mark.parametrize("client", pairs.NAMES)
 @pytest.mark.parametrize("ended", [0, 2])
-def test_a_policy_sees_such_a_call_before_it_leaves(client: str, ended: int, tmp_path: Path) -> None:
+def test_policy_checks_such_a_call_before_it_is_sent(client: str, ended: int, tmp_path: Path) -> None:
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))

@@ -56,7 +56,7 @@ REPLIES = [
     ("client", "server", "frames", "named"),
     [(client, *reply) for reply in REPLIES for client in pairs.NAMES if client != reply[0]],
 )
-def test_what_only_the_server_can_tell_is_named(client: str, server: str, frames: list[bytes], named: str) -> None:
+def test_metadata_without_an_equivalent_is_reported(client: str, server: str, frames: list[bytes], named: str) -> None:
     exchange = open_bridge(client, server, stream=True)
     assert pairs.read(client, feed_stream(exchange.stream(), *frames), stream=True).text in ("Hi", "HiHi")
     assert exchange.report.notes[-1].endswith(
@@ -77,7 +77,7 @@ WHOLE = [
     ("client", "server", "reply", "named"),
     [(client, *reply) for reply in WHOLE for client in pairs.NAMES if client != reply[0]],
 )
-def test_what_only_the_server_can_tell_in_a_whole_reply_is_named(
+def test_metadata_without_an_equivalent_in_a_whole_reply_is_reported(
     client: str, server: str, reply: dict[str, Any], named: str
 ) -> None:
     exchange = open_bridge(client, server, stream=False)

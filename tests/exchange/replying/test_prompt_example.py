@@ -35,7 +35,7 @@ def read(dialect: str, size: int, **arguments: str) -> tuple[int, list[Any]]:
 @pytest.mark.every
 @pytest.mark.parametrize("dialect", ["bare-json", "hermes", "invoke", "json-in-tags", "qwen3-coder", "tag"])
 @pytest.mark.parametrize("size", [3, 1 << 20])
-def test_a_call_with_a_value_of_the_example_is_none_and_the_report_says_why(dialect: str, size: int) -> None:
+def test_call_with_a_value_of_the_example_stays_text_and_is_reported(dialect: str, size: int) -> None:
     calls, refused = read(dialect, size, path="a.txt", content=PLACEHOLDER)
     assert calls == 0
     assert "its 'content' is '...', as in the example of the prompt" in refused

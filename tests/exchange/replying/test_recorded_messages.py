@@ -48,7 +48,7 @@ def test_recorded_reply_passes_byte_for_byte(name: str, size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 @pytest.mark.parametrize("name", MIXED)
-def test_recorded_blocks_that_are_mixed_leave_in_order(name: str, size: int) -> None:
+def test_interleaved_recorded_blocks_are_sent_in_order(name: str, size: int) -> None:
     """Text inside of the block of a call gets a separate block."""
     found = messages.read(feed_stream(open_messages().stream(), *cut_body(REPLIES[name], size)))
     said = [block.get("thinking") or block.get("text") or block["input"] for block in found.blocks]
@@ -130,7 +130,7 @@ async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_record
     cuts=[],
 )
 @example(said=["call", ["<tool_call>"], []], thinks=False, cuts=[])
-def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
+def test_cuts_do_not_matter_and_streamed_replies_equal_whole_ones(
     said: list[Any], thinks: bool, cuts: list[int]
 ) -> None:
     blocks, content = [], []

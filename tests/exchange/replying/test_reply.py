@@ -84,7 +84,7 @@ def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found:
         ("<think>so</think>Hi.", 0),
     ],
 )
-def test_a_call_that_ends_the_reasoning_counts_if_the_reply_says_nothing_else(text: str, found: int) -> None:
+def test_call_at_the_end_of_reasoning_counts_if_there_is_no_other_text(text: str, found: int) -> None:
     events, report = whole(Plan(), text, Think())
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == text

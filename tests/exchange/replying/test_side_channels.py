@@ -108,7 +108,7 @@ def open_tools(api: str, planner: Planner, *, stream: bool) -> Session:
 @pytest.mark.every
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("api", SHAPES)
-def test_what_repeats_a_text_is_left_out_where_that_was_changed(api: str, text: str) -> None:
+def test_repetition_of_a_changed_text_is_removed(api: str, text: str) -> None:
     body = stream_with_metadata(api, TEXTS[text])
     for size in (len(body), 50):
         exchange = open_tools(api, PLANNER, stream=True)
@@ -123,6 +123,6 @@ def test_what_repeats_a_text_is_left_out_where_that_was_changed(api: str, text: 
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_what_repeats_a_text_that_stays_leaves_with_it(api: str) -> None:
+def test_repetition_of_an_unchanged_text_is_sent_with_it(api: str) -> None:
     body = stream_with_metadata(api, ["The word ", "is SECRETabc", " now."])
     assert feed_stream(open_tools(api, NO_POLICY, stream=True).stream(), body) == body

@@ -36,7 +36,7 @@ def is_asked(text: str, **fields: Any) -> bool:
 
 @pytest.mark.every
 @pytest.mark.parametrize("text", CASES["announced"])
-def test_what_comes_next_is_announced(text: str) -> None:
+def test_announced_action_is_recognized(text: str) -> None:
     assert is_asked(text)
 
 

@@ -37,7 +37,7 @@ def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:
     assert isinstance(call, Call)
 
 
-def test_calls_beyond_the_limit_are_left_out_and_told() -> None:
+def test_calls_beyond_the_limit_are_dropped_and_reported() -> None:
     first, told, left_out = apply_limit(Plan(protocol=ToolProtocol(max_calls=1)), "read", "read")
     assert isinstance(first, Call)
     assert isinstance(told, Intervention)

@@ -119,7 +119,7 @@ SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model"
 @example(["</tool_call>"], [], {}, True)
 @example(["<read>\n<filePath>/a\n\nb</filePath>\n</read>", "<tool_call>", "  "], [], {}, False)
 @given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
-def test_any_reply_in_any_cut_says_what_the_whole_says(
+def test_any_reply_in_any_cut_equals_the_whole_reply(
     said: list[str], cuts: list[int], settings: dict[str, str], finish: bool
 ) -> None:
     """Arguments are JSON and ids differ (`chat.read`)."""
@@ -158,7 +158,7 @@ def test_a_body_of_events_is_read_as_one() -> None:
     assert open_session().whole.rewrite(b"\r\n: hi\n\n" + BODY).startswith(b"\r\n: hi\n\n")
 
 
-def test_what_leaves_leaves_in_one_piece() -> None:
+def test_output_is_sent_in_one_piece() -> None:
     """Each returned piece costs mitmproxy a write."""
     stream = open_session().stream()
     assert stream.feed(chat.ROLE + b"".join(chat.make_text_chunks("a", "b"))) == [
@@ -173,7 +173,7 @@ def test_an_unknown_coding_is_refused() -> None:
         open_session().stream("x-secret")
 
 
-def test_a_broken_coding_is_told_once_and_nothing_raises(caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_content_coding_is_reported_once_and_nothing_raises(caplog: pytest.LogCaptureFixture) -> None:
     exchange = open_session()
     stream = exchange.stream("gzip")
     assert feed_stream(stream, b"\x1f\x8b\xff\xff", b"\xff" * 10, b"") == b""
@@ -185,7 +185,7 @@ def test_a_broken_coding_is_told_once_and_nothing_raises(caplog: pytest.LogCaptu
 # White space is buffered until more text arrives
 
 
-def test_white_space_that_waits_is_not_said_before_a_call() -> None:
+def test_buffered_white_space_is_not_sent_before_a_call() -> None:
     frames = [chat.ROLE, *chat.make_text_chunks("It", " works", "\n\n", TEXT.partition("\n\n")[2])]
     read = chat.read(feed_stream(open_session().stream(), *frames, chat.STOP, chat.DONE))
     assert (read.content, len(read.calls)) == ("It works", 1)

@@ -49,7 +49,7 @@ def test_random_streams_are_in_order(api: str, client: str, pieces: list[str], c
 
 @pytest.mark.parametrize("client", SHAPES)
 @pytest.mark.parametrize("case", CASES["frames"], ids=lambda case: case["name"])
-def test_streams_that_came_out_of_order_are_put_in_order(case: dict[str, Any], client: str) -> None:
+def test_disordered_streams_are_reordered(case: dict[str, Any], client: str) -> None:
     body = encode_frames(case)
     assert checker.list_problems(client, in_cuts(open_with_tools(client, case["api"], stream=True), body, 100)) == []
 

@@ -13,7 +13,7 @@ from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.question import ServerQuestion
 
 
-async def test_an_answer_has_what_came() -> None:
+async def test_answer_contains_the_received_bytes() -> None:
     headers = {**JSON, "Server": "llama.cpp"}
     async with serving(lambda _: Reply([b'{"a": 1}'], headers, status=404, framing="length")) as upstream:
         answer = await asyncio.to_thread(Asker(f"{upstream.url}/api/").ask, ServerQuestion("/v1/models"))

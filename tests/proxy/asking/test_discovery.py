@@ -120,7 +120,7 @@ async def test_a_server_that_loads_its_model_is_not_known_yet(confdir: Path) -> 
         ({"vtc_discover": "off", "vtc_upstream_api": "openai-chat"}, False),
     ],
 )
-async def test_only_what_is_left_open_is_asked_and_options_win(
+async def test_only_unset_facts_are_requested_and_options_win(
     settings: dict[str, Any], looked: bool, confdir: Path
 ) -> None:
     async with serving(chat_only) as server, before(server.url, confdir, **settings) as (proxy, client):
@@ -133,9 +133,7 @@ async def test_only_what_is_left_open_is_asked_and_options_win(
     assert list(chosen["upstream_api"]) == ["openai-chat"]
 
 
-async def test_where_vtc_observes_nothing_is_said_of_translation(
-    confdir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_observing_proxy_does_not_report_translation(confdir: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "vtc")
     async with serving(chat_only) as server, before(server.url, confdir, vtc_mode="observe") as (_, client):
         assert (await ask(client, "anthropic-messages")).status_code == 404
@@ -154,7 +152,7 @@ class Addon:
     def forget(self) -> None: ...
 
 
-async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(confdir: Path, port: socket.socket) -> None:
+async def test_slow_server_without_an_answer_is_skipped_for_a_while(confdir: Path, port: socket.socket) -> None:
     """Otherwise each request would wait for it."""
     times = count(0.0, 2.0)  # the clock advances by two seconds with each reading
     async with before(url(port), confdir, vtc_discover="on") as (proxy, _):

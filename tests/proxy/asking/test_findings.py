@@ -81,7 +81,7 @@ async def test_one_that_loads_its_model_is_not_there_yet() -> None:
     assert "answers 503" in identity.message
 
 
-def test_one_that_is_down_is_told() -> None:
+def test_unreachable_server_is_reported() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -91,7 +91,7 @@ def test_one_that_is_down_is_told() -> None:
     assert "is the model server running?" in identity.message
 
 
-async def test_one_that_speaks_another_protocol_is_told() -> None:
+async def test_server_of_another_protocol_is_reported() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"SSH-2.0-OpenSSH\r\n")
@@ -153,7 +153,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
-async def test_where_all_paths_answer_alike_nothing_is_found(status: int) -> None:
+async def test_server_that_answers_all_paths_equally_is_not_recognized(status: int) -> None:
     async with serving(lambda _: Reply([b"{}"], JSON, status=status, framing="length")) as upstream:
         assert await asyncio.to_thread(detect_apis, Asker(upstream.url)) == ()
 
@@ -196,7 +196,7 @@ async def test_a_server_of_https_is_asked_too_with_the_trust_that_is_given_and_w
 
 
 @pytest.mark.parametrize("is_tls", [True, False])
-async def test_http_and_https_mixed_up_are_told(is_tls: bool, server_tls: ssl.SSLContext) -> None:
+async def test_swapped_http_and_https_are_reported(is_tls: bool, server_tls: ssl.SSLContext) -> None:
     async with serving(answering("openai-chat"), server_tls if is_tls else None) as upstream:
         scheme, rest = upstream.url.split(":", 1)
         wrong = f"{'http' if is_tls else 'https'}:{rest}"
@@ -216,17 +216,17 @@ async def of_ollama(context: str, directory: Path) -> ServerFindings:
         return await asyncio.to_thread(collect_findings, Asker(upstream.url), planner)
 
 
-async def test_a_server_whose_context_is_not_known_is_told_of(tmp_path: Path) -> None:
+async def test_server_with_unknown_context_is_reported(tmp_path: Path) -> None:
     found = await of_ollama("", tmp_path)
     assert found.apis == ("openai-chat", "ollama-chat")
     assert "start it otherwise" in found.lines
 
 
-async def test_where_a_context_is_known_the_api_is_spoken_that_can_be_told_it(tmp_path: Path) -> None:
+async def test_api_that_accepts_a_context_is_used_if_it_is_known(tmp_path: Path) -> None:
     found = await of_ollama(", ready: {context: 65536}", tmp_path)
     assert found.apis == ("ollama-chat",)
     assert "start it otherwise" not in found.lines
 
 
-def test_ollamas_profile_says_what_to_do_about_its_context() -> None:
+def test_ollamas_profile_has_a_remedy_for_its_context() -> None:
     assert "OLLAMA_CONTEXT_LENGTH=65536" in PROFILES.servers["ollama"].remark

@@ -74,7 +74,7 @@ def test_of_a_long_body_the_beginning_is_kept() -> None:
     [(gzip.compress(b"abc"), "gzip", b"abc"), (b"not gzip", "gzip", None), (b"abc", "x-secret", None)],
     ids=["gzip", "not gzip", "unknown coding"],
 )
-def test_what_came_encoded_is_kept_decoded(data: bytes, coding: str, kept: bytes | None) -> None:
+def test_encoded_body_is_stored_decoded(data: bytes, coding: str, kept: bytes | None) -> None:
     passing = BodyRecorder(keep=True)
     passing.add(data)
     assert passing.get_recorded(coding) == kept

@@ -57,7 +57,7 @@ async def a_turn() -> None:
 # Writes
 
 
-def test_the_first_write_of_a_turn_leaves_at_once_and_the_rest_in_one() -> None:
+def test_first_write_of_a_turn_is_sent_at_once_and_the_rest_together() -> None:
     async def session() -> None:
         async with writer() as (transport, joined, _):
             joined.begin()
@@ -75,7 +75,7 @@ def test_the_first_write_of_a_turn_leaves_at_once_and_the_rest_in_one() -> None:
     asyncio.run(session())
 
 
-def test_it_need_not_be_drained_to_leave() -> None:
+def test_writes_are_sent_without_a_drain() -> None:
     """A server that sends before it has read the whole request blocks `drain`, and waits for the client."""
 
     async def session() -> None:
@@ -88,7 +88,7 @@ def test_it_need_not_be_drained_to_leave() -> None:
     asyncio.run(session())
 
 
-def test_what_waits_leaves_before_the_next_turn() -> None:
+def test_buffered_writes_are_sent_before_the_next_turn() -> None:
     async def session() -> None:
         async with writer() as (transport, joined, _):
             for data in (b"a", b"b"):
@@ -103,7 +103,7 @@ def test_what_waits_leaves_before_the_next_turn() -> None:
 @pytest.mark.parametrize(
     ("end", "ended"), [(JoinedWrites.close, ["close"]), (JoinedWrites.write_eof, ["eof"])], ids=["close", "eof"]
 )
-def test_what_was_written_leaves_before_the_end(end: Callable[[JoinedWrites], None], ended: list[str]) -> None:
+def test_writes_are_sent_before_the_end(end: Callable[[JoinedWrites], None], ended: list[str]) -> None:
     async def session() -> None:
         async with writer() as (transport, joined, _):
             joined.write(b"a")
@@ -158,7 +158,7 @@ def test_all_is_read_in_small_pieces(size: int) -> None:
     assert max(map(len, pieces)) <= MAX_READ_BYTES
 
 
-def test_what_had_come_is_read_although_the_server_resets_the_connection() -> None:
+def test_received_bytes_are_read_even_if_the_server_resets_the_connection() -> None:
     async def session() -> None:
         source = asyncio.StreamReader(limit=1 << 20)
         source.feed_data(b"a" * 5 * MAX_READ_BYTES)
@@ -176,7 +176,7 @@ def test_what_had_come_is_read_although_the_server_resets_the_connection() -> No
     asyncio.run(session())
 
 
-def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
+def test_read_cancelled_at_a_reset_has_no_side_effects() -> None:
     """mitmproxy cancels the reading task if it can no longer write to the server."""
 
     async def session() -> int:
@@ -198,7 +198,7 @@ def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
     assert asyncio.run(session()) == 5 * MAX_READ_BYTES
 
 
-def test_streams_take_turns_although_all_has_come() -> None:
+def test_streams_take_turns_even_if_all_bytes_were_received() -> None:
     read: list[str] = []
 
     async def take(name: str, reads: SmallReads) -> None:

@@ -1,4 +1,4 @@
-"""Messages about an unreachable model server; `tests/e2e/test_told.py` tests the responses."""
+"""Messages about an unreachable model server; `tests/e2e/test_reported_problems.py` tests the responses."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, nam
         ("Connection killed: Request destination unknown.", "no model server was named"),
     ],
 )
-def test_what_to_do_is_told(why: str, said: str) -> None:
+def test_remedy_is_reported(why: str, said: str) -> None:
     assert said in side_questions.explain_unreachable(tflow.tflow(), why)

@@ -15,9 +15,7 @@ __all__ = ["newer_tls", "start", "start_http2"]
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "observe", "off"])
-async def test_a_reverse_proxy_tells_its_version_its_mode_and_its_server_which_is_not_asked(
-    mode: str, start: Start
-) -> None:
+async def test_reverse_proxy_reports_version_mode_and_server_without_a_request(mode: str, start: Start) -> None:
     lab = await start(chat.make_stream("Hi"), vtc_mode=mode, vtc_discover="on")
     answer = await lab.client.get("/.vtc?x=1")
     assert answer.status_code == 200
@@ -27,7 +25,7 @@ async def test_a_reverse_proxy_tells_its_version_its_mode_and_its_server_which_i
     assert not [seen for seen in lab.upstream.seen if "vtc" in seen.path]
 
 
-async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
+async def test_no_other_reply_reveals_vtc(start: Start) -> None:
     lab = await start(chat.make_stream("Hi"))
     answer = await lab.post(chat.request(stream=True))
     assert not [name for name in answer.headers if "vtc" in name]
@@ -49,7 +47,7 @@ async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
     ],
     ids=str,
 )
-async def test_a_page_of_the_web_is_told_nothing(headers: dict[str, str], start: Start) -> None:
+async def test_web_pages_get_no_status(headers: dict[str, str], start: Start) -> None:
     lab = await start(chat.make_stream("Hi"))
     answer = await lab.client.get("/.vtc", headers=headers)
     assert answer.status_code == 403
@@ -79,7 +77,7 @@ async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:
     assert lab.upstream.seen[-1].path == "/.vtc"
 
 
-async def test_programs_of_this_machine_alone_are_told_where_the_log_is(start: Start, tmp_path: Path) -> None:
+async def test_only_local_programs_get_the_place_of_the_log(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
     lab = await start(chat.make_stream("Hi"), vtc_log=str(log))
     assert (await lab.client.get("/.vtc")).json()["log"] == str(log)

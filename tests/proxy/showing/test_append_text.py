@@ -30,7 +30,7 @@ def test_text_is_added_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 11, 4096])
-def test_text_that_does_not_fit_leaves_nothing_behind(size: int, tmp_path: Path) -> None:
+def test_text_that_does_not_fit_has_no_side_effects(size: int, tmp_path: Path) -> None:
     file = tmp_path / "file"
     append_text(file, "0123456789")
     with longest(size), pytest.raises(OSError, match="File too large"):

@@ -163,7 +163,7 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
         ("my-own", f"<think>Hm.</think>{CALL}", ("*",), ("tags", "think")),
     ],
 )
-def test_save_says_what_the_reply_is_read_with_and_no_more(
+def test_save_names_the_reading_settings_and_nothing_else(
     model: str, text: str, dialects: tuple[str, ...], facts: tuple[str, ...], session: Session, tmp_path: Path
 ) -> None:
     flow = session.exchange(text, model=model)
@@ -210,7 +210,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
         session.call(f"vtc.save @all '{path}'")
 
 
-def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
+def test_secrets_are_neither_saved_nor_printed(session: Session, tmp_path: Path) -> None:
     """Neither the request's key, even if the model repeats it, nor text that looks like a key is shown."""
     text = chat.DIALECTS["hermes"]("read", {"filePath": "open-sesame-77 sk-abcdefgh123"})
     text += chat.DIALECTS["hermes"]("sh.rm", {"filePath": "open-sesame-77"})
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_written(session: Session) -> None:
         session.call("vtc.save @all /nowhere/at/all.yaml")
 
 
-def test_a_flow_that_is_left_alone_is_explained(session: Session, tmp_path: Path) -> None:
+def test_ignored_flow_is_explained(session: Session, tmp_path: Path) -> None:
     session.exchange("Hello", path="/v1/completions")
     reason = "text completions have no tools, and are not read"
     assert session.call("vtc.explain @all").endswith(f"VTC would leave this flow alone: {reason}")

@@ -74,7 +74,7 @@ def test_a_line_an_exchange(loaded: Any) -> None:
     assert third["outcome"] == "left alone"
 
 
-def test_nothing_of_what_was_said_is_in_it(loaded: Any) -> None:
+def test_log_contains_no_content(loaded: Any) -> None:
     addon, _, path = loaded
     exchange(addon, TEXT + REFUSED + '<tool_call>{"name": "read", "arguments": {"a": "My answer')
     exchange(addon, "I look. @@read(filePath=/my/file)@@")
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_written_is_refused(loaded: Any) -> None:
         context.configure(addon, vtc_log="/nowhere/at/all")
 
 
-def test_a_file_that_can_be_written_no_more_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unwritable_file_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     addon, directory = VirtualToolCalling(), tmp_path / "logs"
     directory.mkdir()
     with taddons.context(addon) as context:

@@ -88,7 +88,7 @@ def test_a_port_that_is_taken(loaded: Loaded) -> None:
         context.configure(other, vtc_metrics=metrics.url.removeprefix("http://").removesuffix("/metrics"))
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     addon = VirtualToolCalling()
     with (

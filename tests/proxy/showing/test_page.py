@@ -34,11 +34,11 @@ def test_the_latest_exchange_is_the_first() -> None:
     assert "2 exchanges, 1 call" in shown
 
 
-def test_without_exchanges_it_says_what_to_do() -> None:
+def test_empty_page_has_instructions() -> None:
     assert "no exchange yet: base URL for clients http://127.0.0.1:8088/v1<" in overview()
 
 
-def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
+def test_ignored_exchange_is_listed_with_its_reason() -> None:
     left = capture_flow("Hello", path="/v1/completions")
     shown = overview(left, capture_flow("Hello", path="/v1/embeddings"))
     assert "1 exchange (1 of them left alone), 0 calls" in shown
@@ -53,7 +53,7 @@ def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
     assert "1 exchange, 1 call" in overview(capture_flow(CALL), again)
 
 
-def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
+def test_pending_exchange_is_listed_with_its_model() -> None:
     flow = capture_flow("Hello", seen=False, model="model-one")
     flow.response = None
     listed = overview(flow, capture_flow("Hello", model="model-two"))
@@ -107,7 +107,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
     )
 
 
-def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
+def test_outcome_is_described_in_words_next_to_its_colour() -> None:
     assert {*OUTCOMES} > {*FLOW_MARKERS}  # and outcomes without a mark
     assert len({look.word for look in OUTCOMES.values()}) == len(OUTCOMES)
     shown = overview(capture_flow(CALL))
@@ -131,7 +131,7 @@ def test_some_are_shown_at_a_time() -> None:
         assert "1 to " in overview(*many, **{"from": nonsense})
 
 
-def test_what_the_last_command_said_keeps_its_lines() -> None:
+def test_output_of_the_last_command_keeps_its_lines() -> None:
     assert "no command has printed anything yet" in rendering.render_output("")
     assert "<pre>--- a\n+&lt;b&gt;</pre>" in rendering.render_output("--- a\n+<b>")
 

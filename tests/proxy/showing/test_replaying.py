@@ -65,13 +65,13 @@ def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -
         ({"messages": 5}, "not a valid chat completion request"),
     ],
 )
-def test_what_cannot_be_replayed_is_told(fields: dict[str, Any], reason: str) -> None:
+def test_flow_that_cannot_be_replayed_is_reported(fields: dict[str, Any], reason: str) -> None:
     found = replay_flow(capture_flow(CALL, **fields), planner())
     assert found["result"] == "skipped"
     assert reason in found["reason"]
 
 
-def test_a_page_in_the_place_of_a_reply_is_told_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+def test_page_in_place_of_a_reply_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     flow = capture_flow("x")
     flow.response = http.Response.make(200, b"<html>\n proxy error", {"content-type": "text/html; charset=utf-8"})
     found = replay_flow(flow, planner())

@@ -85,7 +85,7 @@ def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
         ("regular", ("::1", 8088, 0, 0), "HTTPS_PROXY=http://[::1]:8088"),
     ],
 )
-def test_clients_are_told_where_to_connect(
+def test_address_for_clients_is_printed(
     mode: str, address: tuple[Any, ...], said: str, context: taddons.context
 ) -> None:
     context.master.addons.add(addon := VirtualToolCalling())
@@ -105,7 +105,7 @@ def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) ->
 
 
 @pytest.mark.parametrize("how", ["removed", "loaded anew", "ended"])
-async def test_it_says_so_when_it_is_gone_and_mitmproxy_goes_on(
+async def test_failure_is_reported_and_mitmproxy_continues(
     how: str, confdir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """mitmproxy unloads a script whose file is missing for a moment, as while VTC is reinstalled."""

@@ -47,7 +47,7 @@ async def test_the_command_of_the_line_drafts_the_dialect(start: Start) -> None:
 
 
 @pytest.mark.parametrize("headers", HEADERS, ids=str)
-async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], start: Start) -> None:
+async def test_other_machines_and_web_pages_get_nothing(headers: dict[str, str], start: Start) -> None:
     lab = await start(chat.make_stream(UNREAD))
     await lab.post(ASK)
     id_ = (await lab.next_client_flow()).id
@@ -62,7 +62,7 @@ async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], st
         assert (answer.status_code, "<<CALL read>>" in answer.text) == (status, status == 200)
 
 
-async def test_no_secret_of_the_request_is_told(start: Start) -> None:
+async def test_no_secret_of_the_request_is_printed(start: Start) -> None:
     lab = await start(chat.make_stream(UNREAD.replace("/a", "open-sesame-77")))
     await lab.post(ASK, headers={"authorization": "Bearer open-sesame-77"})
     answer = await lab.client.get(f"/.vtc/unread/{(await lab.next_client_flow()).id}")
@@ -91,7 +91,7 @@ async def test_where_flows_are_saved_the_line_names_the_file(start: Start, tmp_p
     assert (await find_command(lab))[-1] == str(tmp_path / "my flows")
 
 
-async def test_an_id_of_no_reply_and_a_port_of_no_vtc_are_told(start: Start) -> None:
+async def test_unknown_id_and_port_without_vtc_are_reported(start: Start) -> None:
     lab = await start(chat.make_stream(UNREAD))
     port = lab.proxy.url.rpartition(":")[2]
     result = await run("new-dialect", "--flow", "01234567-89ab", "--port", port)

@@ -81,7 +81,7 @@ def test_a_request_from_a_file() -> None:
     ],
     ids=["an error", "another path", "no JSON"],
 )
-def test_other_replies_are_left_to_other_views(other: http.HTTPFlow) -> None:
+def test_other_replies_use_other_views(other: http.HTTPFlow) -> None:
     assert render_view(other).view_name not in ("VTC", None)
 
 

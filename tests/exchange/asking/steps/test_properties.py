@@ -206,7 +206,7 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
 
 
 @over(fields=requests(), steps=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
-def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
+def test_no_content_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     """An image is replaced by a note."""
     body = chat.encode_json(chat.request(**fields))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")

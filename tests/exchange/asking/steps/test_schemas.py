@@ -83,7 +83,7 @@ def parameter(schema: Any, **root: Any) -> Any:
         ),
     ],
 )
-def test_what_only_narrows_is_said_in_words(came: Any, went: Any) -> None:
+def test_constraints_are_described_in_words(came: Any, went: Any) -> None:
     assert parameter(came, **{"$defs": {"one": {"type": "integer"}}}) == went
 
 
@@ -135,7 +135,7 @@ BY_TEXT = {
 }
 
 
-def test_parameters_are_an_object_that_says_its_members_and_its_entries() -> None:
+def test_parameters_are_an_object_with_members_and_entries() -> None:
     """OpenAI and Anthropic require it; every other keyword stays unchanged."""
     assert simplify_schema(SCOPES, "object") == (
         {
@@ -166,7 +166,7 @@ def test_of_all_of_several_objects_all_is_required(value: str) -> None:
     assert members["required"] == ["name", "text"]
 
 
-def test_entries_of_a_tuple_are_said() -> None:
+def test_entries_of_a_tuple_are_described() -> None:
     first = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
     draft = {"type": "array", "prefixItems": first["items"], "items": False}
     said = [*first["items"]]
@@ -179,7 +179,7 @@ def test_entries_of_a_tuple_are_said() -> None:
 
 
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
-def test_a_tool_that_takes_no_object_is_left_out_and_the_others_are_offered(value: str) -> None:
+def test_tool_without_an_object_is_removed_and_others_are_offered(value: str) -> None:
     tools = tuple(Tool(name, "", schema) for name, schema in (("a", {"type": "string"}), ("b", BY_URL)))
     found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, make_context())
     assert [tool.name for tool in found.tools] == ["b"]
@@ -206,7 +206,7 @@ PLAIN: list[tuple[Json, Json]] = [
 
 
 @pytest.mark.parametrize(("came", "went"), PLAIN)
-def test_servers_of_few_words_are_told_one_type_for_each_value_or_any_of_several(came: Json, went: Json) -> None:
+def test_plain_servers_get_one_type_per_value_or_any_of_several(came: Json, went: Json) -> None:
     found, _ = simplify_schema({"type": "object", "properties": {"p": came}}, "plain")
     assert found["properties"]["p"] == went
 
@@ -221,7 +221,7 @@ def test_null_stays_where_a_value_must_be_given(came: Json, words: str) -> None:
     assert "b" in (parameter.get("description"), parameter["anyOf"][0].get("description"))
 
 
-def test_servers_of_few_words_are_not_told_what_they_refuse() -> None:
+def test_plain_servers_get_no_keyword_that_they_reject() -> None:
     schema = {"$schema": "x", "type": "object", "additionalProperties": False, "properties": {"p": {"const": "a"}}}
     assert simplify_schema(schema)[0] is schema
     assert simplify_schema(schema, "plain") == (
@@ -395,9 +395,7 @@ FAULTS = {"grammar": grammar_fault, "object": object_fault, "plain": plain_fault
 @pytest.mark.parametrize("words", FAULTS)
 @settings(max_examples=60)
 @over(fitted=objects())
-def test_whatever_a_schema_says_it_is_taken_as_it_is_written_and_takes_what_it_took(
-    words: str, fitted: tuple[Json, Json]
-) -> None:
+def test_every_schema_is_accepted_and_accepts_the_same_values(words: str, fitted: tuple[Json, Json]) -> None:
     """This holds except for null if a member may be missing."""
     schema, value = {**fitted[0], "$defs": DEFINITIONS}, fitted[1]
     written, _ = simplify_schema(schema, words)

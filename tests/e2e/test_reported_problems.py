@@ -29,7 +29,7 @@ AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-pa
 EVENTS = [b"event: x\ndata: 1\n\n", b"data: 2\n\n"]
 
 
-async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start) -> None:
+async def test_server_that_rejects_tools_is_reported_with_a_remedy(start: Start) -> None:
     body = json.dumps({"error": {"message": AUTO}}).encode()
     lab = await start(Reply([body], JSON, status=400, framing="length"), vtc_tools="native")
     assert (await lab.post(ASK)).body == body
@@ -39,7 +39,7 @@ async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start)
     assert flow.marked == ":x:"
 
 
-async def test_a_call_that_a_policy_refused_is_not_told_as_unread(start: Start, tmp_path: Path) -> None:
+async def test_denied_call_is_not_reported_as_unread(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read], on_denied: steer}\n"
     )
@@ -95,9 +95,7 @@ NONE = {
 
 @pytest.mark.parametrize("fault", NONE)
 @pytest.mark.parametrize("server", ["same", "openai-chat", "anthropic-messages"])
-async def test_a_whole_reply_that_is_none_is_an_error_of_the_api_and_told(
-    server: str, fault: str, start: Start
-) -> None:
+async def test_malformed_whole_reply_is_a_reported_error_of_the_api(server: str, fault: str, start: Start) -> None:
     reply, said = NONE[fault]
     lab = await start(reply, vtc_upstream_api=server)
     for api in SHAPES:
@@ -116,7 +114,7 @@ async def test_a_whole_reply_that_is_none_is_an_error_of_the_api_and_told(
 
 
 @pytest.mark.parametrize("fault", ["empty", "cut"])
-async def test_a_reply_that_is_none_is_as_it_came_where_vtc_observes(fault: str, start: Start) -> None:
+async def test_malformed_reply_keeps_its_bytes_if_vtc_observes(fault: str, start: Start) -> None:
     reply, said = NONE[fault]
     lab = await start(reply, vtc_mode="observe")
     answer = await lab.post(chat.request())
@@ -135,7 +133,7 @@ async def test_a_list_of_models_that_is_cut_off_is_an_error_of_the_api(
     assert "broke off in the middle of its reply" in caplog.text
 
 
-async def test_a_client_that_lists_models_is_told_of_a_server_that_is_down(
+async def test_unreachable_server_is_reported_to_a_client_that_lists_models(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as nobody:
@@ -175,9 +173,7 @@ async def test_the_next_request_after_a_server_was_down_uses_the_connection(star
     assert [one.status for one in answers] == [502] * 3
 
 
-async def test_a_certificate_that_is_not_trusted_is_told_with_what_to_do(
-    start: Start, server_tls: ssl.SSLContext
-) -> None:
+async def test_untrusted_certificate_is_reported_with_a_remedy(start: Start, server_tls: ssl.SSLContext) -> None:
     async with serving(lambda _: Reply([b"{}"], JSON), tls=server_tls) as upstream:
         lab = await start(EVENTS, mode=[f"reverse:{upstream.url}"], **LAZY)
         answer = await lab.post(ASK)
@@ -189,7 +185,7 @@ async def test_a_certificate_that_is_not_trusted_is_told_with_what_to_do(
 
 @pytest.mark.parametrize("api", SHAPES)
 @pytest.mark.parametrize("is_tls", [True, False])
-async def test_http_and_https_mixed_up_are_told_to_the_client(
+async def test_swapped_http_and_https_are_reported_to_the_client(
     is_tls: bool, api: str, start: Start, server_tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(lambda _: Reply([], JSON), tls=server_tls) as encrypted:
@@ -206,7 +202,7 @@ async def test_http_and_https_mixed_up_are_told_to_the_client(
     assert any(told in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
 
 
-async def test_an_address_without_a_model_server_is_told(start: Start) -> None:
+async def test_address_without_a_model_server_is_reported(start: Start) -> None:
     lab = await start(EVENTS, mode=["regular"])
     answer = await lab.post(ASK)
     assert "no model server was named" in json.loads(answer.body)["error"]["message"]
@@ -220,7 +216,7 @@ async def test_an_address_without_a_model_server_is_told(start: Start) -> None:
         ("/v1/chat/completions", "does it speak this API?"),
     ],
 )
-async def test_a_wrong_base_url_is_told(path: str, said: str, start: Start) -> None:
+async def test_wrong_base_url_is_reported(path: str, said: str, start: Start) -> None:
     lab = await start(Reply([b'{"detail": "Not Found"}'], JSON, status=404, framing="length"))
     api = "anthropic-messages" if "messages" in path else "openai-chat"
     await lab.post(make_request_body(api), path=path)
@@ -228,7 +224,7 @@ async def test_a_wrong_base_url_is_told(path: str, said: str, start: Start) -> N
 
 
 @pytest.mark.parametrize("body", [b"<html>proxy error</html>", b"{cut", b"\xff\xfe"])
-async def test_a_reply_that_is_no_json_is_told_in_one_line(
+async def test_reply_without_json_is_reported_in_one_line(
     body: bytes, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab = await start(Reply([body], {"content-type": "text/html; charset=x"}, framing="length"))
@@ -243,7 +239,7 @@ async def test_a_reply_that_is_no_json_is_told_in_one_line(
     ("path", "body"),
     [("/v1/completions", {"prompt": "x"}), ("/v1/audio/speech", {}), ("/v1/chat/completions", {"messages": []})],
 )
-async def test_a_stream_that_no_one_reads_is_passed_on_as_it_comes_and_stays_in_the_flow(
+async def test_unread_stream_is_forwarded_at_once_and_stored_in_the_flow(
     path: str, body: dict[str, object], start: Start
 ) -> None:
     first_came = asyncio.Event()
@@ -265,9 +261,7 @@ async def test_a_stream_that_no_one_reads_is_passed_on_as_it_comes_and_stays_in_
     assert flow.response.content == b"".join(EVENTS)
 
 
-async def test_tools_that_a_policy_withholds_and_fields_that_a_profile_sets_are_told(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_withheld_tools_and_fields_set_by_profile_are_reported(start: Start, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [write]}\nrequest: {set: {top_k: 5}}\n"
     )
@@ -309,7 +303,7 @@ async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
     assert (await lab.flow()).comment == "vtc: lab-model: read, hermes -> tool_calls"
 
 
-async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> None:
+async def test_buffered_text_without_a_call_is_not_reported(start: Start) -> None:
     lab = await start(chat.make_stream(*"<tool_call> is how Qwen begins"))
     lab.proxy.addon.clock = itertools.count(1, 10).__next__
     await lab.post(ASK)
@@ -320,7 +314,7 @@ async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> No
 
 @pytest.mark.parametrize("before", [0, 2000])
 @pytest.mark.parametrize("keep", ["on", "off"])
-async def test_what_looks_like_a_call_in_no_dialect_is_told(start: Start, keep: str, before: int) -> None:
+async def test_possible_call_in_no_dialect_is_reported(start: Start, keep: str, before: int) -> None:
     lab = await start(chat.make_stream(*["I look. "] * before, "@@rea", "d(path=a.py)@@"), vtc_keep_bodies=keep)
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
@@ -332,7 +326,7 @@ async def test_what_looks_like_a_call_in_no_dialect_is_told(start: Start, keep: 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("client", "server"), pairs.PAIRS, ids=lambda name: name)
-async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
+async def test_possible_call_is_reported_for_any_apis(
     client: str, server: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     text = ["I look. ", "@@read(path", "=a.py)@@"]
@@ -347,7 +341,7 @@ async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
     assert json.loads((tmp_path / "log").read_text())["unread"] is True
 
 
-async def test_a_possible_call_is_told_by_the_name_that_the_server_was_told(start: Start) -> None:
+async def test_possible_call_is_reported_by_the_name_that_the_server_received(start: Start) -> None:
     """The other API forbids a dot in the name of a tool."""
     tool = {"type": "function", "function": {"name": "files.read", "parameters": {"type": "object"}}}
     lab = await start(
