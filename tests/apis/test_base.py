@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis.toy import Toy
+from tests.dialects.material import CASES, plain
 from vtc.apis import APIS, Api, BadRequest, Changes, explain_unread, match_request
 from vtc.apis.relay import Relay
 from vtc.json_text import decode_json, encode_json
@@ -32,60 +33,22 @@ BODIES = st.binary(max_size=200) | st.recursive(
     max_leaves=30,
 ).map(lambda value: str(value).replace("'", '"').replace("None", "null").lower().encode())
 
+PATHS = plain((CASES / "apis" / "paths.yaml").read_text("utf-8"))
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "name"),
-    [
-        ("POST", "/v1/chat/completions", "openai-chat"),
-        ("POST", "/chat/completions?api-version=2024", "openai-chat"),
-        ("POST", "/openai/deployments/x/chat/completions/", "openai-chat"),
-        ("GET", "/v1/chat/completions", None),
-        ("POST", "/v1/completions", None),
-        ("POST", "/v1/messages?x=/chat/completions", "anthropic-messages"),
-        ("POST", "/anthropic/v1/messages?beta=true", "anthropic-messages"),
-        ("POST", "/v1/messages/count_tokens", None),
-        ("POST", "/v1/messages/batches", None),
-        ("POST", "/v1/chat/completions/cmpl-1/cancel", None),
-        ("POST", "", None),
-        ("POST", "/V1/Chat/Completions", "openai-chat"),
-        ("POST", "/v1/chat%2Fcompletions", "openai-chat"),
-        ("POST", "/v1/chat/completions;x=1", "openai-chat"),
-        ("POST", "/v1//./chat/completions", "openai-chat"),
-        ("POST", "/v1/%6Dessages", "anthropic-messages"),
-    ],
-)
-def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | None) -> None:
-    found = match_request(method, path)
-    assert (found.name if found else None) == name
+@pytest.mark.every
+@pytest.mark.parametrize("case", PATHS["apis"], ids=lambda case: f"{case['method']} {case['path']}")
+def test_api_is_found_by_method_and_path(case: dict[str, str]) -> None:
+    found = match_request(case["method"], case["path"])
+    assert (found.name if found else None) == case["api"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "why"),
-    [
-        ("POST", "/v1/messages/count_tokens?beta=true", "tokens are counted"),
-        ("POST", "/anthropic/v1/messages/count_tokens", "tokens are counted"),
-        ("POST", "/v1/messages/batches", "of a batch"),
-        ("GET", "/v1/messages/batches/b1/results", "of a batch"),
-        ("POST", "/v1/responses/input_tokens", "tokens are counted"),
-        ("POST", "/codex/responses/compact", "compaction"),
-        ("GET", "/v1/responses/resp_1?stream=true", "a response that the server stored"),
-        ("POST", "/v1/responses/resp_1/cancel", "a response that the server stored"),
-        ("GET", "/v1/responses", "a response that the server stored"),
-        ("GET", "/v1/chat/completions/c1", "a completion that the server stored"),
-        ("POST", "/v1/completions", "text completions have no tools"),
-        ("POST", "/api/generate", "text completions have no tools"),
-        ("POST", "/v1/messages", ""),
-        ("OPTIONS", "/v1/responses", ""),
-        ("GET", "/v1/models", ""),
-        ("POST", "/survey/responses/5", ""),
-        ("POST", "/api/generated", ""),
-    ],
-)
-def test_path_similar_to_an_api_is_ignored_with_a_reason(method: str, path: str, why: str) -> None:
-    found = explain_unread(method, path)
-    assert (why in found.why) if found else not why
+@pytest.mark.every
+@pytest.mark.parametrize("case", PATHS["unread"], ids=lambda case: f"{case['method']} {case['path']}")
+def test_path_similar_to_an_api_is_ignored_with_a_reason(case: dict[str, str]) -> None:
+    found = explain_unread(case["method"], case["path"])
+    assert (case["reason"] in found.why) if found else not case["reason"]
 
 
 def test_every_api_has_a_name_of_its_own() -> None:

@@ -2,91 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from tests.dialects.material import CASES as FOLDER
+from tests.dialects.material import plain
 from vtc.apis import APIS
-from vtc.events import GenerationConfig
 from vtc.json_text import encode_json
 
 CHAT, MESSAGES, _, OLLAMA, _ = APIS
-SCHEMA = {"type": "object", "properties": {}}
+CASES = plain((FOLDER / "apis" / "generation.yaml").read_text("utf-8"))
 
 
-def parse_generation(body: dict[str, Any]) -> GenerationConfig:
-    return CHAT.request(encode_json(body)).generation
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"response_format": {"type": "json_object"}},
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
-        {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
-        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-        {"output_format": {"type": "json_schema", "schema": SCHEMA}},
-        {"format": "json"},
-        {"format": SCHEMA},
-    ],
-)
-def test_a_request_for_json(body: dict[str, Any]) -> None:
-    assert parse_generation({"model": "m", **body}).answer is not None
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"response_format": {"type": "text"}},
-        {"text": {"format": {"type": "text"}}},
-        {"format": ""},
-        {"text": "x"},
-    ],
-)
-def test_any_other_request(body: dict[str, Any]) -> None:
-    assert parse_generation(body).answer is None
-
-
-@pytest.mark.parametrize(
-    ("body", "asked"),
-    [
-        ({}, None),
-        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
-        ({"chat_template_kwargs": {"thinking": True}}, True),
-        ({"chat_template_kwargs": None}, None),
-        ({"enable_thinking": True}, True),
-        ({"think": False}, False),
-        ({"thinking": {"type": "disabled"}}, False),
-        ({"thinking": {"type": "adaptive"}}, True),
-        ({"thinking": False}, False),
-        ({"reasoning_effort": "none"}, False),
-        ({"reasoning_effort": "low"}, True),
-        ({"reasoning": {"effort": "high"}}, True),
-        ({"reasoning": "x", "thinking": 7, "think": "much"}, None),
-    ],
-)
-def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None:
-    assert parse_generation(body).thinks is asked
-
-
-@pytest.mark.parametrize(
-    ("body", "word"),
-    [
-        ({"reasoning_effort": "high"}, "high"),
-        ({"output_config": {"effort": "low"}}, "low"),
-        ({"think": "medium"}, "medium"),
-        ({"think": True}, "auto"),
-        ({"think": False}, "none"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, "auto"),
-        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
-        ({"thinking": {"type": "adaptive"}}, "auto"),
-        ({"thinking": 7}, None),
-        ({"thinking": {"type": "disabled"}}, "none"),
-    ],
-)
-def test_how_much_is_to_be_thought(body: dict[str, Any], word: str | None) -> None:
-    assert parse_generation(body).effort == word
+@pytest.mark.every
+@pytest.mark.parametrize("case", CASES, ids=lambda case: json.dumps(case["fields"])[:60])
+def test_generation_settings_are_read(case: dict[str, Any]) -> None:
+    found = CHAT.request(encode_json({"model": "m", **case["fields"]})).generation
+    settings = {
+        "json": found.answer is not None,
+        "thinks": found.thinks,
+        "effort": found.effort,
+        "constrained": found.constrained,
+    }
+    assert {"fields": case["fields"], **{name: settings[name] for name in settings if name in case}} == case
 
 
 def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -> None:
@@ -111,21 +51,3 @@ def test_what_stands_beside_limits_is_named() -> None:
         "thinking.budget_tokens"
     ]
     assert MESSAGES.layout.list_untranslated({"thinking": None}) == []
-
-
-@pytest.mark.parametrize(
-    ("body", "is_constrained"),
-    [
-        ({"response_format": {"type": "json_object"}}, True),
-        ({"response_format": {"type": "structural_tag", "format": {}}}, True),
-        ({"text": {"format": {"type": "grammar"}}}, True),
-        ({"format": SCHEMA}, True),
-        ({"structured_outputs": {"regex": "a"}}, True),
-        ({"grammar": "root ::= [a]"}, True),
-        ({"response_format": {"type": "text"}}, False),
-        ({"text": {"format": {"type": "text"}}, "format": "", "grammar": ""}, False),
-        ({}, False),
-    ],
-)
-def test_request_with_a_response_format(body: dict[str, Any], is_constrained: bool) -> None:
-    assert parse_generation({"model": "m", **body}).constrained == is_constrained

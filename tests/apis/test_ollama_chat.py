@@ -41,19 +41,6 @@ def exchange(*, settings: Any = None, **fields: Any) -> Session:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "found"),
-    [
-        ("POST", "/api/chat", True),
-        ("POST", "/x/api/chat?y=1", True),
-        ("POST", "/api/chats", False),
-        ("GET", "/api/chat", False),
-    ],
-)
-def test_request_is_found_by_its_path(method: str, path: str, found: bool) -> None:
-    assert (getattr(match_request(method, path), "name", None) == "ollama-chat") == found
-
-
-@pytest.mark.parametrize(
     "body", [b"[]", b"{}", b'{"messages": []}', b'{"model": "m"}', b'{"model": "m", "messages": 1}']
 )
 def test_body_of_another_kind_is_no_request(body: bytes) -> None:

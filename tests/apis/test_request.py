@@ -1,4 +1,4 @@
-"""Common behaviour of the requests of all APIs: unchanged bytes, results and their calls, tools and their choice."""
+"""Requests of all APIs: messages, unchanged bytes, results and their calls, tools and their choice."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.apis import conversations
+from tests.dialects.material import CASES, plain
 from vtc.apis import APIS, Api, BadRequest, Changes
 from vtc.events import Message, Tool
 from vtc.json_text import encode_json
@@ -63,6 +64,7 @@ BODIES["gemini-generate"] = {
         },
     ],
 }
+MESSAGES = plain((CASES / "apis" / "messages.yaml").read_text("utf-8"))
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 
@@ -83,10 +85,29 @@ def list_declarations(body: Any) -> list[Any]:
     return [one for entry in body["tools"] for one in entry.get("functionDeclarations", [entry])]
 
 
+@pytest.mark.every
+@pytest.mark.parametrize("case", MESSAGES, ids=lambda case: case["api"])
+def test_messages_are_read(case: dict[str, Any]) -> None:
+    (api,) = (api for api in APIS if api.name == case["api"])
+    found = api.request(encode_json({"model": "m", "max_tokens": 9, "messages": case["messages"]})).messages
+    assert [describe_message(message) for message in found] == case["read"]
+
+
+def describe_message(message: Message) -> dict[str, Any]:
+    """Return the fields of a message that have a value, in the form of the cases."""
+    fields = {
+        "content": [part if isinstance(part, str) else {"opaque": part.part} for part in message.content],
+        "calls": [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in message.calls],
+    }
+    ids = {"call_id": message.call_id, "name": message.name}
+    filled = {key: value for key, value in fields.items() if value}
+    return {"role": message.role, **filled, **{key: value for key, value in ids.items() if value is not None}}
+
+
 @each
 def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
-    said, calling, result = request(api).messages
-    assert (said.text, [call.name for call in calling.calls]) == ("Hi", ["read"])
+    question, calling, result = request(api).messages
+    assert (question.text, [call.name for call in calling.calls]) == ("Hi", ["read"])
     assert (result.role, result.text, result.name, result.call_id) == ("tool", "A", "read", "call_1")
 
 
@@ -106,13 +127,13 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
 def test_new_system_message_is_sent_to_the_model(api: Api) -> None:
     one = request(api)
     body = encode_changes(one, messages=[Message("system", ("Tools.",)), *one.messages])
-    told = (
+    prompt = (
         body.get("system")
         or body.get("instructions")
         or body.get("systemInstruction")
         or body["messages"][0]["content"]
     )
-    assert told in ("Tools.", {"parts": [{"text": "Tools."}]})
+    assert prompt in ("Tools.", {"parts": [{"text": "Tools."}]})
 
 
 @each

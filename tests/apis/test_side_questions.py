@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages
+from tests.dialects.material import CASES, plain
 from vtc.apis import BadRequest
 from vtc.apis.side_questions import SideQuestion, answer_locally, convert_token_count, find_side_question
 from vtc.events import ListedModel
 from vtc.exchange.model_list import find_model, list_model_names, read_models
 
+MODEL_LISTS = plain((CASES / "apis" / "model_lists.yaml").read_text("utf-8"))
 CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 
 
@@ -73,93 +75,14 @@ def test_a_body_that_is_no_request_is_not_counted() -> None:
 # Information of servers about their models
 
 
-ENTRIES: dict[str, tuple[Any, ListedModel]] = {
-    "vLLM": (
-        {"data": [{"id": "m", "created": 7, "owned_by": "vllm", "max_model_len": 4096}]},
-        ListedModel(name="m", created=7, window=4096),
-    ),
-    "llama.cpp": (
-        {
-            "models": [{"name": "m", "model": "m", "modified_at": "", "capabilities": ["completion", "multimodal"]}],
-            "data": [{"id": "m", "created": 7, "meta": {"n_ctx_train": 131072, "n_params": 1}}],
-        },
-        ListedModel(name="m", created=7, window=131072, abilities={"vision": True}),
-    ),
-    "LM Studio, v0": (
-        {
-            "data": [
-                {
-                    "id": "m",
-                    "type": "vlm",
-                    "max_context_length": 131072,
-                    "loaded_context_length": 8192,
-                    "capabilities": ["tool_use"],
-                }
-            ]
-        },
-        ListedModel(name="m", window=8192, abilities={"tools": True, "vision": True}),
-    ),
-    "LM Studio, v1": (
-        {
-            "models": [
-                {
-                    "type": "llm",
-                    "key": "m",
-                    "display_name": "M",
-                    "max_context_length": 131072,
-                    "capabilities": {
-                        "vision": False,
-                        "trained_for_tool_use": True,
-                        "reasoning": {"allowed_options": ["off", "on"], "default": "on"},
-                    },
-                }
-            ]
-        },
-        ListedModel(name="m", window=131072, abilities={"tools": True, "thinking": True, "vision": False}),
-    ),
-    "OpenRouter": (
-        {
-            "data": [
-                {
-                    "id": "m",
-                    "context_length": 200000,
-                    "top_provider": {"context_length": 100000, "max_completion_tokens": 8192},
-                    "architecture": {"input_modalities": ["text"]},
-                    "supported_parameters": ["tools", "temperature"],
-                }
-            ]
-        },
-        ListedModel(name="m", window=100000, max_reply_tokens=8192, abilities={"tools": True}),
-    ),
-    "Mistral": (
-        {
-            "data": [
-                {"id": "m", "max_context_length": 32768, "capabilities": {"function_calling": True, "vision": False}}
-            ]
-        },
-        ListedModel(name="m", window=32768, abilities={"tools": True, "vision": False}),
-    ),
-    "Groq": (
-        {"data": [{"id": "m", "created": 7, "context_window": 131072, "max_completion_tokens": 32768}]},
-        ListedModel(name="m", created=7, window=131072, max_reply_tokens=32768),
-    ),
-    "Together": ([{"id": "m", "type": "chat", "context_length": 8192}], ListedModel(name="m", window=8192)),
-    "Gemini": (
-        {"models": [{"name": "models/m", "inputTokenLimit": 1048576, "outputTokenLimit": 65536, "thinking": True}]},
-        ListedModel(name="m", window=1048576, max_reply_tokens=65536, abilities={"thinking": True}),
-    ),
-    "odd values": (
-        {"data": [{"id": "m", "created": "soon", "context_length": "8k", "capabilities": None, "type": 5}, 7, {}]},
-        ListedModel(name="m"),
-    ),
-}
-
-
-@pytest.mark.parametrize("server", ENTRIES)
-def test_server_lists_capabilities_of_a_model(server: str) -> None:
-    body, model = ENTRIES[server]
-    assert read_models(json.dumps(body).encode()) == [model]
-    assert find_model(json.dumps(body).encode(), "models/M") == model
+@pytest.mark.every
+@pytest.mark.parametrize(
+    "case", plain((CASES / "apis" / "model_lists.yaml").read_text("utf-8")), ids=lambda case: case["server"]
+)
+def test_server_lists_capabilities_of_a_model(case: dict[str, Any]) -> None:
+    body, model = json.dumps(case["body"]).encode(), ListedModel(**case["model"])
+    assert read_models(body) == [model]
+    assert find_model(body, "models/M") == model
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"data": 5}', b'{"models": null}', b'"m"'])

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.apis import messages
 from tests.apis.messages import assistant, call, check_request, result, text, thinking, user
 from tests.apis.named_events import Json
-from vtc.apis import BadRequest, Changes, match_request
-from vtc.apis.anthropic_messages import API, Request
+from vtc.apis import BadRequest, Changes
+from vtc.apis.anthropic_messages import Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode_json
 
@@ -42,51 +42,6 @@ def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
     body = json.loads(encode_json(one.apply_changes(Changes(messages=changed, **how))))
     check_request(body)
     return body
-
-
-@pytest.mark.parametrize(
-    ("path", "handled"),
-    [
-        ("/v1/messages", True),
-        ("/v1/messages?beta=true", True),
-        ("/anthropic/v1/messages/", True),
-        ("/v1/messages/count_tokens", False),
-        ("/v1/messages/batches", False),
-        ("/messages", False),
-        ("/xv1/messages", False),
-        ("/v1/chat/completions", False),
-    ],
-)
-def test_paths(path: str, handled: bool) -> None:
-    assert (match_request("POST", path) is API) is handled
-    assert match_request("GET", path) is None
-
-
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (user("hi"), [("user", ("hi",), (), None, None)]),
-        (user([text("a"), IMAGE]), [("user", ("a", Opaque(IMAGE)), (), None, None)]),
-        (user([]), [("user", (), (), None, None)]),
-        (
-            CALLING,
-            [("assistant", (Opaque(thinking("Hm.", "sig")), "Look."), (READ,), None, None)],
-        ),
-        (assistant(text("a")), [("assistant", ("a",), (), None, None)]),
-        ({"role": "system", "content": "late"}, [("system", ("late",), (), None, None)]),
-        (
-            user([result("r"), result([text("s"), IMAGE], "toolu_2", is_error=True), text("t")]),
-            [
-                ("tool", ("r",), (), "toolu_1", None),
-                ("tool", ("s", Opaque(IMAGE)), (), "toolu_2", None),
-                ("user", ("t",), (), None, None),
-            ],
-        ),
-        (user([{"type": "tool_result", "tool_use_id": "x"}]), [("tool", (), (), "x", None)]),
-    ],
-)
-def test_messages(said: Json, expected: list[Any]) -> None:
-    assert canonical(said) == expected
 
 
 def test_results_have_the_names_of_their_calls_and_thoughts_are_the_reasoning() -> None:

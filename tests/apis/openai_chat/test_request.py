@@ -21,47 +21,9 @@ def request(**fields: Any) -> Request:
     return Request(chat.encode_json({"model": "m", "messages": [], **fields}))
 
 
-def last_message(entry: Any) -> tuple[Any, ...]:
-    """Return the last message, without its source."""
-    *_, message = request(messages=entry if isinstance(entry, list) else [entry]).messages
-    return message.role, message.content, message.calls, message.call_id, message.name
-
-
 CACHED = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"x": 1}'}}
 READ = ToolCall("read", '{"x": 1}', "a")
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"role": "user", "content": "hi"}, ("user", ("hi",), (), None, None)),
-        ({"role": "user", "content": ""}, ("user", (), (), None, None)),
-        ({"role": "developer", "content": "hi"}, ("system", ("hi",), (), None, None)),
-        (
-            {"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]},
-            ("user", ("a", Opaque(IMAGE)), (), None, None),
-        ),
-        (
-            {"role": "user", "content": ["x", {"type": "text"}]},
-            ("user", (Opaque("x"), Opaque({"type": "text"})), (), None, None),
-        ),
-        ({"role": "assistant", "content": None, "tool_calls": [CALL]}, ("assistant", (), (READ,), None, None)),
-        ({"role": "assistant", "content": None, "tool_calls": None}, ("assistant", (), (), None, None)),
-        ({"role": "assistant", "function_call": CALL["function"]}, ("assistant", (), (), None, None)),
-        (
-            [{"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "a", "content": "r"}],
-            ("tool", ("r",), (), "a", "read"),
-        ),
-        ({"role": "tool", "tool_call_id": "b", "name": "n", "content": "r"}, ("tool", ("r",), (), "b", "n")),
-        ({"role": "tool", "tool_call_id": "b", "content": None}, ("tool", (), (), "b", None)),
-        ({"role": "function", "name": "read", "content": "r"}, ("function", ("r",), (), None, "read")),
-        ({"role": "odd"}, ("odd", (), (), None, None)),
-        ({}, ("", (), (), None, None)),
-    ],
-)
-def test_messages(entry: Any, message: tuple[Any, ...]) -> None:
-    assert last_message(entry) == message
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.apis.responses import (
     reasoning,
     tool,
 )
-from vtc.apis import BadRequest, Changes, match_request
+from vtc.apis import BadRequest, Changes
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode_json
@@ -48,23 +48,6 @@ def request(**fields: Any) -> Request:
 def render_request(one: Request, **changes: Any) -> Json:
     body: Json = json.loads(encode_json(one.apply_changes(Changes(**changes))))
     return body
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "is_ours"),
-    [
-        ("POST", "/v1/responses", True),
-        ("POST", "/api/v3/responses?x=1", True),
-        ("POST", "/responses", True),
-        ("GET", "/v1/responses", False),
-        ("POST", "/v1/responses/resp_1", False),
-        ("POST", "/v1/responses/input_tokens", False),
-        ("POST", "/v1/responses/compact", False),
-        ("POST", "/v1/my_responses", False),
-    ],
-)
-def test_the_path_of_an_api_is_its_last_segment(method: str, path: str, is_ours: bool) -> None:
-    assert ((api := match_request(method, path)) is not None and api.name == "openai-responses") is is_ours
 
 
 @pytest.mark.parametrize(

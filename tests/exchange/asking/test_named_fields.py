@@ -26,7 +26,7 @@ from vtc.profiles import Memory, Planner, Settings, builtin_directory, load_prof
 type Json = dict[str, Any]
 
 BY_NAME = {api.name: api for api in APIS}
-CASES = material.plain((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
+CASES = material.plain((Path(__file__).parents[2] / "cases/rejections/named_fields.yaml").read_text("utf-8"))
 
 
 def open_pair(

@@ -11,7 +11,7 @@ from tests.dialects.material import CASES, plain
 from vtc.exchange.asking.server_error import read_error
 from vtc.exchange.asking.window import TokenCounts, explain_truncation, read_full_window
 
-WINDOW = plain((CASES / "refusals.yaml").read_text("utf-8"))["window"]
+WINDOW = plain((CASES / "rejections" / "words.yaml").read_text("utf-8"))["window"]
 SIZE = 10_000
 
 

@@ -12,13 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.dialects.material import CASES as FOLDER
+from tests.dialects.material import plain
 from tests.exchange.asking.applied_steps import make_context
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps import apply_steps
 
 type Json = dict[str, Any]
 
-STRING_B = {"type": "string", "description": "b"}
+CASES = plain((FOLDER / "schemas.yaml").read_text("utf-8"))
 KINDS = ("string", "number", "boolean", "object", "array", "null")
 NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 ANY = {"anyOf": [{"type": kind} for kind in KINDS]}
@@ -30,61 +32,16 @@ def simplify_schema(schema: Json, value: str = "grammar") -> tuple[Any, list[str
     return found.tools[0].parameters, [*told.values()]
 
 
-def parameter(schema: Any, **root: Any) -> Any:
-    found, _ = simplify_schema({"type": "object", "properties": {"p": schema}, **root})
+def parameter(schema: Any, form: str, **root: Any) -> Any:
+    found, _ = simplify_schema({"type": "object", "properties": {"p": schema}, **root}, form)
     return found["properties"]["p"]
 
 
-@pytest.mark.parametrize(
-    ("came", "went"),
-    [
-        ({"type": "string", "pattern": "a"}, {"type": "string", "description": "(pattern: a)"}),
-        (
-            {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many."},
-            {"type": "integer", "description": "How many.\n(minimum: 1; maximum: 5)"},
-        ),
-        ({"anyOf": [{"type": "string", "description": "a"}, {"type": "null"}], "description": "b"}, STRING_B),
-        ({"type": ["string", "null"], "description": "b"}, STRING_B),
-        ({"type": ["string", "integer"]}, {"type": ["string", "integer"]}),
-        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
-        ({"description": "b"}, {"description": "b", **ANY}),
-        ({}, ANY),
-        (True, ANY),
-        ({"items": True}, {"type": "array", "items": ANY}),
-        ({"properties": {"q": {}}}, {"type": "object", "properties": {"q": ANY}}),
-        ({"additionalProperties": {"type": "string"}}, {"type": "object", "additionalProperties": {"type": "string"}}),
-        (
-            {"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": False},
-            {"type": "object", "additionalProperties": True, "description": '(patternProperties: {"^x":{}})'},
-        ),
-        ({"type": "array", "items": {"type": ["string", "null"]}}, {"type": "array", "items": NULLABLE}),
-        ({"allOf": [{"description": "b"}, {"type": "string"}]}, {"allOf": [{"description": "b"}, {"type": "string"}]}),
-        (
-            {"oneOf": [{"type": "string", "pattern": "a"}, {"type": "string"}]},
-            {"anyOf": [{"type": "string", "description": "(pattern: a)"}, {"type": "string"}]},
-        ),
-        (
-            {"items": {"format": "uri", "type": "string"}},
-            {
-                "type": "array",
-                "items": {"type": "string", "description": "(format: uri)"},
-            },
-        ),
-        ({"enum": ["a"]}, {"enum": ["a"]}),
-        ({"const": 1}, {"const": 1}),
-        ({"$ref": "#/$defs/one"}, {"type": "integer"}),
-        ({"$ref": "https://example.com/schema"}, ANY),
-        (
-            {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
-            {
-                "type": "object",
-                "additionalProperties": {"type": "string", "description": "(minLength: 1)"},
-            },
-        ),
-    ],
-)
-def test_constraints_are_described_in_words(came: Any, went: Any) -> None:
-    assert parameter(came, **{"$defs": {"one": {"type": "integer"}}}) == went
+@pytest.mark.every
+@pytest.mark.parametrize(("form", "case"), [(form, case) for form in ("grammar", "plain") for case in CASES[form]])
+def test_constraints_are_described_in_words(form: str, case: Json) -> None:
+    root = {"$defs": {"one": {"type": "integer"}}} if form == "grammar" else {}
+    assert parameter(case["schema"], form, **root) == case["sent"]
 
 
 def test_what_names_a_key_is_no_keyword() -> None:
@@ -174,8 +131,8 @@ def test_entries_of_a_tuple_are_described() -> None:
         "p": {"type": "array", "prefixItems": said, "items": {}},
         "q": {"type": "array", "prefixItems": said, "items": {}, "maxItems": 2},
     }
-    plain, _ = simplify_schema({"type": "object", "properties": {"q": draft}}, "plain")
-    assert plain["properties"]["q"] == {"type": "array", "items": {"anyOf": said}}
+    simplified, _ = simplify_schema({"type": "object", "properties": {"q": draft}}, "plain")
+    assert simplified["properties"]["q"] == {"type": "array", "items": {"anyOf": said}}
 
 
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
@@ -184,31 +141,6 @@ def test_tool_without_an_object_is_removed_and_others_are_offered(value: str) ->
     found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, make_context())
     assert [tool.name for tool in found.tools] == ["b"]
     assert told["schemas"] == "not offered, because their arguments are no object: a"
-
-
-PLAIN: list[tuple[Json, Json]] = [
-    ({"const": 1, "description": "One."}, {"type": "number", "description": "One.\n(const: 1)"}),
-    ({"type": ["string", "integer"], "description": "b"}, {"anyOf": [STRING_B, {"type": "integer"}]}),
-    ({"type": ["null", "string"], "description": "b", "default": None}, STRING_B),
-    ({"enum": ["a", None]}, {"type": "string", "enum": ["a"]}),
-    ({"enum": ["", "a"]}, {"type": "string", "description": '(enum: ["","a"])'}),
-    ({"type": "integer", "enum": [1, 2]}, {"type": "integer", "description": "(enum: [1,2])"}),
-    (
-        {"type": "object", "additionalProperties": {"type": "string"}},
-        {"type": "object", "properties": {}, "description": '(additionalProperties: {"type":"string"})'},
-    ),
-    ({"type": "str", "title": "P", "examples": ["x"]}, {"type": "string"}),
-    (
-        {"anyOf": [{"type": "string"}, {"anyOf": [{"type": "integer"}, {"type": "null"}]}], "description": "b"},
-        {"anyOf": [STRING_B, {"type": "integer"}]},
-    ),
-]
-
-
-@pytest.mark.parametrize(("came", "went"), PLAIN)
-def test_plain_servers_get_one_type_per_value_or_any_of_several(came: Json, went: Json) -> None:
-    found, _ = simplify_schema({"type": "object", "properties": {"p": came}}, "plain")
-    assert found["properties"]["p"] == went
 
 
 @pytest.mark.parametrize("words", ["grammar", "plain"])
