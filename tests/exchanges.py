@@ -122,5 +122,5 @@ SNIPPETS = [
     "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
     "<tools>",
 ]
-SAID = draw_pieces(SNIPPETS, WRITTEN, 10)
+REPLY_PIECES = draw_pieces(SNIPPETS, WRITTEN, 10)
 """Pieces of replies in which markup can begin, end and be broken."""

@@ -171,28 +171,28 @@ def load_all() -> None:
 
 def _sample(tree: Any) -> str:
     """Return the shortest text that a part of an expression matches."""
-    said = ""
+    text = ""
     for op, value in tree:
         match op:
             case ops.LITERAL:
-                said += chr(value)
+                text += chr(value)
             case ops.NOT_LITERAL:
-                said += "!" if value != ord("!") else "a"
+                text += "!" if value != ord("!") else "a"
             case ops.ANY:
-                said += "a"
+                text += "a"
             case ops.IN:
-                said += _members(value)[0]
+                text += _members(value)[0]
             case ops.BRANCH:
-                said += _sample(value[1][0])
+                text += _sample(value[1][0])
             case ops.SUBPATTERN:
-                said += _sample(value[3])
+                text += _sample(value[3])
             case ops.ATOMIC_GROUP:
-                said += _sample(value)
+                text += _sample(value)
             case ops.MAX_REPEAT | ops.MIN_REPEAT | ops.POSSESSIVE_REPEAT:
-                said += _sample(value[2]) * value[0]
+                text += _sample(value[2]) * value[0]
             case _:
                 pass
-    return said
+    return text
 
 
 _CATEGORIES = {ops.CATEGORY_SPACE: " \n", ops.CATEGORY_WORD: "a", ops.CATEGORY_DIGIT: "1"}
@@ -292,8 +292,8 @@ def describe_growth(run: Callable[[Any], object], make: Callable[[int], Any], li
         if any(many < max(SLOW_SECONDS, MAX_GROWTH * few) for few, many in pairwise(times)):
             return ""
     text = make(SIZES[1])
-    said = ", ".join(f"{took * 1000:.2f} ms for {size}" for took, size in zip(times, SIZES, strict=False))
-    return f"{said} characters: {text[:40]!r}…{text[-1:]!r}"
+    measured = ", ".join(f"{took * 1000:.2f} ms for {size}" for took, size in zip(times, SIZES, strict=False))
+    return f"{measured} characters: {text[:40]!r}…{text[-1:]!r}"
 
 
 @contextmanager

@@ -157,8 +157,8 @@ def option_table() -> str:
             default = option.default if isinstance(option.default, str | int) else ", ".join(option.default)
             kind = {int: "a number", str: "a text"}.get(option.typespec, "texts, one `--set` each")
             values = ", ".join(f"`{one}`" for one in option.choices) if option.choices else kind
-            told = f" (default: `{default}`)" if default != "" else ""
-            lines.append(f"| `{name}` | {values}{told} | {option.help} |")
+            default_note = f" (default: `{default}`)" if default != "" else ""
+            lines.append(f"| `{name}` | {values}{default_note} | {option.help} |")
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fuzz import targets
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.dialects.material import DIALECTS
-from tests.exchanges import AGENT, API, SAID, feed_stream
+from tests.exchanges import AGENT, API, REPLY_PIECES, feed_stream
 from tests.rules import draw_pieces
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
@@ -93,13 +93,13 @@ def test_replies_of_messages_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
     """Each block of text can begin, contain and cut off calls."""
-    said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
+    texts = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
     body = chat.encode_json(messages.request(stream=True, thinking={"type": "enabled"}))
 
     def open_exchange() -> Session:
         return Session.open(targets.MESSAGES, body, AGENT, writers[dialect], "seed")
 
-    targets.check_messages(open_exchange, ["".join(one) for one in said], size, reason)
+    targets.check_messages(open_exchange, ["".join(one) for one in texts], size, reason)
 
 
 @pytest.mark.one_in(8)
@@ -110,13 +110,13 @@ def test_replies_of_responses_in_every_dialect(
     dialect: str, size: int, status: str, data: st.DataObject, writers: dict[str, Planner]
 ) -> None:
     """Each of several messages can begin, contain and cut off calls."""
-    said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
+    texts = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
     body = chat.encode_json(responses.request(stream=True))
 
     def open_exchange() -> Session:
         return Session.open(targets.RESPONSES, body, AGENT, writers[dialect], "seed")
 
-    targets.check_responses(open_exchange, ["".join(one) for one in said], size, status)
+    targets.check_responses(open_exchange, ["".join(one) for one in texts], size, status)
 
 
 @pytest.mark.one_in(8)
@@ -192,13 +192,13 @@ NATIVE = [
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=max(1, EXAMPLES // 6))
 @given(
-    said=SAID,
+    texts=REPLY_PIECES,
     calls=st.lists(st.sampled_from(NATIVE), max_size=2, unique_by=lambda call: call["id"]),
     cuts=st.lists(st.integers(0, 3000), max_size=4),
     ended=st.booleans(),
 )
 def test_replies_under_every_policy(
-    policy: str, said: list[str], calls: list[Any], cuts: list[int], ended: bool, planners: dict[str, Planner]
+    policy: str, texts: list[str], calls: list[Any], cuts: list[int], ended: bool, planners: dict[str, Planner]
 ) -> None:
     """The client's reply depends neither on streaming nor on cuts, for text tool calls and native tool calls."""
 
@@ -215,7 +215,7 @@ def test_replies_under_every_policy(
         for index, call in enumerate(calls)
     ]
     calling = [frame for pair in zip(heads, rest, strict=True) for frame in pair]
-    frames = [chat.ROLE, *chat.make_text_chunks(*said), *calling, chat.chunk({}, reason), chat.USED, chat.DONE]
+    frames = [chat.ROLE, *chat.make_text_chunks(*texts), *calling, chat.chunk({}, reason), chat.USED, chat.DONE]
     body = b"".join(frames)
     exchange = open_exchange()
     out = feed_stream(exchange.stream(), body)
@@ -226,12 +226,12 @@ def test_replies_under_every_policy(
     assert len(set(ids)) == len(ids)
     whole = open_exchange()
     message = {"tool_calls": calls} if calls else None
-    completion = chat.encode_json(chat.completion("".join(said), reason, message=message))
+    completion = chat.encode_json(chat.completion("".join(texts), reason, message=message))
     rewritten = whole.whole.rewrite(completion)
     assert whole.report.failures == []
     if not calls:
         assert chat.read(out) == chat.read(rewritten)
-    elif "<" not in "".join(said):
+    elif "<" not in "".join(texts):
         (choice,) = json.loads(rewritten)["choices"]
         names = [call["function"]["name"] for call in choice["message"].get("tool_calls") or ()]
         streamed = [c["function"].get("name") for d in chat.deltas(out) for c in d.get("tool_calls") or ()]

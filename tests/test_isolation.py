@@ -132,10 +132,10 @@ def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcom
     sent = one.request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = feed_stream(one.stream(), *chat.make_stream("I will.\n", *calls))
-    said = one.report.as_dict()
+    report = one.report.as_dict()
     if key is None:  # It quotes the last prompt of the same client; see below.
-        del said["prefix"]
-    return repr(one.plan), sent, reply, said
+        del report["prefix"]
+    return repr(one.plan), sent, reply, report
 
 
 def check(talks: Iterable[Talk]) -> None:

@@ -56,9 +56,9 @@ def test_half_a_surrogate_pair_and_raw_json_are_written() -> None:
 @given(VALUES)
 def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
     """Python's `str.splitlines` also splits at U+2028, U+2029 and U+0085."""
-    for said in (value, ["a\u2028b\u2029c\x85d", value]):
-        line = encode_line(said)
-        assert decode_json(line) == said
+    for item in (value, ["a\u2028b\u2029c\x85d", value]):
+        line = encode_line(item)
+        assert decode_json(line) == item
         assert len(line.decode().splitlines()) == 1
 
 
@@ -93,15 +93,15 @@ def test_what_is_no_json(text: str) -> None:
      ("0.12345678901234567890123", False), ("9007199254740993.0", False)],
 )  # fmt: skip
 def test_numbers_that_would_not_be_written_as_they_were(text: str, exact: bool) -> None:
-    came = f'{{"n": {text}}}'
+    body = f'{{"n": {text}}}'
     if exact:
-        assert json.loads(serialize_changed(came, {"n": parse(text, parse_exact_float), "é": 1})) == {
+        assert json.loads(serialize_changed(body, {"n": parse(text, parse_exact_float), "é": 1})) == {
             "n": json.loads(text),
             "é": 1,
         }
     else:
         with pytest.raises(ValueError, match="a float cannot represent"):
-            serialize_changed(came, {"n": 1})
+            serialize_changed(body, {"n": 1})
 
 
 @given(st.recursive(st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=5))

@@ -137,7 +137,7 @@ def test_a_credential_of_the_body_is_known(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "text", "left"),
+    ("known", "text", "expected"),
     [
         ("abcdefgh", "in sk-proj-abcdefghijklmnop.", "in [secret]."),
         ("Ab1;9=zz", "key=Ab1;9=zz.", "key=[secret]."),
@@ -145,15 +145,22 @@ def test_a_credential_of_the_body_is_known(body: Any) -> None:
         ("sk-proj-abcdefgh/xyz", "in sk-proj-abcdefgh/xyz.", "in [secret]."),
     ],
 )
-def test_where_one_secret_stands_in_another_all_of_both_goes(known: str, text: str, left: str) -> None:
-    assert scrub_text(text, [known]) == left
+def test_where_one_secret_stands_in_another_all_of_both_goes(known: str, text: str, expected: str) -> None:
+    assert scrub_text(text, [known]) == expected
 
 
 def test_what_is_no_credential_is_not_known() -> None:
     """Content of messages, schemas of tools, and cache keys of prompts are no credentials."""
     tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"key": {"default": KEY}}}}}
-    said = {"role": "user", "content": KEY, "key": KEY}
-    body = {"messages": [said], "input": [said], "contents": [said], "tools": [tool], "prompt_cache_key": KEY, "n": 1}
+    message = {"role": "user", "content": KEY, "key": KEY}
+    body = {
+        "messages": [message],
+        "input": [message],
+        "contents": [message],
+        "tools": [tool],
+        "prompt_cache_key": KEY,
+        "n": 1,
+    }
     headers = {"accept": KEY, "idempotency-key": KEY, "user-agent": KEY, "sec-websocket-key": KEY}
     assert collect_secrets(headers, f"alt={KEY}&max_tokens={KEY}", body) == ()
 

@@ -100,11 +100,11 @@ def _join_texts(entries: Iterable[Json], *roles: str) -> str:
 
 
 def _hear_chat(request: Json) -> Heard:
-    said = request["messages"]
+    messages = request["messages"]
     tools = [tool["function"]["name"] for tool in request["tools"]] if "tools" in request else None
-    has_results = any(message["role"] == "tool" for message in said)
-    results = _join_texts(said, "tool") if has_results else None
-    return Heard(tools, _join_texts(said, "system"), _join_texts(said, "user"), results)
+    has_results = any(message["role"] == "tool" for message in messages)
+    results = _join_texts(messages, "tool") if has_results else None
+    return Heard(tools, _join_texts(messages, "system"), _join_texts(messages, "user"), results)
 
 
 def _stream_chat(reply: Reply, request: Json) -> Iterable[bytes]:
@@ -130,17 +130,17 @@ def _whole_chat(reply: Reply) -> Json:
 
 
 def _hear_messages(request: Json) -> Heard:
-    said = request["messages"]
+    messages = request["messages"]
     tools = [tool["name"] for tool in request["tools"]] if "tools" in request else None
-    parts = [part for message in said if isinstance(message["content"], list) for part in message["content"]]
+    parts = [part for message in messages if isinstance(message["content"], list) for part in message["content"]]
     results = [_text(part["content"]) for part in parts if part["type"] == "tool_result"]
     user = [
         {**message, "content": [part for part in message["content"] if part["type"] != "tool_result"]}
         if isinstance(message["content"], list)
         else message
-        for message in said
+        for message in messages
     ]
-    system = f"{_text(request.get('system'))}\n{_join_texts(said, 'system')}"
+    system = f"{_text(request.get('system'))}\n{_join_texts(messages, 'system')}"
     return Heard(tools, system, _join_texts(user, "user"), "\n".join(results) if results else None)
 
 
@@ -160,16 +160,16 @@ def _whole_message(reply: Reply) -> Json:
 
 
 def _hear_responses(request: Json) -> Heard:
-    said = request["input"]
-    if isinstance(said, str):
-        said = [responses.make_input_message("user", said)]
+    items = request["input"]
+    if isinstance(items, str):
+        items = [responses.make_input_message("user", items)]
     tools = None
     if "tools" in request:
         groups = [tool["tools"] if tool["type"] == "namespace" else [tool] for tool in request["tools"]]
         tools = [tool["name"] for group in groups for tool in group if tool["type"] in ("function", "custom")]
-    results = [_text(item["output"]) for item in said if item.get("type") in responses.CALLS.values()]
-    system = f"{request.get('instructions') or ''}\n{_join_texts(said, 'system', 'developer')}"
-    return Heard(tools, system, _join_texts(said, "user"), "\n".join(results) if results else None)
+    results = [_text(item["output"]) for item in items if item.get("type") in responses.CALLS.values()]
+    system = f"{request.get('instructions') or ''}\n{_join_texts(items, 'system', 'developer')}"
+    return Heard(tools, system, _join_texts(items, "user"), "\n".join(results) if results else None)
 
 
 def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:

@@ -59,5 +59,5 @@ def test_gemini_that_signs_calls_without_thoughts_works_with_vtc(
     done = qwen_code(url, "--output-format", "json")
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert len(signing.requests) == 3
-    told = json.loads(done.stdout)[-1]["usage"]
-    assert told["input_tokens"] == 3 * gemini.USAGE["promptTokenCount"]
+    usage = json.loads(done.stdout)[-1]["usage"]
+    assert usage["input_tokens"] == 3 * gemini.USAGE["promptTokenCount"]

@@ -111,8 +111,8 @@ def make_stream(*pieces: str, finish: str = "stop") -> list[bytes]:
 
 def completion(content: Any, finish_reason: str | None = "stop", *, message: Json | None = None, **fields: Any) -> Json:
     """Make a whole reply; `message` adds to the message, `fields` to the top."""
-    said = {"role": "assistant", "content": content, **(message or {})}
-    choices = [{"index": 0, "message": said, "finish_reason": finish_reason}]
+    entry = {"role": "assistant", "content": content, **(message or {})}
+    choices = [{"index": 0, "message": entry, "finish_reason": finish_reason}]
     return {**HEAD, "object": "chat.completion", "choices": choices, "usage": USAGE, **fields}
 
 

@@ -46,28 +46,28 @@ def decode_usage(client: str, body: bytes) -> tuple[int, int] | None:
     return (usage.prompt, usage.completion) if usage else None
 
 
-def make_answer_entries(client: str, said: Message, result: str) -> list[Any]:
+def make_answer_entries(client: str, reply: Message, result: str) -> list[Any]:
     """Return the entries of a reply in the next request, with the results of its calls."""
-    calls = [(call.name, call.id or "", json.loads(call.arguments)) for call in said.calls]
+    calls = [(call.name, call.id or "", json.loads(call.arguments)) for call in reply.calls]
     match client:
         case "anthropic-messages":
-            blocks = [messages.text(said.text)] if said.text else []
+            blocks = [messages.text(reply.text)] if reply.text else []
             blocks += [messages.call(name, id_, **arguments) for name, id_, arguments in calls]
             results = [messages.result(result, id_) for _, id_, _ in calls]
             return [messages.assistant(*blocks), *([messages.user(results)] if results else [])]
         case "openai-responses":
-            items: list[Json] = [responses.message(said.text)] if said.text else []
+            items: list[Json] = [responses.message(reply.text)] if reply.text else []
             items += [responses.call(name, f"fc_{id_}", id_, **arguments) for name, id_, arguments in calls]
             return [*items, *(responses.output(result, id_) for _, id_, _ in calls)]
         case "ollama-chat":
             made = [ollama.call(name, **arguments) for name, _, arguments in calls]
-            return [ollama.assistant(said.text, *made), *(ollama.result(result, name) for name, _, _ in calls)]
+            return [ollama.assistant(reply.text, *made), *(ollama.result(result, name) for name, _, _ in calls)]
         case "gemini-generate":
-            parts = [gemini.text(said.text)] if said.text else []
+            parts = [gemini.text(reply.text)] if reply.text else []
             parts += [gemini.call(name, id_, **arguments) for name, id_, arguments in calls]
             answers = [gemini.result(result, name, id_) for name, id_, _ in calls]
             return [gemini.model(*parts), *([gemini.user(*answers)] if answers else [])]
-    entry: dict[str, Any] = {"role": "assistant", "content": said.text}
+    entry: dict[str, Any] = {"role": "assistant", "content": reply.text}
     if calls:
         entry["tool_calls"] = [
             {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -39,12 +39,12 @@ TOOLS = [
 ]
 
 
-def text(said: str) -> Json:
-    return {"text": said}
+def text(content: str) -> Json:
+    return {"text": content}
 
 
-def make_thought(said: str) -> Json:
-    return {"text": said, "thought": True}
+def make_thought(content: str) -> Json:
+    return {"text": content, "thought": True}
 
 
 def call(name: str, id: str | None = None, **arguments: Any) -> Json:
@@ -54,8 +54,8 @@ def call(name: str, id: str | None = None, **arguments: Any) -> Json:
 
 
 def result(content: str, name: str = "read", id: str | None = None) -> Json:
-    said = {"name": name, "response": {"output": content}}
-    return {"functionResponse": {"id": id, **said} if id else said}
+    response = {"name": name, "response": {"output": content}}
+    return {"functionResponse": {"id": id, **response} if id else response}
 
 
 def user(*parts: Json | str) -> Json:

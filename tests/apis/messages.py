@@ -345,8 +345,8 @@ class _StreamReader:
         assert index in self.open, f"block {index} stops; open are {self.open}"
         self.open.remove(index)
         block = self.found.blocks[index]
-        if said := self.json.get(index):
-            block["input"] = json.loads(said)
+        if json_text := self.json.get(index):
+            block["input"] = json.loads(json_text)
         elif block["type"].endswith("tool_use"):
             assert "input" in block, f"a call without arguments: {block}"
 

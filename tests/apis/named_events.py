@@ -63,8 +63,8 @@ def _event(block: str) -> Event | None:
     if not data:
         assert name is None, f"an event without data: {block}"
         return None
-    said = "\n".join(data)
-    return Event(name, DONE if said == DONE else json.loads(said))
+    text = "\n".join(data)
+    return Event(name, DONE if text == DONE else json.loads(text))
 
 
 def is_integer(value: Any) -> bool:

@@ -132,8 +132,8 @@ def message(
     content: str = "", *calls: Json, thinking: str | None = None, done_reason: str = "stop", **fields: Any
 ) -> Json:
     """Make a whole reply."""
-    said = assistant(content, *calls, thinking=thinking)
-    return {**HEAD, "message": said, "done": True, "done_reason": done_reason, **COUNTS, **fields}
+    entry = assistant(content, *calls, thinking=thinking)
+    return {**HEAD, "message": entry, "done": True, "done_reason": done_reason, **COUNTS, **fields}
 
 
 def error(message: str = "model requires more system memory") -> bytes:

@@ -109,8 +109,8 @@ def message(text: str, id: str = "msg_1") -> Json:
 
 def call(name: str, id: str = "fc_1", call_id: str = "call_1", *, namespace: str = "", **arguments: Any) -> Json:
     """Make a function call; `namespace` is the name of the group that declares the function."""
-    said = json.dumps(arguments)
-    item = {"type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": said}
+    encoded = json.dumps(arguments)
+    item = {"type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": encoded}
     return {**item, "status": "completed", **({"namespace": namespace} if namespace else {})}
 
 
@@ -521,17 +521,17 @@ class _StreamReader:
         for key in ("id", "type", "call_id", *names):
             assert done.get(key) == item.added.get(key), f"{key} of item {item.index} changes: {done}"
         if done["type"] in CALLS:
-            said = done["arguments" if done["type"] == "function_call" else "input"]
-            assert item.written in (None, said), f"deltas said otherwise: {done}"
-            assert item.settled in (None, said), f"its arguments were said to be {item.settled}: {done}"
+            final = done["arguments" if done["type"] == "function_call" else "input"]
+            assert item.written in (None, final), f"deltas said otherwise: {done}"
+            assert item.settled in (None, final), f"its arguments were said to be {item.settled}: {done}"
         elif done["type"] in ("message", "reasoning"):
             assert set(item.parts) == item.closed, f"a part of item {item.index} was not closed"
             parts = {
                 **{("summary_index", place): part for place, part in enumerate(done.get("summary") or ())},
                 **{("content_index", place): part for place, part in enumerate(done.get("content") or ())},
             }
-            told = {place: [part["type"], part.get("text", part.get("refusal"))] for place, part in parts.items()}
-            assert told == item.parts, f"deltas said otherwise: {done}"
+            summary = {place: [part["type"], part.get("text", part.get("refusal"))] for place, part in parts.items()}
+            assert summary == item.parts, f"deltas said otherwise: {done}"
         self.found.items.append(done)
 
     def _end(self, kind: str, response: Json) -> None:
@@ -543,8 +543,8 @@ class _StreamReader:
             _check_item(item, done=True)
         # openai-python gives `output` as the result.
         own = [(item["type"], item["id"], item.get("call_id"), _essence(item)) for item in self.found.items]
-        told = [(item["type"], item["id"], item.get("call_id"), _essence(item)) for item in response["output"]]
-        assert told == own, f"the end tells of other items: {told}"
+        summary = [(item["type"], item["id"], item.get("call_id"), _essence(item)) for item in response["output"]]
+        assert summary == own, f"the end tells of other items: {summary}"
         assert f"response.{response['status']}" == kind
         self.found.status = response["status"]
         self.found.reason = (response.get("incomplete_details") or {}).get("reason")

@@ -51,22 +51,22 @@ def test_fields_without_an_equivalent_in_other_apis_are_reported() -> None:
 
 
 def test_message_fields_without_an_equivalent_in_other_apis_are_reported() -> None:
-    said = [
+    entries = [
         {"role": "user", "name": "bob", "content": "a"},
         {"role": "assistant", "content": None, "refusal": "I cannot.", "audio": {"id": "x"}, "annotations": []},
         {"role": "tool", "name": "read", "tool_call_id": "c", "content": "r"},
     ]
-    found = bridge_request("openai-chat", chat.request(messages=said))
+    found = bridge_request("openai-chat", chat.request(messages=entries))
     assert found.messages[1].content == ("I cannot.",)
     assert found.untranslated == ("name", "audio")
 
 
 def test_a_past_call_of_a_custom_tool_keeps_its_name_and_raw_input() -> None:
     call = {"id": "k", "type": "custom", "custom": {"name": "apply_patch", "input": '*** Begin\n"x"'}}
-    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    (found,) = bridge_request("openai-chat", chat.request(messages=said)).messages[1].calls
+    entries = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    (found,) = bridge_request("openai-chat", chat.request(messages=entries)).messages[1].calls
     assert (found.name, json.loads(found.arguments)) == ("apply_patch", {"input": '*** Begin\n"x"'})
-    request = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(messages=said)))
+    request = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(messages=entries)))
     changed = replace(request.messages[1], content=("Look.",))
     (entry,) = json.loads(encode_json(request.apply_changes(Changes(messages=[changed]))))["messages"]
     assert entry["tool_calls"] == [call]
@@ -225,9 +225,9 @@ def test_search_result_is_sent_as_text_with_its_source(in_result: bool) -> None:
         result = {"type": "tool_result", "tool_use_id": "t", "content": [part]}
         call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
         turns = [messages.user("Search."), {"role": "assistant", "content": [call]}, messages.user([result])]
-    told = bridge_request("anthropic-messages", messages.request(messages=turns))
-    assert told.messages[-1].text == "T\ndocs/a.md\na\nb"
-    assert told.untranslated == ("citations",)
+    canonical = bridge_request("anthropic-messages", messages.request(messages=turns))
+    assert canonical.messages[-1].text == "T\ndocs/a.md\na\nb"
+    assert canonical.untranslated == ("citations",)
 
 
 def test_metadata_of_a_document_without_text_is_reported() -> None:
@@ -255,8 +255,8 @@ def test_image_detail_is_sent_if_both_apis_have_a_word_for_it(url: str) -> None:
     part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
     found = bridge_request("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
     body: Any = BY_NAME["openai-responses"].build_request(found)
-    (told,) = body["input"][0]["content"]
-    assert told == {"type": "input_image", "image_url": url, "detail": "low"}
+    (sent_part,) = body["input"][0]["content"]
+    assert sent_part == {"type": "input_image", "image_url": url, "detail": "low"}
     back = bridge_request("openai-responses", responses.request(input=body["input"]))
     body = BY_NAME["openai-chat"].build_request(back)
     assert body["messages"][0]["content"] == [part]

@@ -15,7 +15,7 @@ NEW = {"type": "text"}
 
 
 @pytest.mark.parametrize(
-    ("said", "parts"),
+    ("value", "parts"),
     [
         (None, ()),
         ("", ()),
@@ -24,14 +24,14 @@ NEW = {"type": "text"}
         (["a", {"type": "text"}, BILLING], (Opaque("a"), Opaque({"type": "text"}), Opaque(BILLING))),
     ],
 )
-def test_content_is_read_as_text_and_opaque_parts(said: Any, parts: tuple[Any, ...]) -> None:
-    assert content.read(said) == parts
+def test_content_is_read_as_text_and_opaque_parts(value: Any, parts: tuple[Any, ...]) -> None:
+    assert content.read(value) == parts
 
 
-@pytest.mark.parametrize("said", [5, [5], [None]])
-def test_content_of_another_type_is_refused(said: Any) -> None:
+@pytest.mark.parametrize("value", [5, [5], [None]])
+def test_content_of_another_type_is_refused(value: Any) -> None:
     with pytest.raises((TypeError, AttributeError)):
-        content.read(said)
+        content.read(value)
 
 
 def test_unchanged_part_keeps_its_fields_and_a_new_one_has_those_of_its_kind() -> None:

@@ -10,16 +10,16 @@ from vtc.apis import fields
 
 
 def test_every_field_keeps_its_bytes() -> None:
-    raw, said, _ = fields.split_body(b'{"a": [1,  2], "tools": ["x"]}')
+    raw, values, _ = fields.split_body(b'{"a": [1,  2], "tools": ["x"]}')
     assert {key: bytes(one) for key, one in raw.items()} == {"a": b"[1,  2]", "tools": b'["x"]'}
-    assert said == {"a": [1, 2], "tools": ["x"]}
-    assert [bytes(one) for one in fields.split_items(raw["a"], said["a"])] == [b"1", b"2"]
+    assert values == {"a": [1, 2], "tools": ["x"]}
+    assert [bytes(one) for one in fields.split_items(raw["a"], values["a"])] == [b"1", b"2"]
 
 
 def test_half_a_character_is_read() -> None:
-    raw, said, _ = fields.split_body(b'{"a": ["\\ud83d"], "tools": ["x"]}')
-    assert said["a"] == ["\ud83d"]
-    assert [bytes(one) for one in fields.split_items(raw["a"], said["a"])] == [b'"\\ud83d"']
+    raw, values, _ = fields.split_body(b'{"a": ["\\ud83d"], "tools": ["x"]}')
+    assert values["a"] == ["\ud83d"]
+    assert [bytes(one) for one in fields.split_items(raw["a"], values["a"])] == [b'"\\ud83d"']
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"5", b"{"])
@@ -29,7 +29,7 @@ def test_body_that_is_no_object_is_reported(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "left"),
+    ("path", "expected"),
     [
         ("a.b", {"a": {"c": [1, {"d": 2}]}}),
         ("a.c.0", {"a": {"b": 1, "c": [{"d": 2}]}}),
@@ -38,7 +38,7 @@ def test_body_that_is_no_object_is_reported(body: bytes) -> None:
         ("x.y", {"a": {"b": 1, "c": [1, {"d": 2}]}}),
     ],
 )
-def test_field_at_a_path_is_removed(path: str, left: Any) -> None:
+def test_field_at_a_path_is_removed(path: str, expected: Any) -> None:
     value = {"a": {"b": 1, "c": [1, {"d": 2}]}}
-    assert fields.remove_path(value, path.split(".")) == left
-    assert fields.edit_fields({**value}, [path], {"z": 1}) == {**left, "z": 1}
+    assert fields.remove_path(value, path.split(".")) == expected
+    assert fields.edit_fields({**value}, [path], {"z": 1}) == {**expected, "z": 1}

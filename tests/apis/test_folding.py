@@ -17,7 +17,7 @@ TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
 @each
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
-    body, other = (chat.encode_json(SHAPES[api.name].whole(said)) for said in (text, "other"))
+    body, other = (chat.encode_json(SHAPES[api.name].whole(content)) for content in (text, "other"))
     stream = convert_to_stream(api, body)
     assert fold_rewritten(api, other, convert_to_stream(api, other), stream) != other
     assert json.loads(fold_rewritten(api, other, convert_to_stream(api, other), stream)) == json.loads(body)

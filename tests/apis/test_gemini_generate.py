@@ -286,8 +286,8 @@ TEXTS = st.lists(st.text("ab <>\n\"'", min_size=1, max_size=6), max_size=5)
 
 @given(TEXTS, st.booleans(), st.integers(1, 60))
 def test_cuts_do_not_change_the_result(texts: list[str], called: bool, cut: int) -> None:
-    said = [*texts, *(["\n", *IN_TEXT.partition("name")] if called else [])]
-    body = b"".join(gemini.make_text_stream(*said))
+    streamed = [*texts, *(["\n", *IN_TEXT.partition("name")] if called else [])]
+    body = b"".join(gemini.make_text_stream(*streamed))
     pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
     found = gemini.read(feed_stream(open_session().stream(), *pieces))
     assert found == gemini.read(feed_stream(open_session().stream(), body))

@@ -14,11 +14,11 @@ from vtc.events import Tool
 
 def feed_pieces(*pieces: str) -> tuple[str, str]:
     """Return the input that was sent at once, and the rest at the end."""
-    raw, told = RawInput(), ""
+    raw, output = RawInput(), ""
     for piece in pieces:
         raw, more = raw.feed(piece)
-        told += more
-    return told, raw.rest
+        output += more
+    return output, raw.rest
 
 
 @given(st.text(), st.integers(1, 7), st.booleans())
@@ -28,7 +28,7 @@ def test_input_is_sent_as_it_arrives_in_any_cut(text: str, size: int, plain: boo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ("", "{}"),
         ("*** Begin", "*** Begin"),
@@ -40,12 +40,12 @@ def test_input_is_sent_as_it_arrives_in_any_cut(text: str, size: int, plain: boo
         ('{"input": "x", "more": 1}', "x"),
     ],
 )
-def test_arguments_of_another_form_are_sent_at_the_end(arguments: str, said: str) -> None:
-    assert "".join(feed_pieces(*arguments)) == said
+def test_arguments_of_another_form_are_sent_at_the_end(arguments: str, expected: str) -> None:
+    assert "".join(feed_pieces(*arguments)) == expected
 
 
 def test_a_custom_tool_is_a_function_with_one_text() -> None:
     assert make_custom_tool("patch", "Edits.", None) == Tool("patch", "Edits.", RAW_INPUT_SCHEMA)
-    told = make_custom_tool("patch", "Edits.", 'start: "x"').description
-    assert told == 'Edits.\n\nThe input follows this grammar:\nstart: "x"'
+    description = make_custom_tool("patch", "Edits.", 'start: "x"').description
+    assert description == 'Edits.\n\nThe input follows this grammar:\nstart: "x"'
     assert make_custom_tool("patch", "", "s").description.startswith("The input follows")

@@ -43,8 +43,8 @@ def talks(draw: st.DrawFn) -> tuple[Message, ...]:
             for at, (name, arguments) in enumerate(draw(st.lists(st.tuples(NAME, ARGUMENTS), max_size=3)))
         )
         count += len(calls)
-        said = (draw(WORDS),) if not calls or draw(st.booleans()) else ()
-        out.append(Message("assistant", said, calls, reasoning=draw(st.just("") | WORDS)))
+        content = (draw(WORDS),) if not calls or draw(st.booleans()) else ()
+        out.append(Message("assistant", content, calls, reasoning=draw(st.just("") | WORDS)))
         out += [Message("tool", (draw(WORDS),), call_id=call.id, name=call.name) for call in calls]
     return after(*out, Message("user", ("Go on.",)))
 

@@ -46,8 +46,8 @@ ALL_KINDS = [
 
 def but(events: list[Json], *leave_out: str, **change: Any) -> list[Json]:
     """Return the events except those whose type has the suffix; `change` updates events that have the field."""
-    left = [event for event in events if not event["type"].endswith(leave_out or ("-",))]
-    return [{**event, **{key: value for key, value in change.items() if key in event}} for event in left]
+    remaining = [event for event in events if not event["type"].endswith(leave_out or ("-",))]
+    return [{**event, **{key: value for key, value in change.items() if key in event}} for event in remaining]
 
 
 def with_parts(done: Json, *texts: str) -> Json:

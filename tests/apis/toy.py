@@ -110,7 +110,7 @@ class White(Toy):
     """A toy that buffers white space, as before a possible call."""
 
     def feed(self, text: str) -> list[Event]:
-        said = "".join(event.raw for event in super().feed(text))
-        body = said.rstrip()
-        self.held = said[len(body) :]
+        output = "".join(event.raw for event in super().feed(text))
+        body = output.rstrip()
+        self.held = output[len(body) :]
         return [Text(body)] if body else []

@@ -129,13 +129,13 @@ def join_texts(body: bytes) -> str:
     """Return the text of all choices of a reply."""
     text = body.decode("utf-8", "replace")
     values = [parse_json(text)] if text.lstrip().startswith("{") else [*frames(body)]
-    said = []
+    texts = []
     for value in values:
         for choice in _each(value.get("choices") if isinstance(value, dict) else None):
             for part in (choice.get("delta"), choice.get("message")):
                 content = part.get("content") if isinstance(part, dict) else None
-                said += [content] if isinstance(content, str) else [str(one.get("text")) for one in _each(content)]
-    return "".join(said)
+                texts += [content] if isinstance(content, str) else [str(one.get("text")) for one in _each(content)]
+    return "".join(texts)
 
 
 def find_calls(body: bytes) -> set[str]:

@@ -66,8 +66,8 @@ def test_cline_reads_no_argument_that_a_rule_did_not_see(name: str, what: str, w
     facts = dataclasses.replace(CLINE, path=module.PATH)
     exchange = Session.open(api, json.dumps(asked).encode(), facts, planner, "seed")
     body = stream_reply(exchange, module.make_text_stream(text[:9], text[9:]))
-    left = module.read(body).content
-    for _, read in cline(left) + cline(left, roo=True):
-        assert read["path"].startswith("src/"), left
-    assert cline(left) in ([], [TWICE[what]])
+    shown = module.read(body).content
+    for _, read in cline(shown) + cline(shown, roo=True):
+        assert read["path"].startswith("src/"), shown
+    assert cline(shown) in ([], [TWICE[what]])
     assert exchange.report.failures == []

@@ -76,12 +76,12 @@ def frames(name: str, body: bytes) -> list[Any]:
     return [json.loads(one) if one.startswith("{") else one for one in data]
 
 
-def stream_of(name: str, said: Iterable[str]) -> bytes:
+def stream_of(name: str, data: Iterable[str]) -> bytes:
     """Serialize a stream of JSON texts."""
     end = "\n" if name == "ollama-chat" else "\n\n"
     lead = "" if name == "ollama-chat" else "data: "
     out = []
-    for one in said:
+    for one in data:
         kind = f"event: {json.loads(one)['type']}\n" if name in ("anthropic-messages", "openai-responses") else ""
         out.append(f"{kind}{lead}{one}{end}")
     return "".join(out).encode()
@@ -135,7 +135,7 @@ def objects(value: Any, path: Path = ()) -> Iterator[tuple[Path, Json]]:
             yield from objects(one, (*path, place))
 
 
-def is_told(value: Any, tool: str) -> bool:
+def contains_forbidden_call(value: Any, tool: str) -> bool:
     """Return True if a value contains the forbidden call, or a part of one."""
     text = value if isinstance(value, str) else json.dumps(value)
     return tool == value or '"danger"' in text if tool == "danger" else SECRET in text
@@ -150,11 +150,11 @@ def insert_pair(value: Any, path: Path, pair: str) -> Iterator[str]:
         )
         yield from (marked.replace(json.dumps(MARK), one) for one in insert_pair(inner, path[1:], pair))
         return
-    said = [f"{json.dumps(key)}: {json.dumps(one)}" for key, one in value.items()]
+    members = [f"{json.dumps(key)}: {json.dumps(one)}" for key, one in value.items()]
     key = pair.partition(":")[0]
-    rest = [one for one in said if one.partition(":")[0] != key]
-    yield from ("{" + ", ".join(some) + "}" for some in ([pair, *said], [*said, pair]))
-    if len(rest) < len(said):
+    rest = [one for one in members if one.partition(":")[0] != key]
+    yield from ("{" + ", ".join(some) + "}" for some in ([pair, *members], [*members, pair]))
+    if len(rest) < len(members):
         yield "{" + ", ".join([*rest, pair]) + "}"
 
 
@@ -181,29 +181,29 @@ def pairs_of(forbidden: Sequence[Any], tool: str) -> list[str]:
     found: dict[str, None] = {}
     for frame in forbidden:
         for _, one in objects(frame):
-            told = {key: value for key, value in one.items() if is_told(value, tool)}
-            for key, value in told.items():
+            named = {key: value for key, value in one.items() if contains_forbidden_call(value, tool)}
+            for key, value in named.items():
                 found |= dict.fromkeys(spell_pair(key, value))
-            if any(isinstance(value, str) for value in told.values()):
+            if any(isinstance(value, str) for value in named.values()):
                 found[json.dumps({respell_key(key): value for key, value in one.items()})[1:-1]] = None
     return [*found]
 
 
 def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
     """Make replies, as the JSON of their frames, with each pair of the forbidden call next to each pair of another."""
-    told = pairs_of(reply(name, "forbidden", tool, whole=whole), tool)
+    forbidden = pairs_of(reply(name, "forbidden", tool, whole=whole), tool)
     bases = [reply(name, kind, "read", whole=whole) for kind in ("text", "harmless")]
     bases += [] if whole else [[*bases[0][:-2], event, *bases[0][-2:]] for event in OTHERS[name]]
     for number, base in enumerate(bases):
-        said = [json.dumps(one) for one in base if isinstance(one, dict)]
+        lines = [json.dumps(one) for one in base if isinstance(one, dict)]
         for place, frame in enumerate(base):
             if not isinstance(frame, dict) or (number > 1 and place != len(base) - 3):
                 continue
             for path, _ in objects(frame):
-                for pair in told:
+                for pair in forbidden:
                     if pair.startswith('"delta": "') and frame.get("type") == "response.output_text.delta":
                         continue  # it is text
-                    yield from ([*said[:place], odd, *said[place + 1 :]] for odd in insert_pair(frame, path, pair))
+                    yield from ([*lines[:place], odd, *lines[place + 1 :]] for odd in insert_pair(frame, path, pair))
 
 
 WAYS = pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
@@ -219,16 +219,16 @@ def test_no_pair_of_a_forbidden_call_is_sent_next_to_another(
 ) -> None:
     tool = FORBIDDEN[policy]
     count = 0
-    for said in some(attacks(name, tool, whole=whole), 4 if whole else 48):
+    for attack in some(attacks(name, tool, whole=whole), 4 if whole else 48):
         count += 1
         exchange = open_policy_session(name, policy, stream=not whole)
         if whole:
-            out = exchange.whole.rewrite(said[0].encode())
+            out = exchange.whole.rewrite(attack[0].encode())
         else:
             stream = exchange.stream()
-            out = b"".join([*stream.feed(stream_of(name, said)), *stream.finish()])
+            out = b"".join([*stream.feed(stream_of(name, attack)), *stream.finish()])
         assert exchange.report.failures == []
-        assert not is_told(out.decode(), tool), said
+        assert not contains_forbidden_call(out.decode(), tool), attack
     assert count
 
 
@@ -249,23 +249,26 @@ def test_no_call_in_other_letters_is_sent_in_an_item_of_another_kind(
     name: str, key: str, item: Json, policy: str
 ) -> None:
     tool = FORBIDDEN[policy]
-    base, told = reply(name, "text", tool, whole=False), pairs_of(reply(name, "forbidden", tool, whole=False), tool)
+    base, forbidden = (
+        reply(name, "text", tool, whole=False),
+        pairs_of(reply(name, "forbidden", tool, whole=False), tool),
+    )
     begun, ended = ("response.output_item.added", "response.output_item.done")
     events: list[Json] = [{"type": begun, "output_index": 1, key: item}, {"type": ended, "output_index": 1, key: item}]
     if name == "anthropic-messages":
         events = [{"type": "content_block_start", "index": 1, key: item}, {"type": "content_block_stop", "index": 1}]
     for place, event in enumerate(events):
-        for pair in (one for one in told if '"Type": ' in one and key in event):
+        for pair in (one for one in forbidden if '"Type": ' in one and key in event):
             for odd in insert_pair(event, (key,), pair):
-                said = [*map(json.dumps, [*base[:-2], *events[:place]]), odd, *map(json.dumps, events[place + 1 :])]
+                lines = [*map(json.dumps, [*base[:-2], *events[:place]]), odd, *map(json.dumps, events[place + 1 :])]
                 stream = open_policy_session(name, policy, stream=True).stream()
-                out = b"".join([*stream.feed(stream_of(name, [*said, *map(json.dumps, base[-2:])])), *stream.finish()])
-                assert not is_told(out.decode(), tool), said
+                out = b"".join([*stream.feed(stream_of(name, [*lines, *map(json.dumps, base[-2:])])), *stream.finish()])
+                assert not contains_forbidden_call(out.decode(), tool), lines
     if name == "openai-responses":
-        for pair in (one for one in told if '"Type": ' in one):
+        for pair in (one for one in forbidden if '"Type": ' in one):
             for odd in insert_pair(item, (), pair):
                 whole = json.dumps(responses.response()).replace('"output": []', f'"output": [{odd}]')
-                assert not is_told(
+                assert not contains_forbidden_call(
                     open_policy_session(name, policy, stream=False).whole.rewrite(whole.encode()).decode(), tool
                 ), odd
 

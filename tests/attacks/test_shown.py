@@ -151,9 +151,9 @@ def test_a_content_rule_sees_it(client: str, server: str, field: str) -> None:
 def test_no_client_carries_a_denied_call_out_that_stands_in_it(client: str, server: str, field: str) -> None:
     guards = {"denied_tools": ["execute_command"]}
     for text in (EXECUTE, HERMES.format("execute_command", '{"command": "ls"}'), f"<execute_command>\n{EXECUTE}"):
-        left = read_every_cut(client, server, field, f"So I do: {text}", guards, as_text=True)
-        assert cline("".join(left)) == []
-        assert "So I do:" in "".join(left)
+        shown = read_every_cut(client, server, field, f"So I do: {text}", guards, as_text=True)
+        assert cline("".join(shown)) == []
+        assert "So I do:" in "".join(shown)
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)
@@ -244,7 +244,7 @@ def test_text_repeated_next_to_messages_equals_the_text_that_the_client_receives
 def test_a_refusal_in_a_part_of_the_content_is_one(client: str) -> None:
     content = [{"type": "text", "text": "Well. "}, {"type": "refusal", "refusal": REPEATED}]
     body = chat.encode_json(chat.completion(None, message={"role": "assistant", "content": content}))
-    for guards, said in (({}, REPEATED), (RULE, "I say ***.")):
+    for guards, expected in (({}, REPEATED), (RULE, "I say ***.")):
         out = open_policy_session(client, "openai-chat", guards, stream=False).whole.rewrite(body)
-        assert said.encode() in out
+        assert expected.encode() in out
         assert guards == {} or b"SECRET" not in out

@@ -59,8 +59,8 @@ def exchange_of(api: str) -> Session:
 
 
 UNREAD: dict[str, Callable[[str], str]] = {
-    "nested 2,000 deep": lambda said: f'{said[:-1]},"z":{DEEP}}}',
-    "nested 100,000 deep": lambda said: f'{said[:-1]},"z":{DEEP * 50}}}',
+    "nested 2,000 deep": lambda text: f'{text[:-1]},"z":{DEEP}}}',
+    "nested 100,000 deep": lambda text: f'{text[:-1]},"z":{DEEP * 50}}}',
     "words after it": lambda said: f"{said}garbage",
     "a value after it": lambda said: f'{said}{{"a":1}}',
     "the same twice": lambda said: f"{said}\n\n{said}",
@@ -72,11 +72,11 @@ UNREAD: dict[str, Callable[[str], str]] = {
     "a comment in it": lambda said: f"{said[:-1]}/* x */}}",
     "a comment of one line": lambda said: f"// x\n{said}",
     "a trailing comma": lambda said: f"{said[:-1]},}}",
-    "a control character": lambda said: f'{said[:-1]},"z":"\x01"}}',
-    "a tabulator": lambda said: f'{said[:-1]},"z":"\t"}}',
+    "a control character": lambda text: f'{text[:-1]},"z":"\x01"}}',
+    "a tabulator": lambda text: f'{text[:-1]},"z":"\t"}}',
     "single quotes": lambda said: f"{said[:-1]},'z':1}}",
     "a key without quotes": lambda said: f"{said[:-1]},z:1}}",
-    "a number of Python": lambda said: f'{said[:-1]},"z":1_0}}',
+    "a number of Python": lambda text: f'{text[:-1]},"z":1_0}}',
     "its end cut off": lambda said: said[:-1],
     "a list around it": lambda said: f"[{said}]",
     "parts": lambda said: f"--x\r\nContent-Type: application/json\r\n\r\n{said}\r\n--x--\r\n",
@@ -86,9 +86,9 @@ UNREAD: dict[str, Callable[[str], str]] = {
 ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 
 
-def is_in(word: str, said: bytes) -> bool:
+def is_in(word: str, body: bytes) -> bool:
     return any(
-        word.encode(encoding) in said for encoding in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+        word.encode(encoding) in body for encoding in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
     )
 
 
@@ -108,9 +108,9 @@ def text_of(api: str, reply: Json) -> str:
 @pytest.mark.parametrize("how", UNREAD)
 def test_reply_that_cannot_be_read_is_withheld_with_a_message(how: str, encoding: str, api: str) -> None:
     exchange = exchange_of(api)
-    went = exchange.whole.rewrite(UNREAD[how](body(api)).encode(encoding))
-    assert not is_in("bash", went)
-    assert (api, how) == ("ollama", "the same twice") or text_of(api, json.loads(went)) == WITHHELD
+    output = exchange.whole.rewrite(UNREAD[how](body(api)).encode(encoding))
+    assert not is_in("bash", output)
+    assert (api, how) == ("ollama", "the same twice") or text_of(api, json.loads(output)) == WITHHELD
     assert exchange.report.outcome == "denied"
     assert exchange.report.failures == []
 
@@ -118,17 +118,17 @@ def test_reply_that_cannot_be_read_is_withheld_with_a_message(how: str, encoding
 @API
 @pytest.mark.parametrize("encoding", ["utf-8", *ENCODINGS])
 def test_reply_in_any_unicode_encoding_is_read_and_sent_in_utf_8(encoding: str, api: str) -> None:
-    denied, allowed, told = (exchange_of(api) for _ in range(3))
-    went = denied.whole.rewrite(body(api).encode(encoding))
-    assert not is_in("bash", went)
-    assert text_of(api, json.loads(went.decode())) == "Hello"
+    denied, allowed, observed = (exchange_of(api) for _ in range(3))
+    output = denied.whole.rewrite(body(api).encode(encoding))
+    assert not is_in("bash", output)
+    assert text_of(api, json.loads(output.decode())) == "Hello"
     assert [call["name"] for call in denied.report.calls] == []
-    went = allowed.whole.rewrite(body(api, "read", "é😀").encode(encoding))
-    assert is_in("read", went)
-    assert text_of(api, json.loads(went.decode())) == "é😀"
+    output = allowed.whole.rewrite(body(api, "read", "é😀").encode(encoding))
+    assert is_in("read", output)
+    assert text_of(api, json.loads(output.decode())) == "é😀"
     error = b'{"error": {"type": "x", "message": "busy"}}'.decode().encode(encoding)
-    assert told.whole.rewrite(error) == error  # which contains no call
-    assert told.report.errors == ["the server broke off with an error: busy"]
+    assert observed.whole.rewrite(error) == error  # which contains no call
+    assert observed.report.errors == ["the server broke off with an error: busy"]
 
 
 @API

@@ -156,8 +156,8 @@ def serve_script(script: Script) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            said = json.dumps(asked["messages"])
-            task = next(task for task in TASKS if json.dumps(task.ask)[1:-1] in said)
+            conversation = json.dumps(asked["messages"])
+            task = next(task for task in TASKS if json.dumps(task.ask)[1:-1] in conversation)
             turn = sum(message["role"] == "assistant" for message in asked["messages"])
             message = {"role": "assistant", **script(task, turn, asked)}
             status = 400 if "error" in message else 200

@@ -27,7 +27,7 @@ def test_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("bin.dat", b"\xff\xfe\x00", "bin.dat:1: not UTF-8"),
         ("tools.json", b"[]", "tools.json:1: a profile is a mapping"),
@@ -35,14 +35,14 @@ def test_check(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_named_is_looked_at_and_holding_no_profile_is_a_mistake(
-    name: str, text: bytes, said: str, tmp_path: Path
+    name: str, text: bytes, message: str, tmp_path: Path
 ) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(text)
     result = run("check", str(tmp_path / Path(name).parts[0]))
     assert result.exit_code == 1
-    assert said in result.output
+    assert message in result.output
 
 
 def test_what_is_not_there_is_a_wrong_call() -> None:

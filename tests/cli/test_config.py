@@ -95,7 +95,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("upstrem: x\n", "vtc.yaml:1: upstrem: unknown key"),
         ("upstrem: x\n", "did you mean 'upstream'?"),
@@ -116,11 +116,11 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ('profiles: ["a\\0"]\n', "vtc.yaml:1: profiles[0]: contains the character NUL"),
     ],
 )
-def test_mistake_is_reported_and_nothing_is_started(text: str, said: str, here: Path) -> None:
+def test_mistake_is_reported_and_nothing_is_started(text: str, message: str, here: Path) -> None:
     (here / "vtc.yaml").write_text(text)
     result = run()
     assert result.exit_code != 0
-    assert said in result.output
+    assert message in result.output
     assert "Traceback" not in result.output
 
 
@@ -139,13 +139,13 @@ def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:
 @pytest.mark.parametrize("key", msgspec.structs.fields(config.Config), ids=lambda key: key.name)
 def test_any_value_of_any_key_is_accepted_or_reported(key: msgspec.structs.FieldInfo, tmp_path: Path) -> None:
     file = tmp_path / "vtc.yaml"
-    told = list[str]()
+    problems = list[str]()
     for value in VALUES:
         for written in (value, f"{{a: {value}}}", f"[{value}]"):
             file.write_text(f"{key.name}: {written}\n")
             try:
                 config.read_config(file).build_arguments()
             except ProfileError as error:
-                told += map(str, error.problems)
-    assert len(told) > len(VALUES)
-    assert all(one.startswith(f"{file}:1: ") for one in told)
+                problems += map(str, error.problems)
+    assert len(problems) > len(VALUES)
+    assert all(one.startswith(f"{file}:1: ") for one in problems)

@@ -49,7 +49,7 @@ def build_server_script(text: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ("ssl_insecure=true", " is vLLM"),
         ("ssl_verify_upstream_trusted_ca={confdir}/mitmproxy-ca-cert.pem", " is vLLM"),
@@ -67,16 +67,16 @@ def build_server_script(text: str) -> object:
 )
 @pytest.mark.parametrize("is_typed", [True, False])
 async def test_a_server_of_https_is_asked_with_the_trust_that_is_given(
-    settings: str, said: str, is_typed: bool, here: Path, confdir: Path, server_tls: ssl.SSLContext
+    settings: str, message: str, is_typed: bool, here: Path, confdir: Path, server_tls: ssl.SSLContext
 ) -> None:
     settings = settings.format(confdir=confdir)
     name, _, value = settings.partition("=")
     (here / "vtc.yaml").write_text("{port: 1}" if is_typed else f"{{port: 1, options: {{{name}: {value}}}}}")
     async with serving(build_server_script(CALL), server_tls) as upstream:  # type: ignore[arg-type]
         done = await run_doctor(upstream.url, *(["--set", settings] if is_typed else []))
-    assert said in done.output
+    assert message in done.output
     assert "Traceback" not in done.output
-    assert done.exit_code == (" is vLLM" not in said)
+    assert done.exit_code == (" is vLLM" not in message)
 
 
 @pytest.mark.parametrize(("text", "code"), [(CALL, 0), ("I cannot do that.", 1)])

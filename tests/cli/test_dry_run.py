@@ -19,7 +19,7 @@ def explain(*arguments: str, call: str = '{"name": "bash", "arguments": {"comman
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "expected"),
     [
         ("cd a && rm -rf b", "denied; the client receives instead: Deleting files is forbidden here"),
         ("sudo rm x", "denied; the client receives instead: Deleting"),
@@ -30,11 +30,11 @@ def explain(*arguments: str, call: str = '{"name": "bash", "arguments": {"comman
         ("echo form farm", "delivered: bash"),
     ],
 )
-def test_the_example_that_forbids_deleting(command: str, told: str) -> None:
+def test_the_example_that_forbids_deleting(command: str, expected: str) -> None:
     call = json.dumps({"name": "bash", "arguments": {"command": command}})
     found = explain("--profiles", str(EXAMPLES / "no-deleting.yaml"), call=call)
-    assert found.exit_code == (1 if told.startswith("denied") else 0), found.output
-    assert told in found.output
+    assert found.exit_code == (1 if expected.startswith("denied") else 0), found.output
+    assert expected in found.output
     assert "policy: no-deleting\n  every request matches" in found.output
 
 

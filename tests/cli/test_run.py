@@ -121,7 +121,7 @@ def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--dialect", "hermez"], 2, "there is no dialect 'hermez' (did you mean 'hermes'?)"),
         (["--profiles", "/nope"], 2, "'/nope' does not exist"),
@@ -129,13 +129,13 @@ def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_mistakes_are_reported_before_anything_is_started(
-    arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.yaml").write_text("kind: modle\n")
     result = run(*arguments)
     assert result.exit_code == code
-    assert said in result.output
+    assert message in result.output
 
 
 def test_an_unknown_api_is_reported_with_the_known_ones() -> None:
@@ -178,7 +178,7 @@ def test_mitmproxy_is_given_no_second_value_for_its_own_options(arguments: list[
 
 
 @pytest.mark.parametrize(
-    ("specs", "said"),
+    ("specs", "message"),
     [
         (["vtc_tools", "prompt"], "vtc_tools has no value: --set vtc_tools=…"),
         (["vtc_lenient"], "vtc_lenient has no value"),
@@ -191,15 +191,15 @@ def test_mitmproxy_is_given_no_second_value_for_its_own_options(arguments: list[
     ],
 )
 def test_an_option_that_the_addon_would_refuse_is_refused_before_anything_is_started(
-    specs: list[str], said: str
+    specs: list[str], message: str
 ) -> None:
     result = run("localhost:1", "--", "--set", *specs)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize(
-    ("upstream", "said"),
+    ("upstream", "message"),
     [
         ("http://127.0.0.1:8000/api/v1", "leave out /api; it belongs in the client's base URL"),
         ("ftp://x", "not a URL; write it like "),
@@ -211,10 +211,10 @@ def test_an_option_that_the_addon_would_refuse_is_refused_before_anything_is_sta
         ("http://me:open-sesame@127.0.0.1:8000", "leave out user and password"),
     ],
 )
-def test_an_invalid_upstream_is_rejected(upstream: str, said: str) -> None:
+def test_an_invalid_upstream_is_rejected(upstream: str, message: str) -> None:
     result = run(upstream)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
     assert "open-sesame" not in result.output
 
 
@@ -314,7 +314,7 @@ def test_its_own_address_is_no_upstream(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["-w", "flows", "localhost:1"], "there is no option -w; arguments of mitmproxy go after `--`"),
         (["-w", "flows", "localhost:1"], "vtc run URL -- -w flows"),
@@ -325,10 +325,10 @@ def test_its_own_address_is_no_upstream(arguments: list[str]) -> None:
         (["localhost:1", "--key_env", "X"], "there is no option --key_env (did you mean --key-env?)"),
     ],
 )
-def test_mitmproxy_option_before_the_dashes_is_reported_with_its_place(arguments: list[str], said: str) -> None:
+def test_mitmproxy_option_before_the_dashes_is_reported_with_its_place(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ KEYED = "{kind: server, name: keyed, match: {host: api.example.com}, key_env: LA
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["https://api.example.com"], 0, "clients that send no key use that of LAB_KEY in the environment, at api.ex"),
         (["https://api.example.com", "--host", "0.0.0.0"], 1, "clients on other machines could use the key"),
@@ -376,19 +376,19 @@ KEYED = "{kind: server, name: keyed, match: {host: api.example.com}, key_env: LA
     ],
 )
 def test_key_of_the_environment_is_lent_to_other_machines_only_on_request(
-    arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "canary-run-0f1e2d3c")
     (tmp_path / "keyed.yaml").write_text(KEYED)
     result = run("--profiles", str(tmp_path / "keyed.yaml"), *arguments)
     assert result.exit_code == code
-    assert said in result.output
+    assert message in result.output
     assert "canary" not in result.output
     assert ("lends" in result.output) == bool(code)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (
             ["https://api.groq.com"],
@@ -402,11 +402,11 @@ def test_key_of_the_environment_is_lent_to_other_machines_only_on_request(
     ],
 )
 def test_the_key_of_the_upstream_may_be_named_on_the_command_line(
-    arguments: list[str], code: int, said: str, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "canary-run-0f1e2d3c")
     result = run("--key-env", "LAB_KEY", *arguments)
-    assert (result.exit_code, said in result.output) == (code, True)
+    assert (result.exit_code, message in result.output) == (code, True)
     assert "canary" not in result.output
 
 

@@ -32,10 +32,10 @@ def write_guards(directory: Path, **guards: Any) -> list[str]:
 def make_calls_reply(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
     """Return a reply with calls: Hermes in the text, or native calls with their arguments in two pieces."""
     if form == "text":
-        said = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
+        content = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
         if stream:
-            return Reply(chat.make_stream(*said))
-        return Reply([chat.encode_json(chat.completion(said))], JSON, framing="length")
+            return Reply(chat.make_stream(*content))
+        return Reply([chat.encode_json(chat.completion(content))], JSON, framing="length")
     if not stream:
         entries = [
             {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

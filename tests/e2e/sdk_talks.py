@@ -30,9 +30,9 @@ async def _chat(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
             return (await events.get_final_completion()).choices[0].message
 
     async with lab.sdk() as sdk:
-        said = await ask(sdk)
-        made = said.tool_calls or []
-        conversation.append(said.model_dump(exclude_none=True, exclude={"parsed"}))
+        answer = await ask(sdk)
+        made = answer.tool_calls or []
+        conversation.append(answer.model_dump(exclude_none=True, exclude={"parsed"}))
         conversation += [{"role": "tool", "tool_call_id": one.id, "content": "hello"} for one in made]
         return [(one.function.name, json.loads(one.function.arguments)) for one in made], (await ask(sdk)).content
 
@@ -44,19 +44,19 @@ async def _messages(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]
         http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False), **key
     ) as sdk:
         body = {"model": messages.MODEL, "max_tokens": 99, "messages": conversation, "tools": messages.TOOLS}
-        said = await sdks.read_message(sdk, body, stream=stream)
-        conversation.append(messages.assistant(*said.blocks))
-        conversation.append(messages.user([messages.result("hello", id_) for id_ in said.ids]))
-        return said.calls, (await sdks.read_message(sdk, body, stream=stream)).content
+        answer = await sdks.read_message(sdk, body, stream=stream)
+        conversation.append(messages.assistant(*answer.blocks))
+        conversation.append(messages.user([messages.result("hello", id_) for id_ in answer.ids]))
+        return answer.calls, (await sdks.read_message(sdk, body, stream=stream)).content
 
 
 async def _responses(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
     conversation = [responses.make_input_message("user", "Read it")]
     async with lab.sdk() as sdk:
         body = {"model": chat.MODEL, "input": conversation, "tools": responses.TOOLS, "store": False}
-        said = await sdks.final_response(sdk, body, stream=stream)
-        conversation += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in said.output]
-        made = [item for item in said.output if item.type == "function_call"]
+        answer = await sdks.final_response(sdk, body, stream=stream)
+        conversation += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in answer.output]
+        made = [item for item in answer.output if item.type == "function_call"]
         conversation += [responses.output("hello", one.call_id) for one in made]
         last = await sdks.final_response(sdk, body, stream=stream)
         return [(one.name, json.loads(one.arguments)) for one in made], last.output_text
@@ -101,9 +101,9 @@ async def _gemini(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
         "async_client_args": {"trust_env": False, "verify": False},
     }
     async with genai.Client(api_key="sk-none", http_options=options).aio as sdk:
-        said = [part for one in await ask(sdk) for part in one.candidates[0].content.parts]
-        made = [one.function_call for one in said if one.function_call]
-        conversation.append(gemini.model(*(one.model_dump(exclude_none=True, by_alias=True) for one in said)))
+        parts = [part for one in await ask(sdk) for part in one.candidates[0].content.parts]
+        made = [one.function_call for one in parts if one.function_call]
+        conversation.append(gemini.model(*(one.model_dump(exclude_none=True, by_alias=True) for one in parts)))
         conversation.append(gemini.user(*(gemini.result("hello", one.name, one.id) for one in made)))
         text = "".join(one.text or "" for one in await ask(sdk))
         return [(one.name, one.args) for one in made], text

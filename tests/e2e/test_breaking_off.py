@@ -113,7 +113,7 @@ APIS = {
 ENDS = (b"[DONE]", b'"finish_reason": "', b'"finish_reason":"', b"message_stop", b"response.completed", b'"done":true')
 API = pytest.mark.parametrize("api", APIS)
 
-SAID = {
+PARTIAL_TEXTS = {
     "in plain text": ("Let me", " look"),
     "in a marker": ("Let me look: ", "<tool_"),
     "in a call": ("Let me look: ", '<tool_call>\n{"name": "read", ', '"arguments": {"fileP'),
@@ -181,7 +181,7 @@ WAYS: dict[str, Callable[[Spoken, list[bytes]], Reply]] = {
 
 
 @API
-@pytest.mark.parametrize("where", SAID)
+@pytest.mark.parametrize("where", PARTIAL_TEXTS)
 @pytest.mark.parametrize("way", WAYS)
 async def test_what_was_held_arrives_as_text(
     way: str, where: str, api: str, start: Start, caplog: pytest.LogCaptureFixture
@@ -189,11 +189,11 @@ async def test_what_was_held_arrives_as_text(
     """No frame states that the reply has ended."""
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
-    frames = spoken.begun(*SAID[where])
+    frames = spoken.begun(*PARTIAL_TEXTS[where])
     lab = await start(WAYS[way](spoken, frames))
     body, broke = await receive_stream(lab, spoken)
     assert broke
-    assert join_frame_texts(spoken, body) == "".join(SAID[where])
+    assert join_frame_texts(spoken, body) == "".join(PARTIAL_TEXTS[where])
     assert not any(end in body for end in ENDS)
     await check_break_reported(lab, caplog, "the server broke off")
 
@@ -227,7 +227,7 @@ async def test_server_with_tls(
     """The connections to server and client are encrypted."""
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
-    script = make_script(Reply(spoken.begun(*SAID["in a call"]), spoken.headers, cut=True))
+    script = make_script(Reply(spoken.begun(*PARTIAL_TEXTS["in a call"]), spoken.headers, cut=True))
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(upstream.serving(script, server_tls))
         settings = {"mode": [f"reverse:{model.url}"], "ssl_insecure": True}
@@ -237,7 +237,7 @@ async def test_server_with_tls(
         lab = Lab(proxy, model, await stack.enter_async_context(user))
         body, broke = await receive_stream(lab, spoken)
         assert broke
-        assert join_frame_texts(spoken, body) == "".join(SAID["in a call"])
+        assert join_frame_texts(spoken, body) == "".join(PARTIAL_TEXTS["in a call"])
         await check_break_reported(lab, caplog, "the server broke off")
 
 
@@ -245,15 +245,15 @@ async def test_server_with_tls(
 
 
 @API
-@pytest.mark.parametrize("where", SAID)
+@pytest.mark.parametrize("where", PARTIAL_TEXTS)
 async def test_text_arrives_under_a_policy(where: str, api: str, start: Start, tmp_path: Path) -> None:
     """A client that reads native calls finds no calls in text, so the text may be sent."""
     spoken = APIS[api]
     denying = write_guards(tmp_path, denied_tools=["bash"])
-    lab = await start(Reply(spoken.begun(*SAID[where]), spoken.headers, cut=True), vtc_profiles=denying)
+    lab = await start(Reply(spoken.begun(*PARTIAL_TEXTS[where]), spoken.headers, cut=True), vtc_profiles=denying)
     body, broke = await receive_stream(lab, spoken)
     assert broke
-    assert join_frame_texts(spoken, body) == "".join(SAID[where])
+    assert join_frame_texts(spoken, body) == "".join(PARTIAL_TEXTS[where])
     assert not any(end in body for end in ENDS)
     assert "the server broke off" in (await lab.flow()).comment
 
@@ -296,17 +296,17 @@ async def test_truncated_native_call_is_sent_unless_it_may_be_denied(
 
 @API
 @pytest.mark.parametrize("denied", [True, False])
-@pytest.mark.parametrize("where", SAID)
+@pytest.mark.parametrize("where", PARTIAL_TEXTS)
 async def test_error_in_a_stream_is_reported_after_buffered_text(
     where: str, denied: bool, api: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     spoken = APIS[api]
     profiles = {"vtc_profiles": write_guards(tmp_path, denied_tools=["bash"])} if denied else {}
-    lab = await start(Reply([*spoken.begun(*SAID[where]), spoken.error], spoken.headers), **profiles)
+    lab = await start(Reply([*spoken.begun(*PARTIAL_TEXTS[where]), spoken.error], spoken.headers), **profiles)
     body, broke = await receive_stream(lab, spoken)
     assert not broke
-    assert join_frame_texts(spoken, body) == "".join(SAID[where])
+    assert join_frame_texts(spoken, body) == "".join(PARTIAL_TEXTS[where])
     assert "CUDA out of memory" in str([*_values(body)][-1])
     await check_break_reported(lab, caplog, "the server broke off with an error: CUDA out of memory")
 
@@ -328,9 +328,9 @@ async def test_error_next_to_a_choice_is_reported(start: Start) -> None:
     """Routers send errors in this form."""
     choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
-    lab = await start([*_begun_chat("Go: ", *SAID["in a call"][1:]), last, chat.DONE])
+    lab = await start([*_begun_chat("Go: ", *PARTIAL_TEXTS["in a call"][1:]), last, chat.DONE])
     body, _ = await receive_stream(lab, APIS["chat"])
-    assert join_frame_texts(APIS["chat"], body) == "Go: " + "".join(SAID["in a call"][1:])
+    assert join_frame_texts(APIS["chat"], body) == "Go: " + "".join(PARTIAL_TEXTS["in a call"][1:])
     assert body.endswith(last + chat.DONE)
     assert "the server broke off with an error: upstream is gone" in (await lab.flow()).comment
 
@@ -366,7 +366,7 @@ async def test_answer_without_http_is_reported(start: Start) -> None:
 
 
 async def test_truncated_observed_stream_keeps_its_bytes(start: Start) -> None:
-    frames = _begun_chat(*SAID["in a call"])
+    frames = _begun_chat(*PARTIAL_TEXTS["in a call"])
     lab = await start(Reply(frames, cut=True), vtc_mode="observe")
     body, broke = await receive_stream(lab, APIS["chat"])
     assert (body, broke) == (b"".join(frames), True)

@@ -96,27 +96,27 @@ KEYS = {
 )
 async def test_headers_are_those_of_the_servers_api(client: str, server: str, start: Start) -> None:
     lab = await start(serving(server), vtc_upstream_api=server)
-    came, expected = KEYS[client]
+    received, expected = KEYS[client]
     body = chat.encode_json(SHAPES[client].request())
-    await lab.post(body, path=SHAPES[client].path, headers=came)
+    await lab.post(body, path=SHAPES[client].path, headers=received)
     (seen,) = lab.upstream.seen
     assert expected.items() <= dict(seen.headers).items()
-    assert not {"openai-organization", *(came.keys() - {"anthropic-version"})} & seen.headers.keys()
+    assert not {"openai-organization", *(received.keys() - {"anthropic-version"})} & seen.headers.keys()
     assert ("anthropic-version" in seen.headers) == (server == "anthropic-messages")
 
 
 @pytest.mark.parametrize(
-    ("path", "went"),
+    ("path", "expected"),
     [
         ("/v1/messages?beta=true", "/v1/chat/completions"),
         ("/x/v1/messages", "/x/v1/chat/completions"),
         ("/v1/messages?beta=true&route=a", "/v1/chat/completions?route=a"),
     ],
 )
-async def test_the_path_is_that_of_the_servers_api(path: str, went: str, start: Start) -> None:
+async def test_the_path_is_that_of_the_servers_api(path: str, expected: str, start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     await lab.post(messages.request(), path=path)
-    assert lab.upstream.seen[0].path == went
+    assert lab.upstream.seen[0].path == expected
 
 
 @pytest.mark.parametrize("query", ["", "&key=sk-1&route=a"])

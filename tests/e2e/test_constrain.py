@@ -114,8 +114,8 @@ async def test_strict_tools_are_sent_if_they_are_not_guaranteed(stream: bool, st
     lab = await start(script, vtc_server="vllm", vtc_constrain="auto")
     answer = await lab.post(chat.request(stream=stream, tools=ASKED["tools"]))
     assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.make_content("I look.", READ)
-    told = json.dumps((await lab.flow()).metadata, default=str)
-    assert "did not decode by a grammar" in told
+    report = json.dumps((await lab.flow()).metadata, default=str)
+    assert "did not decode by a grammar" in report
 
 
 async def test_rejected_strictness_is_removed(start: Start) -> None:

@@ -19,7 +19,7 @@ from tests.exchanges import open_session
 from vtc.wire import make_decoder
 
 ASK = chat.request(stream=True)
-SAID = [
+TEXTS = [
     "Let me",
     " look.\n\n",
     '<tool_call>\n{"name": ',
@@ -28,7 +28,7 @@ SAID = [
     "\nDone",
     " it.",
 ]
-STREAM = chat.make_stream(*SAID)
+STREAM = chat.make_stream(*TEXTS)
 CALL = ("read", {"filePath": "/a"})
 CALLED = chat.Read("Let me look.\nDone it.", "", [CALL], [], "tool_calls")
 PLAIN = chat.make_stream("Let me", " look at <b>", " this `<read>", "<filePath>` and", " ```\n", "that\n```", " é😀")
@@ -81,15 +81,19 @@ async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "clo
     cuts = [pieces for frames in (STREAM, PLAIN) for pieces in places(frames)]
     lab = await start(by_turn(*(Reply(pieces, framing=framing, cut=not ends) for pieces in cuts)))
     for pieces in cuts:
-        body, told = await receive_stream(lab)
-        assert told == (not ends)
+        body, is_incomplete = await receive_stream(lab)
+        assert is_incomplete == (not ends)
         assert same(body) == same(expect_output(pieces, "clean" if ends else "broken"))
-        came, left = read_dispatched(b"".join(pieces)), read_dispatched(body)
-        assert left.calls == [CALL] or came.content == left.content
-        assert left.finish_reason == (came.finish_reason and "tool_calls" if left.calls else came.finish_reason) or ends
+        received, expected = read_dispatched(b"".join(pieces)), read_dispatched(body)
+        assert expected.calls == [CALL] or received.content == expected.content
+        assert (
+            expected.finish_reason
+            == (received.finish_reason and "tool_calls" if expected.calls else received.finish_reason)
+            or ends
+        )
         if ends:
-            said = {"the reply ended without a reason"} if not came.finish_reason else set()
-            assert {*(await lab.report())["errors"]} <= said
+            reasons = {"the reply ended without a reason"} if not received.finish_reason else set()
+            assert {*(await lab.report())["errors"]} <= reasons
         else:
             assert (await lab.flow()).marked == ":x:"
     assert not lab.proxy.addon._live
@@ -101,11 +105,11 @@ async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
     lab = await start(by_turn(*(Reply(pieces, cut="reset") for pieces in cuts)))
     for pieces in cuts:
         with suppress(httpx.HTTPError):
-            body, told = await receive_stream(lab)
+            body, is_incomplete = await receive_stream(lab)
             if body.startswith(b"data"):  # else mitmproxy answers, because the head is lost, too
-                assert told
-                came, left = read_dispatched(b"".join(pieces)), read_dispatched(body)
-                assert left.calls == [CALL] or came.content.startswith(left.content)
+                assert is_incomplete
+                received, expected = read_dispatched(b"".join(pieces)), read_dispatched(body)
+                assert expected.calls == [CALL] or received.content.startswith(expected.content)
     for _ in cuts:
         report = await lab.report()
         assert report["failures"] == []
@@ -116,15 +120,15 @@ async def test_it_resets_the_connection_after_much_at_once(start: Start) -> None
     """All bytes that arrived before the reset are sent, even if there are more than one read returns."""
     frames = chat.make_stream(*(f"This is line {number}.\n" for number in range(250)))[:-1]
     lab = await start(lambda _: Reply([b"".join(frames)], cut="reset"))
-    body, told = await receive_stream(lab)
-    assert told
+    body, is_incomplete = await receive_stream(lab)
+    assert is_incomplete
     assert body == expect_output(frames, "broken")
 
 
 async def test_it_stalls_at_any_place(start: Start) -> None:
     """All decided text is sent, and when the client disconnects, the connection to the server is closed."""
     cuts = places(STREAM)
-    left = asyncio.Semaphore(0)
+    departures = asyncio.Semaphore(0)
 
     async def stalling(pieces: list[bytes]) -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -132,7 +136,7 @@ async def test_it_stalls_at_any_place(start: Start) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            left.release()
+            departures.release()
 
     lab = await start(by_turn(*(Reply(stalling(pieces)) for pieces in cuts)))
     for pieces in cuts:
@@ -154,12 +158,12 @@ async def test_it_resets_one_stream_of_http2(start_http2: Start) -> None:
     cuts = places(STREAM)[1:]
     lab = await start_http2(by_turn(*(Reply(pieces, cut=True) for pieces in cuts), Reply(STREAM)))
     for pieces in cuts:
-        body, told = await receive_stream(lab)
-        assert told
+        body, is_incomplete = await receive_stream(lab)
+        assert is_incomplete
         assert same(expect_output(pieces, "broken")).startswith(same(body))
         assert (await lab.flow()).marked == ":x:"
-    body, told = await receive_stream(lab)
-    assert (chat.read(body), told) == (CALLED, False)
+    body, is_incomplete = await receive_stream(lab)
+    assert (chat.read(body), is_incomplete) == (CALLED, False)
 
 
 HELLO = chat.make_text_chunks("Hello")[0]
@@ -182,10 +186,10 @@ async def test_chunks_of_http(how: str, start: Start) -> None:
     raw, body, broken = CHUNKS[how]
     headers = {**SSE, "transfer-encoding": "chunked"}
     lab = await start(Reply([raw], headers, framing="close"))
-    arrived, told = await receive_stream(lab)
-    assert told == broken
+    arrived, is_incomplete = await receive_stream(lab)
+    assert is_incomplete == broken
     assert body.startswith(arrived)
-    assert told or arrived == body
+    assert is_incomplete or arrived == body
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -194,16 +198,16 @@ async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
     encoded = b"".join(CODINGS[coding](STREAM))
     cuts = [encoded[:end] for end in range(0, len(encoded), len(encoded) // 9)]
     replies = [
-        Reply([cut] if cut else [], {**SSE, "content-encoding": coding}, cut=told)
+        Reply([cut] if cut else [], {**SSE, "content-encoding": coding}, cut=is_incomplete)
         for cut in cuts
-        for told in (True, False)
+        for is_incomplete in (True, False)
     ]
     lab = await start(by_turn(*replies))
     for cut in cuts:
         plain = make_decoder(coding).feed(cut)
         assert b"".join(STREAM).startswith(plain)
         bodies = [await receive_stream(lab), await receive_stream(lab)]
-        assert [told for _, told in bodies] == [True, bool(cut)]
+        assert [is_incomplete for _, is_incomplete in bodies] == [True, bool(cut)]
         assert same(bodies[0][0]) == same(expect_output([plain], "broken"))
         text = read_dispatched(bodies[1][0]).content
         assert read_dispatched(plain).content == text or CALLED.content.startswith(text)
@@ -212,7 +216,7 @@ async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
 @pytest.mark.parametrize("coding", CODINGS)
 async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start) -> None:
     """The body cannot be parsed and is sent unchanged."""
-    encoded = b"".join(CODINGS[coding]([chat.encode_json(chat.completion("".join(SAID)))]))
+    encoded = b"".join(CODINGS[coding]([chat.encode_json(chat.completion("".join(TEXTS)))]))
     bodies = [encoded[: len(encoded) // 2], encoded[:20] + b"\xff" * 99, b"\xff\xff\xff\xff"]
     headers = {**JSON, "content-encoding": coding}
     lab = await start(by_turn(*(Reply([body], headers, framing="length") for body in bodies)))
@@ -387,7 +391,7 @@ STATUSES = [
     Reply([], {}, 204, framing="close"),
     *(Reply([b"<a>there</a>"], REDIRECT, code, framing="length") for code in (301, 302, 307, 308)),
     *(Reply(REFUSED, REFUSAL, code, framing="length") for code in (400, 401, 403, 404, 413, 422, 429, 500, 503, 529)),
-    *(Reply([*chat.make_text_chunks(*SAID), chat.DONE], SSE, code) for code in (401, 429, 500)),
+    *(Reply([*chat.make_text_chunks(*TEXTS), chat.DONE], SSE, code) for code in (401, 429, 500)),
 ]
 
 
@@ -430,7 +434,7 @@ async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
 
 @pytest.mark.parametrize("type_", ["application/json; charset=utf-8", "APPLICATION/JSON", "text/plain", ""])
 async def test_a_whole_reply_by_whatever_name(type_: str, start: Start) -> None:
-    reply = chat.encode_json(chat.completion("".join(SAID)))
+    reply = chat.encode_json(chat.completion("".join(TEXTS)))
     lab = await start(Reply([reply], {"content-type": type_} if type_ else {}, framing="length"))
     assert (await lab.post(chat.request())).message == CALLED
 

@@ -48,9 +48,9 @@ async def test_log_of_exchanges_on_a_full_disk(confdir: Path, tmp_path: Path) ->
                     assert read.calls == [("read", {"filePath": "/a"})]
             process.terminate()
             output, _ = await process.communicate()
-    told = [line for line in (b"".join(lines) + output).decode().splitlines() if "written" in line]
-    assert len(told) == 1
-    assert told[0].endswith(f"vtc: exchanges are not logged because {log} cannot be written: File too large")
+    reports = [line for line in (b"".join(lines) + output).decode().splitlines() if "written" in line]
+    assert len(reports) == 1
+    assert reports[0].endswith(f"vtc: exchanges are not logged because {log} cannot be written: File too large")
     written = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert [entry["outcome"] for entry in written] == ["rewritten"] * 3
 

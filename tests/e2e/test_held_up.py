@@ -107,14 +107,14 @@ async def test_another_exchange_ends_while_a_long_reply_is_dealt_with(
     stream: bool, replies: list[Reply], start: Start, tmp_path: Path
 ) -> None:
     """This holds however often the server was asked before that reply."""
-    left = [*replies]
+    pending = [*replies]
 
     gate = Gate()
 
     def script(seen: Seen) -> Reply:
         if b"another" in seen.body:
             return Reply(chat.make_stream("Well.\n", CALL))
-        reply = left.pop(0)
+        reply = pending.pop(0)
         gate.holds_next = reply not in (REFUSAL, SHORT) and not gate.holds.is_set()
         return reply
 
@@ -132,7 +132,7 @@ async def test_another_exchange_ends_while_a_long_reply_is_dealt_with(
     finally:
         gate.open.set()
     assert (await first).message.calls == [("read", {"filePath": "/a"})]
-    assert not left
+    assert not pending
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -173,7 +173,7 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
 
 def working(first: Reply, asked: asyncio.Event, gone: asyncio.Event) -> Callable[[Seen], Reply]:
     """Return a server that sends its second reply only after the client has disconnected."""
-    left = [first]
+    pending = [first]
 
     async def pieces() -> AsyncIterator[bytes]:
         asked.set()
@@ -182,7 +182,7 @@ def working(first: Reply, asked: asyncio.Event, gone: asyncio.Event) -> Callable
         while True:
             yield b" " * 1000
 
-    return lambda seen: left.pop() if left else Reply(pieces(), JSON)
+    return lambda seen: pending.pop() if pending else Reply(pieces(), JSON)
 
 
 async def reset(lab: Lab, tls: Http2TlsContext, body: bytes, asked: asyncio.Event) -> None:

@@ -175,8 +175,8 @@ async def test_key_is_not_stored_and_the_report_names_its_owner(
 ) -> None:
     """A server can repeat the key in its error, and the flow can be saved."""
     caplog.set_level(logging.DEBUG)
-    told = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
-    reply = Reply([chat.encode_json(told)], JSON, 401, framing="length")
+    error = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
+    reply = Reply([chat.encode_json(error)], JSON, 401, framing="length")
     lab = await start(reply, vtc_profiles=profile(tmp_path), vtc_upstream_api="anthropic-messages")
     assert await list_sent_keys(lab) == dict([HEADERS["anthropic-messages"]])
     flow = await lab.flow()

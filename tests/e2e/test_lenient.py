@@ -171,5 +171,5 @@ async def test_counts_while_running_and_at_the_end(start: Start, caplog: pytest.
     assert figures["repairs"] == {"corrupt-closer": 2, "json-cut": 2}
     lab.proxy.addon.done()
     lines = [record.getMessage() for record in caplog.records]
-    told = "vtc: model deepseek-v3: 2 exchanges, 2 calls (2 repaired), 0 left as text, 0 unread, 0 errors in VTC"
-    assert any(line.startswith(told) for line in lines)
+    summary = "vtc: model deepseek-v3: 2 exchanges, 2 calls (2 repaired), 0 left as text, 0 unread, 0 errors in VTC"
+    assert any(line.startswith(summary) for line in lines)

@@ -87,8 +87,8 @@ def replying(seen: Seen) -> Reply:
     number = int(seen.json["messages"][-1]["content"])
     if seen.json["stream"]:
         return Reply(pieces_of(number))
-    said = "".join(delta.get("content") or "" for delta in chat.deltas(b"".join(pieces_of(number))))
-    return Reply([chat.encode_json(chat.completion(said))], JSON, framing="length")
+    content = "".join(delta.get("content") or "" for delta in chat.deltas(b"".join(pieces_of(number))))
+    return Reply([chat.encode_json(chat.completion(content))], JSON, framing="length")
 
 
 @asynccontextmanager
@@ -202,8 +202,8 @@ async def test_memory_for_exchanges_that_are_all_different(
         megabytes = list[float]()
         for number in range(count):
             tools = [chat.tool(f"tool_{number // 100}", **{f"of_{number // 100}": "string"}), *chat.TOOLS]
-            said = [{"role": role, "content": content} for role, content in _turns(number)]
-            await load.ask(number, model=f"model-{number}", tools=tools, messages=said)
+            messages = [{"role": role, "content": content} for role, content in _turns(number)]
+            await load.ask(number, model=f"model-{number}", tools=tools, messages=messages)
             if number % (count // 20) == count // 20 - 1:
                 megabytes.append(load.megabytes)
                 print_line(capsys, f"{number + 1} that differ: mitmdump {load.megabytes:.1f} MB")

@@ -24,15 +24,17 @@ CALLED = messages.Read([text("Look:"), call("read", filePath="/a")], "tool_use")
 THINKING: Json = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
-def replying(said: str, stream: bool, stop_reason: str = "end_turn") -> Reply:
+def replying(content: str, stream: bool, stop_reason: str = "end_turn") -> Reply:
     """Return a text reply; a stream has pieces of three characters."""
     if stream:
-        pieces = [said[at : at + 3] for at in range(0, len(said), 3)]
+        pieces = [content[at : at + 3] for at in range(0, len(content), 3)]
         return Reply(messages.make_text_stream(*pieces, stop_reason=stop_reason))
-    return Reply([chat.encode_json(messages.message(text(said), stop_reason=stop_reason))], JSON, framing="length")
+    return Reply([chat.encode_json(messages.message(text(content), stop_reason=stop_reason))], JSON, framing="length")
 
 
-async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str = "", **fields: Any) -> messages.Read:
+async def ask(
+    lab: Lab, stream: bool, history: list[Json] | None = None, agent: str = "", **fields: Any
+) -> messages.Read:
     """Return the reply as anthropic-python parses it."""
     client = anthropic.AsyncAnthropic(
         base_url=lab.proxy.url,
@@ -42,7 +44,7 @@ async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str
         http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False),
         default_headers={"user-agent": agent} if agent else {},
     )
-    body = {key: one for key, one in {**ASKED, "messages": said or QUESTION, **fields}.items() if one is not None}
+    body = {key: one for key, one in {**ASKED, "messages": history or QUESTION, **fields}.items() if one is not None}
     async with client:
         return await sdks.read_message(client, body, stream=stream)
 
@@ -61,8 +63,8 @@ def profile(directory: Path, kind: str = "model", **settings: Any) -> list[str]:
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_text_call_in_every_dialect_is_lifted(dialect: str, stream: bool, start: Start) -> None:
     written = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
-    said = written if dialect == "bare-json" else f"Look:\n\n{written}"
-    lab = await start(replying(said, stream), vtc_dialect=dialect)
+    content = written if dialect == "bare-json" else f"Look:\n\n{written}"
+    lab = await start(replying(content, stream), vtc_dialect=dialect)
     found = await ask(lab, stream)
     assert found == (messages.Read(CALLED.blocks[1:], "tool_use") if dialect == "bare-json" else CALLED)
     assert found.ids[0].startswith("toolu_")
@@ -90,8 +92,8 @@ async def test_reply_that_was_cut_off_is_no_call(stream: bool, start: Start) -> 
 async def test_reasoning_in_the_text_is_a_thinking_block_if_it_was_asked_for(
     asked: bool, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    said = f"<think>Hm.</think>\n\nLook:\n{chat.DIALECTS['hermes']('read', {'filePath': '/a'})}"
-    lab = await start(replying(said, stream), vtc_profiles=profile(tmp_path, reasoning={}))
+    content = f"<think>Hm.</think>\n\nLook:\n{chat.DIALECTS['hermes']('read', {'filePath': '/a'})}"
+    lab = await start(replying(content, stream), vtc_profiles=profile(tmp_path, reasoning={}))
     found = await ask(lab, stream, **THINKING if asked else {})
     assert found.kinds == ["thinking"] * asked + ["text", "tool_use"]
     assert (found.reasoning, found.content, found.calls) == ("Hm." * asked, "Look:", CALLED.calls)
@@ -124,7 +126,10 @@ def strict_model(dialect: str, *, stream: bool) -> Any:
         body = seen.json
         check_request(body)
         kinds = {
-            one["type"] for said in body["messages"] if isinstance(said["content"], list) for one in said["content"]
+            one["type"]
+            for message in body["messages"]
+            if isinstance(message["content"], list)
+            for one in message["content"]
         }
         if {"tools", "tool_choice"} & set(body) or {"tool_use", "tool_result"} & kinds:
             return Reply([chat.encode_json(messages.error("this server knows no tools"))], JSON, 400)
@@ -148,8 +153,8 @@ async def test_model_that_knows_no_tools_takes_part_in_the_whole_cycle(
     first = await ask(lab, stream, **fields)
     assert first.calls == [("read", {"filePath": "/etc/motd"})]
     (id_,) = first.ids
-    said = [*QUESTION, assistant(*first.blocks), user([result("moose", id_), text("Well?")])]
-    assert (await ask(lab, stream, said, **fields)).content == "It says moose."
+    history = [*QUESTION, assistant(*first.blocks), user([result("moose", id_), text("Well?")])]
+    assert (await ask(lab, stream, history, **fields)).content == "It says moose."
     system = lab.upstream.seen[1].json["system"]
     assert billing not in system  # it differs in each request
     assert "at least one function" in system[0]["text"]
@@ -190,12 +195,15 @@ async def test_client_of_text_is_promoted(stream: bool, start: Start) -> None:
     blocks = [messages.text_block(0, "Look:"), messages.call_block(1, "read_file", '{"path":', '"a.py"}')]
     streamed = Reply(messages.make_stream(*blocks, stop_reason="tool_use"))
     lab = await start(streamed if stream else Reply([chat.encode_json(reply)], JSON), vtc_tools="native")
-    said = [*QUESTION, assistant(text(READ)), user([text("[read_file for 'a.py'] Result:"), text("1 + 1")])]
-    assert get_only_text(await ask(lab, stream, said, **CLINES)) == f"Look:\n\n{READ}"
+    history = [*QUESTION, assistant(text(READ)), user([text("[read_file for 'a.py'] Result:"), text("1 + 1")])]
+    assert get_only_text(await ask(lab, stream, history, **CLINES)) == f"Look:\n\n{READ}"
     body = lab.upstream.seen[0].json
     check_request(body)
     assert "read_file" in [tool["name"] for tool in body["tools"]]
-    assert [one["type"] for said in body["messages"][1:] for one in said["content"]] == ["tool_use", "tool_result"]
+    assert [one["type"] for history in body["messages"][1:] for one in history["content"]] == [
+        "tool_use",
+        "tool_result",
+    ]
 
 
 # Choices and policies
@@ -253,7 +261,7 @@ async def test_upstream_is_asked_again_about_a_broken_call(stream: bool, start: 
     assert await ask(lab, stream) == CALLED
     asked = lab.upstream.seen[1].json
     check_request(asked)
-    assert [said["role"] for said in asked["messages"]] == ["user", "assistant", "user"]
+    assert [entry["role"] for entry in asked["messages"]] == ["user", "assistant", "user"]
     assert not asked.get("stream")
 
 
@@ -269,10 +277,10 @@ async def test_upstream_is_asked_for_a_whole_reply(stream: bool, start: Start, t
 @STREAM
 async def test_agent_that_goes_round_in_circles_is_stopped(stream: bool, start: Start, tmp_path: Path) -> None:
     lab = await start(replying("never", stream), vtc_profiles=profile(tmp_path, guards={"loop": {"repeated_calls": 2}}))
-    said = [*QUESTION]
+    history = [*QUESTION]
     for turn in range(3):
-        said += [assistant(call("read", f"t{turn}", filePath="/a")), user([result("moose", f"t{turn}")])]
-    found = await ask(lab, stream, said)
+        history += [assistant(call("read", f"t{turn}", filePath="/a")), user([result("moose", f"t{turn}")])]
+    found = await ask(lab, stream, history)
     assert (found.stop_reason, found.kinds, lab.upstream.seen) == ("end_turn", ["text"], [])
     assert found.content.startswith("Stopped: ")
 

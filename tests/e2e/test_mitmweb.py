@@ -268,12 +268,12 @@ async def test_the_raw_stream_is_one_click_away(mitmweb: Mitmweb) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "reason"),
     [("repaired", "repaired: missing-closer"), ("refused", "left as text: sh.rm, qwen3-coder: no tool 'sh.rm'")],
 )
-async def test_each_repair_and_refusal_has_its_reason(what: str, said: str, mitmweb: Mitmweb) -> None:
+async def test_each_repair_and_refusal_has_its_reason(what: str, reason: str, mitmweb: Mitmweb) -> None:
     await mitmweb.open(what)
-    assert said in await mitmweb.tab("Response")
+    assert reason in await mitmweb.tab("Response")
     await shoot(mitmweb.page, f"mitmweb-{what}")
 
 
@@ -321,9 +321,9 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
 
 async def test_the_page_shows_exchanges_as_they_happen(exchanges: Exchanges) -> None:
     page = exchanges.page
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    lines: list[str] = []
+    page.on("console", lambda message: lines.append(message.text))
+    page.on("pageerror", lambda error: lines.append(str(error)))
     async with page.expect_websocket():
         await page.reload()
     await expect(page.locator("#by-dialect")).to_contain_text("qwen3-coder")
@@ -335,7 +335,7 @@ async def test_the_page_shows_exchanges_as_they_happen(exchanges: Exchanges) -> 
     await expect(exchanges.rows.first.locator(".badge")).to_have_text("✓rewritten")
     await expect(exchanges.chip("all")).to_contain_text(str(before + 1))
     assert await page.evaluate("document.activeElement.href") == at  # the keyboard focus has not moved
-    assert said == []  # neither an error nor a violation of mitmweb's Content-Security-Policy
+    assert lines == []  # neither an error nor a violation of mitmweb's Content-Security-Policy
 
 
 async def test_an_exchange_is_shown_side_by_side_and_leads_to_its_flow(exchanges: Exchanges) -> None:

@@ -153,9 +153,9 @@ async def test_a_model_that_the_server_has_not_is_an_error_of_the_clients_api(
     assert answer.status_code == 404
     error = answer.json()["error"]
     assert "has no model Nobodys/Model" in (error if client == "ollama-chat" else error["message"])
-    said = {"anthropic-messages": ("type", "not_found_error"), "gemini-generate": ("status", "NOT_FOUND")}
-    if client in said:
-        assert error[said[client][0]] == said[client][1]
+    expected = {"anthropic-messages": ("type", "not_found_error"), "gemini-generate": ("status", "NOT_FOUND")}
+    if client in expected:
+        assert error[expected[client][0]] == expected[client][1]
 
 
 @pytest.mark.parametrize(("status", "body"), [(404, b"no"), (401, b'{"error": {"message": "no key"}}'), (200, b"<p>")])

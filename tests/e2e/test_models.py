@@ -84,8 +84,8 @@ async def test_one_model_stands_for_each_that_the_server_does_not_list(
 ) -> None:
     """The reply contains the requested name, and the log line both names."""
     lab = await start(serving(server, [OWN, "other"]), vtc_models=[OWN], **DISCOVERED)
-    said, names = await ask(lab, client, FOREIGN, stream=stream)
-    assert (said.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
+    reply, names = await ask(lab, client, FOREIGN, stream=stream)
+    assert (reply.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
     report = (await lab.next_client_flow()).metadata["vtc"]
     assert (report["asked"], report["server_model"], report["model"]) == (FOREIGN, OWN, "hermes")
     assert report["settings"]["models"] == [f"{FOREIGN}={OWN}"]
@@ -103,8 +103,8 @@ async def test_the_only_model_of_a_server_stands_for_one_that_it_refused_from_th
     caplog.set_level(logging.INFO, "vtc")
     lab = await start(serving(server, [OWN]), **DISCOVERED)
     for turn in range(2):
-        said, names = await ask(lab, client, FOREIGN, stream=stream)
-        assert (said.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
+        reply, names = await ask(lab, client, FOREIGN, stream=stream)
+        assert (reply.calls, names) == ((("read", '{"filePath": "/a"}'),), {FOREIGN})
         report = (await lab.next_client_flow()).metadata["vtc"]
         assert (report["outcome"], report["server_model"], report["model"]) == ("rewritten", OWN, "hermes")
         assert report["settings"]["models"] == [f"{FOREIGN}={OWN}"]

@@ -160,9 +160,9 @@ async def test_secrets_are_in_no_report(start: Start, caplog: pytest.LogCaptureF
     lab = await start(script, vtc_tools="prompt")
     await lab.post(ASK, headers={"authorization": "Bearer sk-secret", "x-api-key": "sk-secret"})
     flow = await lab.flow()
-    told = str(flow.metadata) + flow.comment + "".join(r.getMessage() for r in caplog.records if "vtc" in r.name)
-    assert "tool_calls" in told
-    assert "sk-secret" not in told
+    reports = str(flow.metadata) + flow.comment + "".join(r.getMessage() for r in caplog.records if "vtc" in r.name)
+    assert "tool_calls" in reports
+    assert "sk-secret" not in reports
 
 
 async def test_reason_is_reported_again_only_if_it_changes(start: Start, caplog: pytest.LogCaptureFixture) -> None:
@@ -171,8 +171,8 @@ async def test_reason_is_reported_again_only_if_it_changes(start: Start, caplog:
     for model in ("one", "one", "qwen3-coder", "one"):
         await lab.post({**ASK, "model": model})
     lines = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
-    told = [line for line in lines if "ms of work" not in line]  # also logged on a busy machine
-    assert ["profile qwen3-coder" in line for line in told] == [False, True, False]
+    reports = [line for line in lines if "ms of work" not in line]  # also logged on a busy machine
+    assert ["profile qwen3-coder" in line for line in reports] == [False, True, False]
 
 
 async def test_a_flow_that_is_replayed_is_rewritten_again(start: Start) -> None:

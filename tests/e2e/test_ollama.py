@@ -244,7 +244,7 @@ async def test_known_context_is_sent_to_the_server_for_each_client(
         assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", pairs.READ)
     *_, first, last = lab.upstream.seen
     for seen in (first, last):
-        told = (seen.json.get("options", {}).get("num_ctx"), seen.json.get("truncate"))
-        assert told == ((context, False) if context else (None, None))
+        options = (seen.json.get("options", {}).get("num_ctx"), seen.json.get("truncate"))
+        assert options == ((context, False) if context else (None, None))
         assert context is None or seen.path == PATH
         assert client != "openai-chat" or seen.path == SHAPES["ollama-chat" if context else client].path

@@ -128,9 +128,9 @@ async def test_a_client_that_reads_calls_out_of_the_text_gets_no_denied_one(
 ) -> None:
     """Such clients also execute calls in code blocks."""
     call = chat.DIALECTS["tag"]("execute_command", {"command": "rm -rf .", "requires_approval": "false"})
-    said = f"So:\n```\n{call}\n```\n" if fence else f"So:\n\n{call}"
+    content = f"So:\n```\n{call}\n```\n" if fence else f"So:\n\n{call}"
     denying = write_guards(tmp_path, denied_tools=["execute_command"], on_denied=manner)
-    lab = await start(chat.make_stream(*said), vtc_profiles=denying)
+    lab = await start(chat.make_stream(*content), vtc_profiles=denying)
     answer = await lab.post(cline_request(stream=True), headers=AGENT)
     assert "<execute_command>" not in (answer.message.content or "")
     assert "`execute_command` may not be used here" in (answer.message.content or "")
@@ -242,10 +242,10 @@ async def test_arguments_that_do_not_fit(
 
 
 async def test_a_text_client_gets_the_changed_call(start: Start, tmp_path: Path) -> None:
-    said = "<read_file>\n<path>/srv/a</path>\n</read_file>"
+    content = "<read_file>\n<path>/srv/a</path>\n</read_file>"
     root = {"argument": "path", "pattern": "^/srv/"}
     reactors = [{"name": "root", "then": {"replace": [root]}}]
-    lab = await start(chat.make_stream(*said), vtc_profiles=write_guards(tmp_path, reactors=reactors))
+    lab = await start(chat.make_stream(*content), vtc_profiles=write_guards(tmp_path, reactors=reactors))
     answer = await lab.post(cline_request(stream=True), headers=AGENT)
     assert answer.message.content == "<read_file>\n<path>a</path>\n</read_file>"
 
@@ -268,7 +268,7 @@ def looping(*, times: int, arguments: str = '{"filePath": "a"}') -> list[chat.Js
 
 @STREAM
 @pytest.mark.parametrize(
-    ("loop", "times", "told"),
+    ("loop", "times", "reason"),
     [
         ({}, 20, "20 tool calls were made"),
         ({"max_tool_messages": 3}, 3, "3 tool calls were made"),
@@ -276,7 +276,7 @@ def looping(*, times: int, arguments: str = '{"filePath": "a"}') -> list[chat.Js
     ],
 )
 async def test_an_agent_in_a_loop_is_stopped(
-    loop: chat.Json, times: int, told: str, stream: bool, start: Start, tmp_path: Path
+    loop: chat.Json, times: int, reason: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """No request is forwarded; the client gets a complete reply, streamed or whole as requested."""
     lab = await start(chat.make_stream("Hi"), vtc_profiles=write_guards(tmp_path, loop=loop))
@@ -290,7 +290,7 @@ async def test_an_agent_in_a_loop_is_stopped(
             return events.get_final_completion().choices[0]
 
     choice = await lab.in_thread(ask)
-    assert told in choice.message.content
+    assert reason in choice.message.content
     assert choice.finish_reason == "stop"
     assert lab.upstream.seen == []
     assert await policies(lab) == [("loop", "stopped", "")]
@@ -304,16 +304,16 @@ async def test_calls_whose_results_change_are_no_loop(start: Start, tmp_path: Pa
     assert await policies(lab) == []
 
 
-@pytest.mark.parametrize(("times", "told"), [(2, []), (3, [("loop", "told", "")]), (30, [("loop", "told", "")])])
+@pytest.mark.parametrize(("times", "expected"), [(2, []), (3, [("loop", "told", "")]), (30, [("loop", "told", "")])])
 async def test_repeated_calls_with_equal_results_are_reported_without_a_policy(
-    times: int, told: list[tuple[str, str, str]], start: Start
+    times: int, expected: list[tuple[str, str, str]], start: Start
 ) -> None:
     """The request is forwarded unchanged."""
     lab = await start(chat.make_stream("Hi"))
     body = chat.encode_json(chat.request(stream=True, messages=looping(times=times)))
     assert (await lab.post(body)).message.content == "Hi"
     assert lab.upstream.seen[0].body == body
-    assert await policies(lab) == told
+    assert await policies(lab) == expected
 
 
 async def test_a_user_who_speaks_ends_the_loop(start: Start, tmp_path: Path) -> None:
@@ -498,8 +498,8 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     first, again = lab.upstream.seen
     assert again.headers["authorization"] == "Bearer sk-1"
     assert again.json["messages"][:-2] == first.json["messages"]
-    said, question = again.json["messages"][-2:]
-    assert said == {"role": "assistant", "content": BROKEN}
+    answer, question = again.json["messages"][-2:]
+    assert answer == {"role": "assistant", "content": BROKEN}
     assert question["role"] == "user"
     assert "Nothing of your last reply was carried out" in question["content"]
     flow = await lab.next_client_flow()
@@ -543,12 +543,12 @@ async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
         flow = await lab.next_client_flow()
         assert {"asked", "exhausted"} <= {entry["action"] for entry in flow.metadata["vtc"]["policies"]}
         assert "PRIVATE" not in flow.comment
-        told = [entry["reason"] for key in ("policies", "refusals") for entry in flow.metadata["vtc"][key]]
-        assert "PRIVATE" not in json.dumps(told)
+        reasons = [entry["reason"] for key in ("policies", "refusals") for entry in flow.metadata["vtc"][key]]
+        assert "PRIVATE" not in json.dumps(reasons)
 
 
 @pytest.mark.parametrize(
-    ("second", "told"),
+    ("second", "reasons"),
     [
         (whole(BROKEN), ["asked", "exhausted"]),
         (Reply([b"no"], JSON, status=500, framing="length"), ["failed"]),
@@ -557,13 +557,13 @@ async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
     ],
 )
 async def test_where_asking_again_does_not_help_the_first_reply_is_given(
-    second: Reply, told: list[str], start: Start, tmp_path: Path
+    second: Reply, reasons: list[str], start: Start, tmp_path: Path
 ) -> None:
     lab = await start(by_turn(whole(BROKEN), second), vtc_profiles=write_policy(tmp_path, retry={"max": 1}))
     message = (await lab.post(chat.request(stream=True))).message
     assert message.content == BROKEN
     flow = await lab.next_client_flow()
-    assert [entry["action"] for entry in flow.metadata["vtc"]["policies"]] == told
+    assert [entry["action"] for entry in flow.metadata["vtc"]["policies"]] == reasons
     assert len(lab.upstream.seen) == 2
 
 
@@ -606,8 +606,8 @@ async def test_a_reply_that_was_cut_off_is_not_asked_about(start: Start, tmp_pat
 async def test_stray_tokens_are_taken_out_of_the_text(stream: bool, start: Start, tmp_path: Path) -> None:
     """This holds for any cut of the stream; the call between the tokens is delivered."""
     rules = [{"pattern": r"<\|im_end\|>"}, {"pattern": "colour", "replacement": "color"}]
-    said = "The colour<|im_end|>.\n" + HERMES("read", {"filePath": "colour"}) + "<|im_end|>"
-    reply = Reply(chat.make_stream(*said)) if stream else whole(said)
+    content = "The colour<|im_end|>.\n" + HERMES("read", {"filePath": "colour"}) + "<|im_end|>"
+    reply = Reply(chat.make_stream(*content)) if stream else whole(content)
     lab = await start(reply, vtc_profiles=write_guards(tmp_path, content=rules))
     message = (await lab.post(chat.request(stream=stream))).message
     assert message == chat.Read("The color.", "", [("read", {"filePath": "colour"})], [], "tool_calls")

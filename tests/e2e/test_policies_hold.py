@@ -34,16 +34,16 @@ UNREAD = {
 
 @STREAM
 @pytest.mark.parametrize("finish", ["stop", "length"])
-@pytest.mark.parametrize("said", UNREAD.values(), ids=UNREAD)
+@pytest.mark.parametrize("expected", UNREAD.values(), ids=UNREAD)
 async def test_a_text_client_finds_no_denied_call_in_what_was_not_read(
-    said: str, finish: str, stream: bool, start: Start, tmp_path: Path
+    expected: str, finish: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """Such clients parse differently, and execute calls that VTC treats as text."""
     denying = write_guards(
         tmp_path, denied_tools=["execute_command"], on_denied="steer", content=[{"pattern": r"<\|im_end\|>"}]
     )
-    pieces = [said[at : at + 4096] for at in range(0, len(said), 4096)] if len(said) > 5000 else [*said]
-    reply = Reply(chat.make_stream(*pieces, finish=finish)) if stream else whole(said, finish)
+    pieces = [expected[at : at + 4096] for at in range(0, len(expected), 4096)] if len(expected) > 5000 else [*expected]
+    reply = Reply(chat.make_stream(*pieces, finish=finish)) if stream else whole(expected, finish)
     lab = await start(reply, vtc_profiles=denying)
     content = (await lab.post(cline_request(stream=stream), headers=AGENT)).message.content or ""
     assert OPENER not in content
@@ -160,12 +160,15 @@ async def test_arguments_that_a_rule_cannot_read_do_not_pass_it(arguments: str, 
 async def test_a_rule_that_raises_refuses_that_call_alone(start: Start, tmp_path: Path) -> None:
     when = {"arguments": {"starts_with(command, 'rm')": {"equals": True}}}
     rules = [{"name": "rm", "when": when, "then": {"refuse": "No."}}]
-    said = [("bash", {"command": 5}), ("bash", {"command": "rm x"}), ("bash", {"command": "ls"})]
-    for on_failure, passing, told in (("refuse", said[2:], "refused"), ("pass", [said[0], said[2]], "failed")):
+    attempts = [("bash", {"command": 5}), ("bash", {"command": "rm x"}), ("bash", {"command": "ls"})]
+    for on_failure, passing, outcome in (
+        ("refuse", attempts[2:], "refused"),
+        ("pass", [attempts[0], attempts[2]], "failed"),
+    ):
         guards = write_guards(tmp_path, reactors=rules, on_failure=on_failure)
-        lab = await start(make_calls_reply("native", True, *said), vtc_profiles=guards)
+        lab = await start(make_calls_reply("native", True, *attempts), vtc_profiles=guards)
         assert (await lab.post(chat.request(stream=True, tools=[BASH]))).message.calls == passing
-        assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", told), ("reactors.rm", "refused")]
+        assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", outcome), ("reactors.rm", "refused")]
 
 
 # Requirements of the request that are checked in the reply

@@ -94,10 +94,10 @@ async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_s
     def script(seen: Seen) -> Reply:
         if words := rule(seen.json):
             return Reply([json.dumps({"error": {"code": 400, "message": words}}).encode()], JSON, 400, framing="length")
-        said = [] if "tools" in seen.json else ["I look.\n\n", text]
+        texts = [] if "tools" in seen.json else ["I look.\n\n", text]
         if seen.json.get("stream"):
-            return Reply([pairs.make_stream("openai-chat", said, [])], SSE)
-        return Reply([pairs.make_whole_reply("openai-chat", "".join(said), [])], JSON)
+            return Reply([pairs.make_stream("openai-chat", texts, [])], SSE)
+        return Reply([pairs.make_whole_reply("openai-chat", "".join(texts), [])], JSON)
 
     lab = await start(script)
     call = {"id": "call_0", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/b"}'}}
@@ -146,16 +146,16 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
     """Later requests do so at once; the first is reported with the profile setting that makes it permanent."""
     caplog.set_level(logging.INFO, "vtc")
     lab, shape = await start(without_tools(server, *NO_TOOLS[server]), vtc_upstream_api=server), SHAPES[client]
-    for fields, expected, told in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
+    for fields, expected, is_reported in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
         answer = await lab.post(
             make_request_body(client, stream=stream, **fields), path=shape.build_path(stream=stream)
         )
         assert (answer.status, len(lab.upstream.seen)) == (200, expected)
-        said = pairs.read(client, answer.body, stream=stream)
-        assert said == (pairs.make_content("It says hello.") if fields else pairs.make_content("I look.", READ))
+        reply = pairs.read(client, answer.body, stream=stream)
+        assert reply == (pairs.make_content("It says hello.") if fields else pairs.make_content("I look.", READ))
         report = (await lab.next_client_flow()).metadata["vtc"]
         assert not report.get("errors")
-        assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == told
+        assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == is_reported
     assert len([line for line in caplog.messages if "rejected `tools`" in line]) == 1
 
 
@@ -420,12 +420,12 @@ async def test_what_refusals_name_is_corrected_in_the_same_exchange_and_from_the
 
     lab = await start(script, vtc_upstream_api="openai-chat")
     fields: dict[str, Any] = {"max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "stream": stream}
-    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    history = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
     if client == "openai-chat":
-        said[1]["reasoning_content"] = "I think so."
+        history[1]["reasoning_content"] = "I think so."
     for turn, expected in enumerate((4 if client == "openai-chat" else 3, 1)):
         before = len(lab.upstream.seen)
-        past = [*said, *({"role": "user", "content": str(number)} for number in range(turn + 1))]
+        past = [*history, *({"role": "user", "content": str(number)} for number in range(turn + 1))]
         ask = messages.request if client == "anthropic-messages" else chat.request
         path = {"path": messages.PATH} if client == "anthropic-messages" else {}
         answer = await lab.post(ask(messages=past, **fields), **path)
@@ -471,26 +471,26 @@ def make_refusal(words: str) -> Reply:
 
 
 @STREAM
-@pytest.mark.parametrize(("limit", "left"), [(50, "claude-code-20250219"), (7, None)])
+@pytest.mark.parametrize(("limit", "remaining"), [(50, "claude-code-20250219"), (7, None)])
 async def test_rejected_header_flags_are_removed_from_later_requests(
-    limit: int, left: str | None, stream: bool, start: Start
+    limit: int, remaining: str | None, stream: bool, start: Start
 ) -> None:
     """No other header changes; if no flag remains, or the server names none, the header is removed."""
     lab = await start(like_vertex)
     body = messages.request(stream=stream, max_tokens=limit)
-    for expected, told in ((2 if left else 3, True), (1, False)):
+    for expected, is_reported in ((2 if remaining else 3, True), (1, False)):
         before = len(lab.upstream.seen)
         answer = await lab.post(body, path=messages.PATH, headers=SENT)
         assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.make_content("I look.", READ)
         assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
         first, last = lab.upstream.seen[0], lab.upstream.seen[-1]
-        assert last.headers.get("anthropic-beta") == left
+        assert last.headers.get("anthropic-beta") == remaining
         assert {**last.headers, "anthropic-beta": ""} == {**first.headers, "anthropic-beta": ""}
         assert (last.body, last.path) == (first.body, first.path)
         report = (await lab.next_client_flow()).metadata["vtc"]
         line = "header anthropic-beta: prompt-caching-scope-2026-01-05 left out"
-        assert (f"{line}, as the server requires it" in report["request"]) != told
-        assert any(f"from now on: {line}" in note for note in report["notes"]) == told
+        assert (f"{line}, as the server requires it" in report["request"]) != is_reported
+        assert any(f"from now on: {line}" in note for note in report["notes"]) == is_reported
         assert not [name for name in ("authorization", "x-api-key", "cookie") if SENT[name][-10:] in json.dumps(report)]
     assert lab.upstream.seen[0].headers["anthropic-beta"] == SENT["anthropic-beta"]
     # The request of another client, which can have another credential, is sent unchanged.
@@ -524,7 +524,7 @@ WINDOW = "request (5000 tokens) exceeds the available context size (4096 tokens)
 FULL = {"error": {"code": 400, "message": WINDOW, "type": "exceed_context_size_error"}}
 
 
-def told_as_full(client: str, answer: Answer, *, stream: bool) -> None:
+def check_full_window_error(client: str, answer: Answer, *, stream: bool) -> None:
     """Check that the error, status and place are the ones by which the client's agents recognize a full window."""
     in_stream = stream and client == "openai-responses"
     assert answer.status == (200 if in_stream else 400)
@@ -562,7 +562,7 @@ async def test_full_window_is_reported_in_the_clients_words(
     lab = await start(lambda _: Reply([error], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
     answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].build_path(stream=stream))
     assert len(lab.upstream.seen) == 1
-    told_as_full(client, answer, stream=stream)
+    check_full_window_error(client, answer, stream=stream)
     assert "longer than the model's window: 5000 tokens of 4096" in (await lab.flow()).comment
 
 
@@ -597,8 +597,8 @@ async def test_rate_limit_is_never_reported_as_a_full_window(client: str, stream
     lab = await start(lambda _: Reply([error], JSON, 413, framing="length"), vtc_upstream_api="openai-chat")
     answer = await lab.post(make_request_body(client, stream=stream), path=SHAPES[client].build_path(stream=stream))
     assert (answer.status, len(lab.upstream.seen)) == (413, 1)
-    told = json.loads(answer.body)["error"]
-    assert words in (told if client == "ollama-chat" else told["message"])
+    reported_error = json.loads(answer.body)["error"]
+    assert words in (reported_error if client == "ollama-chat" else reported_error["message"])
     assert b"context_length_exceeded" not in answer.body
 
 

@@ -102,10 +102,10 @@ async def test_streams_keep_their_plan_while_profiles_change_under_load(start: S
         while not all(task.done() for task in running):
             await edit_profile()
             await asyncio.sleep(0)
-    said = [re.findall(r"This is version (\d+)\.", text) for text in texts]
-    assert [len(versions) for versions in said] == [2] * STREAMS
-    assert all(first == second for first, second in said)
-    used = {int(first) for first, _ in said}
+    versions_in_texts = [re.findall(r"This is version (\d+)\.", text) for text in texts]
+    assert [len(versions) for versions in versions_in_texts] == [2] * STREAMS
+    assert all(first == second for first, second in versions_in_texts)
+    used = {int(first) for first, _ in versions_in_texts}
     assert len(used) > 2
     assert not any(number and number % 3 == 0 for number in used)
     for _ in range(STREAMS + 1):

@@ -104,7 +104,7 @@ async def test_types_are_taken_from_the_schema(written: dict[str, str], value: A
 
 @STREAM
 @pytest.mark.parametrize(
-    ("text", "lenient", "message", "told"),
+    ("text", "lenient", "message", "reason"),
     [
         ("Look: <read><filePath>/a</read>", "auto", CALLED, "missing-parameter-closer"),
         ("Look: <read><filePath>/a</path></read>", "auto", CALLED, "wrong-parameter-closer"),
@@ -115,7 +115,7 @@ async def test_types_are_taken_from_the_schema(written: dict[str, str], value: A
     ],
 )
 async def test_a_parameter_that_is_never_closed(
-    text: str, lenient: str, message: chat.Read | None, told: str | None, stream: bool, start: Start
+    text: str, lenient: str, message: chat.Read | None, reason: str | None, stream: bool, start: Start
 ) -> None:
     """The call is repaired if that is safe, otherwise it stays text; the report states the reason."""
     lab = await start(replying(text, stream), vtc_lenient=lenient)
@@ -123,10 +123,10 @@ async def test_a_parameter_that_is_never_closed(
     report = await lab.report()
     if message:
         assert found == message
-        assert [call["repairs"] for call in report["calls"]] == [[told] if told else []]
+        assert [call["repairs"] for call in report["calls"]] == [[reason] if reason else []]
     else:
         assert found == chat.Read(text, finish_reason="stop")
-        assert [refusal["reason"] for refusal in report["refusals"]] == [told]
+        assert [refusal["reason"] for refusal in report["refusals"]] == [reason]
 
 
 UNOFFERED = 'Go. <tool_call>{"name": "rm", "arguments": {"path": "/"}}</tool_call>'
@@ -177,9 +177,9 @@ async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Pat
     message = (await lab.post(chat.request(stream=stream, **fields))).message
     assert message.calls == [("read", {"filePath": "a"})]
     assert "<" not in message.content
-    told = (await lab.report())["policies"]
-    assert [(one["action"], one["tool"]) for one in told] == [("dropped", "read")] * 2
-    assert ["b" in told[0]["detail"], "c" in told[1]["detail"]] == [True, True]
+    policies = (await lab.report())["policies"]
+    assert [(one["action"], one["tool"]) for one in policies] == [("dropped", "read")] * 2
+    assert ["b" in policies[0]["detail"], "c" in policies[1]["detail"]] == [True, True]
 
 
 @STREAM

@@ -73,12 +73,12 @@ async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str,
         lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
         answer = await lab.post(make_request_body(api, stream=stream), path=SHAPES[api].build_path(stream=stream))
         flow = await lab.flow()
-    said = f"the model server at 127.0.0.1:{port} cannot be reached"
+    message = f"the model server at 127.0.0.1:{port} cannot be reached"
     assert answer.status == 502
     assert answer.headers["content-type"] == "application/json"
     error = json.loads(answer.body)["error"]
-    assert said in (error if api == "ollama-chat" else error["message"])
-    assert said in flow.comment
+    assert message in (error if api == "ollama-chat" else error["message"])
+    assert message in flow.comment
     assert "is it running?" in flow.comment
     assert flow.marked == ":x:"
 
@@ -96,7 +96,7 @@ NONE = {
 @pytest.mark.parametrize("fault", NONE)
 @pytest.mark.parametrize("server", ["same", "openai-chat", "anthropic-messages"])
 async def test_malformed_whole_reply_is_a_reported_error_of_the_api(server: str, fault: str, start: Start) -> None:
-    reply, said = NONE[fault]
+    reply, message = NONE[fault]
     lab = await start(reply, vtc_upstream_api=server)
     for api in SHAPES:
         for tools in ({}, {"tools": []}):  # a reply that is read, and one without tools
@@ -107,20 +107,20 @@ async def test_malformed_whole_reply_is_a_reported_error_of_the_api(server: str,
             assert answer.headers["content-type"] == "application/json"
             assert "content-encoding" not in answer.headers
             error = json.loads(answer.body)["error"]
-            assert said in (error if api == "ollama-chat" else error["message"])
-            assert said in flow.comment
+            assert message in (error if api == "ollama-chat" else error["message"])
+            assert message in flow.comment
             assert flow.marked == ":x:"
             assert len(flow.metadata["vtc"]["errors"]) == 1
 
 
 @pytest.mark.parametrize("fault", ["empty", "cut"])
 async def test_malformed_reply_keeps_its_bytes_if_vtc_observes(fault: str, start: Start) -> None:
-    reply, said = NONE[fault]
+    reply, message = NONE[fault]
     lab = await start(reply, vtc_mode="observe")
     answer = await lab.post(chat.request())
     assert answer.status == (200 if fault == "empty" else 502)
     assert not answer.body or b"<html>" in answer.body
-    assert said in (await lab.flow()).comment
+    assert message in (await lab.flow()).comment
 
 
 async def test_a_list_of_models_that_is_cut_off_is_an_error_of_the_api(
@@ -196,10 +196,10 @@ async def test_swapped_http_and_https_are_reported_to_the_client(
             lab = await start([], mode=[f"reverse:{wrong}"], vtc_discover="on", **LAZY)
             answer = await lab.post(make_request_body(api), path=SHAPES[api].path)
     assert answer.status == 502
-    told = f"{wrong} speaks {scheme}: start VTC with `vtc run {url}`"
-    assert told in answer.body.decode()
-    assert told in (await lab.next_client_flow()).comment
-    assert any(told in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    message = f"{wrong} speaks {scheme}: start VTC with `vtc run {url}`"
+    assert message in answer.body.decode()
+    assert message in (await lab.next_client_flow()).comment
+    assert any(message in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
 
 
 async def test_address_without_a_model_server_is_reported(start: Start) -> None:
@@ -209,18 +209,18 @@ async def test_address_without_a_model_server_is_reported(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("/v1/v1/messages", "begins with /v1 twice: remove /v1 from the client's base URL"),
         ("/chat/completions", "the path lacks /v1"),
         ("/v1/chat/completions", "does it speak this API?"),
     ],
 )
-async def test_wrong_base_url_is_reported(path: str, said: str, start: Start) -> None:
+async def test_wrong_base_url_is_reported(path: str, message: str, start: Start) -> None:
     lab = await start(Reply([b'{"detail": "Not Found"}'], JSON, status=404, framing="length"))
     api = "anthropic-messages" if "messages" in path else "openai-chat"
     await lab.post(make_request_body(api), path=path)
-    assert said in (await lab.flow()).comment
+    assert message in (await lab.flow()).comment
 
 
 @pytest.mark.parametrize("body", [b"<html>proxy error</html>", b"{cut", b"\xff\xfe"])

@@ -63,14 +63,14 @@ async def test_a_system_message_is_added_to(role: str, content: Any, start: Star
     lab = await prompting(start)
     messages = [{"role": role, "content": content, "name": "boss"}, {"role": "user", "content": "hello"}]
     system, user = (await send_request(lab, messages=messages))["messages"]
-    said = system.pop("content")
+    prompt = system.pop("content")
     assert system == {"role": role, "name": "boss"}
     assert user == messages[1]
     if isinstance(content, str):
-        assert said.startswith("Be brief.\n\n# Tools")
+        assert prompt.startswith("Be brief.\n\n# Tools")
     else:
-        assert said[0] == content[0]
-        assert "# Tools" in "".join(part["text"] for part in said[1:])
+        assert prompt[0] == content[0]
+        assert "# Tools" in "".join(part["text"] for part in prompt[1:])
 
 
 async def test_the_same_tools_make_the_same_prompt(start: Start) -> None:
@@ -92,7 +92,7 @@ async def test_a_tools_own_texts_are_data(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "expected"),
     [
         ("required", "You must use at least one function"),
         ({"type": "function", "function": {"name": "list_files"}}, "You must use the function list_files"),
@@ -100,14 +100,14 @@ async def test_a_tools_own_texts_are_data(start: Start) -> None:
         (None, None),
     ],
 )
-async def test_tool_choice_is_sent(choice: Any, told: str | None, start: Start) -> None:
+async def test_tool_choice_is_sent(choice: Any, expected: str | None, start: Start) -> None:
     """The server cannot enforce a field that it does not know."""
     lab = await prompting(start)
     found = await send_request(lab, tool_choice=choice)
     prompt = found["messages"][0]["content"]
     assert "tool_choice" not in found
-    assert (told or "You must use") in prompt or told is None
-    assert ("You must use" in prompt) == bool(told)
+    assert (expected or "You must use") in prompt or expected is None
+    assert ("You must use" in prompt) == bool(expected)
 
 
 async def test_forbidden_tools_are_not_sent(start: Start) -> None:
@@ -196,12 +196,12 @@ async def test_what_is_not_text_stays_in_its_place(start: Start) -> None:
         make_calls_message(("a", "read", {"filePath": "/a.png"}), content=[{"type": "text", "text": "I look."}]),
         result("a", [image]),
     ]
-    _, user, assistant, told = (await send_request(lab, messages=messages))["messages"]
+    _, user, assistant, result_message = (await send_request(lab, messages=messages))["messages"]
     assert user == messages[0]
     assert "".join(part["text"] for part in assistant["content"]).startswith("I look.\n\n<read>")
-    assert told["role"] == "user"
-    assert told["content"][1] == image
-    assert told["content"][0] == {"type": "text", "text": "Tool Result from read:\n"}
+    assert result_message["role"] == "user"
+    assert result_message["content"][1] == image
+    assert result_message["content"][0] == {"type": "text", "text": "Tool Result from read:\n"}
 
 
 @pytest.mark.parametrize("mark", ["reasoning_content", "x_unknown"])

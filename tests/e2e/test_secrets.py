@@ -113,9 +113,9 @@ async def test_output_contains_no_secret(
     path = f"/{TOKEN}{PATH}?key={QUERY}&api_key={QUERY}"
     with suppress(httpx.RemoteProtocolError):
         await lab.post(body, path=path, headers=headers)
-    said = await everything_said(lab, caplog, tmp_path)
-    assert "vtc" in said
-    assert [bird for bird in BIRDS if bird in said] == []
+    output = await everything_said(lab, caplog, tmp_path)
+    assert "vtc" in output
+    assert [bird for bird in BIRDS if bird in output] == []
     seen = lab.upstream.seen[0]
     assert (seen.path, seen.headers["authorization"]) == (path, HEADERS["authorization"]), "they still reach the server"
 
@@ -128,9 +128,9 @@ async def test_report_of_a_fault_contains_no_secret(
     stage.plant(monkeypatch)
     lab = await start(SAYING, vtc_log=str(tmp_path / "log.jsonl"))
     await lab.post(asking(), path=f"{PATH}?key={QUERY}", headers=HEADERS)
-    said = await everything_said(lab, caplog, tmp_path)
-    assert "PlantedError" in said
-    assert [bird for bird in BIRDS if bird in said] == []
+    output = await everything_said(lab, caplog, tmp_path)
+    assert "PlantedError" in output
+    assert [bird for bird in BIRDS if bird in output] == []
 
 
 @pytest.mark.parametrize("behind", range(120, 200, 9))
@@ -147,9 +147,9 @@ async def test_no_part_of_a_secret_is_in_an_excerpt(
         vtc_log=str(tmp_path / "log.jsonl"),
     )
     await lab.post(asking(), headers={"authorization": f"Bearer {token}"})
-    said = await everything_said(lab, caplog, tmp_path)
-    assert said.count('"excerpt"') == 2
-    assert token[:8] not in said
+    output = await everything_said(lab, caplog, tmp_path)
+    assert output.count('"excerpt"') == 2
+    assert token[:8] not in output
 
 
 OWN = "Ab1+/9=zz~Xy-0f1e2d"
@@ -207,8 +207,8 @@ async def test_output_contains_no_key_that_the_server_repeats(
         body = SHAPES[client].request(stream=True, model="qwen3-coder", **fields)
         with suppress(httpx.RemoteProtocolError):
             await lab.post(body, path=asked, headers=headers)
-        said = await everything_said(lab, caplog, tmp_path)
+        output = await everything_said(lab, caplog, tmp_path)
         leaks += [
-            (place, said.partition(part)[0][-99:]) for part in (OWN[:8], QUOTED_OWN[:8], OWN[-8:]) if part in said
+            (place, output.partition(part)[0][-99:]) for part in (OWN[:8], QUOTED_OWN[:8], OWN[-8:]) if part in output
         ]
     assert leaks == []

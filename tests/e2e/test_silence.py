@@ -101,9 +101,9 @@ async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
         vtc_upstream_api=server,
         vtc_profiles=write_policy(tmp_path, retry={"on": ON}),
     )
-    told, body = await ask_api(lab, client)
+    reply, body = await ask_api(lab, client)
     text = f"{text}\n\n" if text else ""
-    assert told == pairs.make_content(f"{text}I look.", READ, reasoning=f"{reasoning}Now.")
+    assert reply == pairs.make_content(f"{text}I look.", READ, reasoning=f"{reasoning}Now.")
     assert decode_usage(client, body) == (6, 10)
 
 
@@ -122,12 +122,12 @@ async def test_the_question_has_the_first_reply_and_a_reminder(
     retry: Any, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     lab = await start(serving("openai-chat", "announced"), vtc_profiles=write_policy(tmp_path, retry=retry))
-    told, _ = await ask_api(lab, "openai-chat", stream=stream, messages=make_question("openai-chat", "Read it"))
-    assert told == pairs.make_content(ANNOUNCED, READ)
+    reply, _ = await ask_api(lab, "openai-chat", stream=stream, messages=make_question("openai-chat", "Read it"))
+    assert reply == pairs.make_content(ANNOUNCED, READ)
     first, again = (seen.json for seen in lab.upstream.seen)
-    *before, said, reminder = again["messages"]
+    *before, answer, reminder = again["messages"]
     assert before == first["messages"]
-    assert said == {"role": "assistant", "content": ANNOUNCED}
+    assert answer == {"role": "assistant", "content": ANNOUNCED}
     assert (reminder["role"], "made no tool call" in reminder["content"]) == ("user", True)
     assert again.keys() == first.keys()
     assert again["stream"] is first["stream"] is (stream and retry != {})
@@ -229,8 +229,8 @@ async def test_first_reply_ends_if_no_second_one_arrives(
         lab = await start(
             by_turn(first, reply), vtc_upstream_api=server, vtc_profiles=write_policy(tmp_path, retry={"on": ON})
         )
-        told, _ = await ask_api(lab, client)
-        assert told == pairs.make_content(text, reasoning=reasoning)
+        found, _ = await ask_api(lab, client)
+        assert found == pairs.make_content(text, reasoning=reasoning)
         assert len(lab.upstream.seen) == 2
 
 
@@ -295,8 +295,8 @@ async def test_a_call_of_the_second_reply_is_held_to_the_policies(stream: bool, 
     for text in ("", ANNOUNCED):
         silence = "announced" if text else "empty"
         lab = await start(serving("openai-chat", silence), vtc_profiles=profiles)
-        told, _ = await ask_api(lab, "openai-chat", stream=stream, messages=make_question("openai-chat", "Read it"))
-        assert told == pairs.make_content(f"{text}\n\nNo.".lstrip())
+        reply, _ = await ask_api(lab, "openai-chat", stream=stream, messages=make_question("openai-chat", "Read it"))
+        assert reply == pairs.make_content(f"{text}\n\nNo.".lstrip())
 
 
 async def test_a_client_that_reads_calls_out_of_the_text_gets_one(start: Start, tmp_path: Path) -> None:

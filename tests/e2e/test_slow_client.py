@@ -109,11 +109,11 @@ async def test_client_that_does_not_read_holds_up_its_own_upstream(what: str, st
     async with asyncio.timeout(PATIENCE):
         body = await reader.read()
     writer.close()
-    came = sum(map(len, FRAMES[what]))
-    said = chat.read(decode_chunks(body))
-    repeats = offered.size // came
-    assert len(said.calls) == (repeats if what == "calls" else 0)
-    assert said.content.count("Go." if what == "calls" else "This is a line") == repeats * (
+    size = sum(map(len, FRAMES[what]))
+    reply = chat.read(decode_chunks(body))
+    repeats = offered.size // size
+    assert len(reply.calls) == (repeats if what == "calls" else 0)
+    assert reply.content.count("Go." if what == "calls" else "This is a line") == repeats * (
         1 if what == "calls" else 20
     )
 

@@ -357,8 +357,8 @@ async def test_the_decoder(start: Start, monkeypatch: pytest.MonkeyPatch, caplog
     frames = chat.make_stream(*TEXT)
     lab = await start(Reply(encode_gzip(frames), {**SSE, "content-encoding": "gzip"}))
     Stage(compression._LimitedDecoder, "feed", 5).plant(monkeypatch)
-    body, told = await receive_stream(lab)
-    assert told
+    body, is_incomplete = await receive_stream(lab)
+    assert is_incomplete
     assert remove_white_space(TEXT).startswith(remove_white_space(restore_text(body)))
     assert len(faults(caplog)) == 1
 

@@ -53,7 +53,7 @@ async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         pytest.param(
             "vtc_tols=prompt",
@@ -74,12 +74,12 @@ async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Pat
     ],
 )
 async def test_wrong_option_prevents_the_start_and_is_reported_in_one_line(
-    option: str, said: str, confdir: Path, tmp_path: Path
+    option: str, message: str, confdir: Path, tmp_path: Path
 ) -> None:
     async with mitmdump(tmp_path, "--set", f"confdir={confdir}", "--set", option) as process:
         output, _ = await process.communicate()
     assert process.returncode
-    assert said in output.decode()
+    assert message in output.decode()
     assert "Traceback" not in output.decode()
 
 

@@ -511,7 +511,7 @@ async def test_denials_errors_and_missing_results(start: Start) -> None:
 @STREAM
 async def test_native_calls_are_given_as_text(stream: bool, start: Start) -> None:
     """This includes servers that parse on their own; the calls follow the content as separate paragraphs."""
-    lab = await start(by_turn(*(calling(stream, ("list_files", {"path": "."}), content=said) for said in SAYINGS)))
+    lab = await start(by_turn(*(calling(stream, ("list_files", {"path": "."}), content=text) for text in SAYINGS)))
     for content, expected in SAYINGS.items():
         assert await read_client_text(lab, stream=stream) == expected, content
 
@@ -528,7 +528,7 @@ SAYINGS: dict[str | None, str] = {
 @STREAM
 async def test_the_gap_before_a_call_is_a_setting(stream: bool, tmp_path: Path, start: Start) -> None:
     """The setting is a number of newlines."""
-    replies = [calling(stream, ("list_files", {"path": "."}), content=said) for said in ("One.", "Two.\n")]
+    replies = [calling(stream, ("list_files", {"path": "."}), content=content) for content in ("One.", "Two.\n")]
     lab = await start(by_turn(*replies), vtc_profiles=write_profiles(tmp_path, client=client(call_gap=1)))
     assert [await read_client_text(lab, stream=stream) for _ in range(2)] == [f"One.\n{LIST}", f"Two.\n{LIST}"]
 
@@ -720,8 +720,8 @@ async def test_truncated_call_is_reported_in_text(stream: bool, start: Start) ->
     lab = await start(by_turn(*(calling(stream, BOTH[0], half, content="Both.", finish=reason) for reason in ends)))
     for expected in ends.values():
         answer = await ask(lab, stream=stream)
-        said = f"Both.\n\n{READ}\n\nThe call of `list_files` could not be read: {half[1]}"
-        assert answer.message == chat.Read(said, finish_reason=expected)
+        content = f"Both.\n\n{READ}\n\nThe call of `list_files` could not be read: {half[1]}"
+        assert answer.message == chat.Read(content, finish_reason=expected)
         (refusal,) = (await lab.report())["refusals"]
         assert (refusal["name"], refusal["excerpt"]) == half
 

@@ -70,9 +70,9 @@ async def talk(
         lab = await restart() if restart and turn == 1 else lab
         answer = await lab.post(SHAPES[client].request(**body), path=path)
         answers.append(answer)
-        if answer.status != 200 or not (said := decode_reply(client, answer.body)).calls:
+        if answer.status != 200 or not (reply := decode_reply(client, answer.body)).calls:
             break
-        lost = make_answer_entries(client, said, "found")
+        lost = make_answer_entries(client, reply, "found")
         entries = [*entries, *(make_full_entries(client, answer.body, "found", stream=stream) if brings else lost)]
     return answers
 
@@ -167,8 +167,8 @@ def openai(seen: Seen) -> Reply:
         for place in "ABC"
     ]
     calls = [responses.call("read", f"fc_{turns}{place}", f"call_{turns}{place}", filePath="/a") for place in "AB"]
-    said = responses.message("I look.", f"msg_{turns}")
-    whole = responses.response(seals[0], said, seals[1], calls[0], seals[2], calls[1])
+    reply_text = responses.message("I look.", f"msg_{turns}")
+    whole = responses.response(seals[0], reply_text, seals[1], calls[0], seals[2], calls[1])
     return make_reply(seen, whole, "openai-responses")
 
 

@@ -97,8 +97,8 @@ async def test_stream_that_violates_its_content_coding(pieces: int, start: Start
 
     The decoder keeps the last few bytes of the read that contained the fault.
     """
-    said = [chat.ROLE, *chat.make_text_chunks(*"Hello, world")]
-    good, bad = b"".join(encode_gzip(said)[:-1]), b"\xff" * 150
+    frames = [chat.ROLE, *chat.make_text_chunks(*"Hello, world")]
+    good, bad = b"".join(encode_gzip(frames)[:-1]), b"\xff" * 150
     lab = await start(Reply([good + bad] if pieces == 1 else [good, bad, bad], {**SSE, "content-encoding": "gzip"}))
     received = b""
     async with lab.client.stream("POST", PATH, json=ASK) as response:
@@ -106,8 +106,8 @@ async def test_stream_that_violates_its_content_coding(pieces: int, start: Start
             async for piece in response.aiter_raw():
                 received += piece
             pytest.fail("the client was not told")
-    assert b"".join(said).startswith(received)
-    assert received == b"".join(said) if pieces == 2 else len(received) > len(b"".join(said)) // 2
+    assert b"".join(frames).startswith(received)
+    assert received == b"".join(frames) if pieces == 2 else len(received) > len(b"".join(frames)) // 2
     report = await lab.report()
     assert report["failures"] == []
     (error,) = report["errors"]

@@ -121,11 +121,11 @@ async def test_charset_that_a_client_may_believe_is_not_passed_on(charset: str, 
         ("application/json; charset=utf-8; x=y",) * 2,
         (f"application/json; charset={charset}; x=y", "application/json; x=y"),
     ]
-    for type_, left in kept:
+    for type_, expected in kept:
         reply = Reply([sent], {"content-type": type_}, framing="length")
         lab = await start(reply, vtc_profiles=denying(tmp_path))
         answer = await lab.post(chat.request())
-        assert (answer.body, answer.headers["content-type"]) == (sent, left)
+        assert (answer.body, answer.headers["content-type"]) == (sent, expected)
         lab = await start(reply)
         assert (await lab.post(chat.request())).headers["content-type"] == type_
 

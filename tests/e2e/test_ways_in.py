@@ -106,8 +106,8 @@ async def test_websocket_of_a_path_that_is_read_is_declined(policy: bool, start:
 )
 async def test_any_other_websocket_passes_untouched(mode: str, path: str, start: Start, tmp_path: Path) -> None:
     """Its messages are no exchange; if the path resembles one, the comment states that it is not read."""
-    said = chat.DIALECTS["hermes"]("bash", {"command": "rm"})
-    async with websocket.serving(lambda message: [message, said, b"\x00\xff"]) as url:
+    content = chat.DIALECTS["hermes"]("bash", {"command": "rm"})
+    async with websocket.serving(lambda message: [message, content, b"\x00\xff"]) as url:
         denying = write_guards(tmp_path, denied_tools=["bash"])
         lab = await start([], mode=[f"reverse:{url}"], vtc_tools="prompt", vtc_profiles=denying, vtc_mode=mode)
         async with asyncio.timeout(PATIENCE), websocket.connect(lab.proxy.url, path) as (peer, events):
@@ -116,7 +116,7 @@ async def test_any_other_websocket_passes_untouched(mode: str, path: str, start:
                 received = [await anext(events) for _ in range(3)]
                 assert [event.data for event in received if isinstance(event, TextMessage | BytesMessage)] == [
                     message,
-                    said,
+                    content,
                     b"\x00\xff",
                 ]
     flow = await lab.flow()

@@ -29,16 +29,16 @@ class Peer:
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events of the other end, with complete messages, until the connection ends."""
-        said: list[str | bytes] = []
+        received: list[str | bytes] = []
         while data := await self._reader.read(65535):
             self._connection.receive_data(data)
             for event in self._connection.events():
                 if isinstance(event, TextMessage | BytesMessage):
-                    said.append(event.data)
+                    received.append(event.data)
                     if event.message_finished:
                         whole = "" if isinstance(event, TextMessage) else b""
-                        yield type(event)(whole.join(said))  # type: ignore[arg-type]
-                        said.clear()
+                        yield type(event)(whole.join(received))  # type: ignore[arg-type]
+                        received.clear()
                 else:
                     yield event
                 if isinstance(event, CloseConnection):

@@ -112,11 +112,11 @@ def test_ids_differ_from_those_of_the_conversation_and_of_other_choices() -> Non
 def test_the_report_is_plain_data() -> None:
     exchange = open_session(settings={"tools": "prompt"})
     feed_stream(exchange.stream(), BODY)
-    told = exchange.report.as_dict()
-    assert json.loads(json.dumps(told)) == told
-    assert [(call["name"], call["dialect"], call["repairs"]) for call in told["calls"]] == [("read", "tag", [])]
-    assert told["client"] == "openai-sdk"
-    assert any("prompt" in line or "knows no tools" in line for line in told["why"])
+    report = exchange.report.as_dict()
+    assert json.loads(json.dumps(report)) == report
+    assert [(call["name"], call["dialect"], call["repairs"]) for call in report["calls"]] == [("read", "tag", [])]
+    assert report["client"] == "openai-sdk"
+    assert any("prompt" in line or "knows no tools" in line for line in report["why"])
 
 
 def call(dialect: str, *repairs: str) -> dict[str, Any]:

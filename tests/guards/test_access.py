@@ -27,9 +27,9 @@ def test_a_call_that_may_not_be_made_is_refused(allowed: str, denied: str, polic
     if policy is None:
         assert events == [call]
         return
-    told, refused = events
-    assert isinstance(told, Intervention)
-    assert (told.policy, told.action, told.tool) == (policy, "refused", "bash")
+    intervention, refused = events
+    assert isinstance(intervention, Intervention)
+    assert (intervention.policy, intervention.action, intervention.tool) == (policy, "refused", "bash")
     assert refused == Denied(
         "<bash>", call.call, "steer", "The tool `bash` may not be used here, so the call was not carried out."
     )

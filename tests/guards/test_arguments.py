@@ -52,7 +52,7 @@ def test_what_fits_is_not_touched(arguments: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "written", "expected", "told"),
+    ("key", "written", "expected", "message"),
     [
         ("times", "3", 3, "times to integer"),
         ("times", " 3\n", 3, "times to integer"),
@@ -68,9 +68,9 @@ def test_what_fits_is_not_touched(arguments: Any) -> None:
         ("path", 5, "5", "path to string"),
     ],
 )
-def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, expected: Any, told: str) -> None:
-    said, event = feed_call({"path": "a", key: written})
-    assert said == Intervention("arguments", "coerced", "run", told)
+def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, expected: Any, message: str) -> None:
+    intervention, event = feed_call({"path": "a", key: written})
+    assert intervention == Intervention("arguments", "coerced", "run", message)
     assert isinstance(event, Call)
     assert json.loads(event.call.arguments) == {"path": "a", key: expected}
     assert (event.changed, event.raw) == (True, "raw")
@@ -93,15 +93,15 @@ def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, ex
 )
 @pytest.mark.parametrize("manner", [None, "steer", "text", "drop"])
 def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, manner: Manner | None) -> None:
-    said, event = feed_call(arguments, manner=manner)
-    assert isinstance(said, Intervention)
-    assert fault in (said.detail or said.reason)
+    intervention, event = feed_call(arguments, manner=manner)
+    assert isinstance(intervention, Intervention)
+    assert fault in (intervention.detail or intervention.reason)
     if manner is None:
-        assert said.action == "passed"
+        assert intervention.action == "passed"
         assert isinstance(event, Call)
         assert not event.changed
     else:
-        assert said.action == "refused"
+        assert intervention.action == "refused"
         assert isinstance(event, Denied)
         assert (event.manner, fault in event.message) == (manner, True)
 
@@ -113,9 +113,9 @@ def test_the_reason_quotes_no_argument() -> None:
         {"path": "a", "colour": "PRIVATE"},
         {"path": "a", "PRIVATE": 1},
     ):
-        said, _ = feed_call(arguments, manner="steer")
-        assert isinstance(said, Intervention)
-        assert ("PRIVATE" in said.reason, "PRIVATE" in said.detail) == (False, True)
+        intervention, _ = feed_call(arguments, manner="steer")
+        assert isinstance(intervention, Intervention)
+        assert ("PRIVATE" in intervention.reason, "PRIVATE" in intervention.detail) == (False, True)
 
 
 DEEP = '{"path": "a", "edit": {"line": ' + "[" * 600 + "]" * 600 + "}}"
@@ -134,9 +134,9 @@ def test_arguments_that_cannot_be_checked_do_not_fit(manner: Manner | None, on_f
 
 
 def test_nothing_is_coerced_unless_that_is_wanted() -> None:
-    said, _ = feed_call({"path": "a", "times": "3"}, coerce=False)
-    assert isinstance(said, Intervention)
-    assert said.action == "passed"
+    intervention, _ = feed_call({"path": "a", "times": "3"}, coerce=False)
+    assert isinstance(intervention, Intervention)
+    assert intervention.action == "passed"
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_nothing_is_coerced_unless_that_is_wanted() -> None:
 def test_unusable_schema_is_reported_and_nothing_is_fetched(schema: Any, fault: str) -> None:
     tools = {"run": Tool("run", "", schema)}
     call = Call("", ToolCall("run", '{"a": 1}'), "tag")
-    said, event = build_policies(tools, arguments={"misfit": "drop"}).feed(call)
+    intervention, event = build_policies(tools, arguments={"misfit": "drop"}).feed(call)
     assert event is call
-    assert isinstance(said, Intervention)
-    assert (said.action, fault in said.reason) == ("unchecked", True)
+    assert isinstance(intervention, Intervention)
+    assert (intervention.action, fault in intervention.reason) == ("unchecked", True)
 
 
 def test_tools_that_nobody_declares_and_other_events_pass() -> None:
@@ -186,8 +186,8 @@ def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> No
 
 
 def test_invalid_schema_is_reported_at_once() -> None:
-    said, _ = build_policies({"x": Tool("x", "", {"type": "objekt"})}, arguments={}).feed(
+    intervention, _ = build_policies({"x": Tool("x", "", {"type": "objekt"})}, arguments={}).feed(
         Call("", ToolCall("x", "{}"), "tag")
     )
-    assert isinstance(said, Intervention)
-    assert "not a JSON Schema" in said.reason
+    assert isinstance(intervention, Intervention)
+    assert "not a JSON Schema" in intervention.reason

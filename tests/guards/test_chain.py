@@ -95,8 +95,8 @@ def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:
     failing = Call("fail", BASH.call, "tag")
     one = GuardChain([Failing()])
     for _ in range(2):
-        told, denied = one.feed(failing)
-        assert (told, type(denied), denied.raw) == (REFUSED, Denied, "fail")
+        intervention, denied = one.feed(failing)
+        assert (intervention, type(denied), denied.raw) == (REFUSED, Denied, "fail")
 
 
 def test_a_guard_that_may_fail_lets_the_call_pass() -> None:

@@ -35,8 +35,8 @@ RULES = [
 
 
 def join_output(events: list[Event]) -> str:
-    said = {Text: "raw", Rewritten: "text"}
-    return "".join(getattr(event, said[type(event)]) for event in events if type(event) in said)
+    keys = {Text: "raw", Rewritten: "text"}
+    return "".join(getattr(event, keys[type(event)]) for event in events if type(event) in keys)
 
 
 def build_guard(rule: Rule) -> GuardChain:
@@ -108,10 +108,10 @@ def test_text_is_sent_as_soon_as_no_match_is_possible() -> None:
 
 def test_what_is_held_is_bounded() -> None:
     one = build_guard(Rule(pattern="<.*>", most=8))
-    left = 0
+    emitted = 0
     for count in range(100):
-        left += sum(len(event.raw) for event in one.feed(Text("<aaaa")))
-        assert 5 * (count + 1) - left < 8
+        emitted += sum(len(event.raw) for event in one.feed(Text("<aaaa")))
+        assert 5 * (count + 1) - emitted < 8
 
 
 def test_a_match_does_not_go_past_a_call() -> None:

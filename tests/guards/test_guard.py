@@ -49,10 +49,10 @@ def test_guard_without_declared_denials_is_rejected(monkeypatch: pytest.MonkeyPa
 def test_undeclared_denial_is_reported_as_a_failure_and_the_call_stays_denied(
     refuses: Refuses, on_failure: OnFailure
 ) -> None:
-    told, denied = GuardChain([Refusing(refuses=refuses, on_failure=on_failure)]).feed(BASH)
-    assert isinstance(told, Intervention)
-    assert (told.policy, told.action, told.tool) == ("refusing", "refused", "bash")
-    assert told.reason.endswith("UndeclaredRefusalError")
+    intervention, denied = GuardChain([Refusing(refuses=refuses, on_failure=on_failure)]).feed(BASH)
+    assert isinstance(intervention, Intervention)
+    assert (intervention.policy, intervention.action, intervention.tool) == ("refusing", "refused", "bash")
+    assert intervention.reason.endswith("UndeclaredRefusalError")
     assert isinstance(denied, Denied)
 
 

@@ -56,11 +56,11 @@ def feed_call(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TO
     ],
 )  # fmt: skip
 def test_a_key_in_another_case_is_refused(guards: dict[str, Any], name: str, arguments: Any) -> None:
-    told, event = feed_call(guards, name, arguments)
-    assert isinstance(told, Intervention)
-    assert (told.policy, told.action, told.tool) == ("unread_calls", "refused", name)
-    assert "only in upper and lower case" in told.reason
-    assert "rm -rf" not in told.reason + told.detail
+    intervention, event = feed_call(guards, name, arguments)
+    assert isinstance(intervention, Intervention)
+    assert (intervention.policy, intervention.action, intervention.tool) == ("unread_calls", "refused", name)
+    assert "only in upper and lower case" in intervention.reason
+    assert "rm -rf" not in intervention.reason + intervention.detail
     assert isinstance(event, Denied)
 
 

@@ -9,7 +9,7 @@ from vtc.guards import Loop
 from vtc.guards.loops import describe_exceeded_limit
 
 USER, TOOL = Message("user", ("go",)), Message("tool", ("x",), call_id="c")
-BAD, SAID = Message("assistant", ("bad",)), Message("assistant", ("done",))
+BAD, ANSWER = Message("assistant", ("bad",)), Message("assistant", ("done",))
 
 
 def make_calling_message(*calls: tuple[str, str]) -> Message:
@@ -21,7 +21,7 @@ SAME = make_calling_message(("read", '{ "b":2, "a":1 }'))
 OTHER = make_calling_message(("read", '{"a": 2}'))
 NEWER, OLDER = (Message("tool", (text,), call_id="d") for text in ("y", "z"))
 BY_ID = Message("assistant", (), (ToolCall("read", "{}", "a"), ToolCall("read", "{}", "b")))
-SAID_OF = {id_: Message("tool", ("x",), call_id=id_) for id_ in "ab"}
+RESULT_OF = {id_: Message("tool", ("x",), call_id=id_) for id_ in "ab"}
 BROKEN = make_calling_message(("read", '{"a": '))
 
 
@@ -61,13 +61,13 @@ def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -
         ([USER, READ, TOOL, READ], False),
         ([USER, READ, READ], True),
         ([USER, BY_ID, NEWER, OLDER], False),
-        ([USER, BY_ID, SAID_OF["a"], SAID_OF["b"], BY_ID, SAID_OF["b"], SAID_OF["a"]], True),
+        ([USER, BY_ID, RESULT_OF["a"], RESULT_OF["b"], BY_ID, RESULT_OF["b"], RESULT_OF["a"]], True),
     ],
 )
 def test_the_same_call_with_the_same_result_in_a_row(messages: list[Message], expected: bool) -> None:
-    told = find_fault(Loop(max_tool_messages=None, repeated_calls=2), *messages)
+    fault = find_fault(Loop(max_tool_messages=None, repeated_calls=2), *messages)
     same = "`read` was called 2 times in a row with the same arguments and the same result"
-    assert told == (same if expected else "")
+    assert fault == (same if expected else "")
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_the_same_call_with_the_same_result_in_a_row(messages: list[Message], ex
         ([USER, BAD, USER, BAD], True),
         ([USER, BAD, USER, BAD, USER], True),
         ([USER, BAD], False),
-        ([USER, BAD, USER, BAD, USER, SAID, USER], False),
+        ([USER, BAD, USER, BAD, USER, ANSWER, USER], False),
         ([USER, BAD, USER, READ, TOOL, BAD], False),
     ],
 )
 def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expected: bool) -> None:
-    told = find_fault(Loop(malformed_calls=2), *messages)
-    assert told == ("2 replies in a row contained a tool call that could not be read" if expected else "")
+    fault = find_fault(Loop(malformed_calls=2), *messages)
+    assert fault == ("2 replies in a row contained a tool call that could not be read" if expected else "")
 
 
 @pytest.mark.parametrize(

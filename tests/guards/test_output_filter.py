@@ -70,8 +70,8 @@ KINDS = st.sampled_from(
 def test_no_events_combine_to_an_opener(made: list[Any]) -> None:
     events: list[Event] = [kind(text) for kind, text in made]
     found = feed_events(*events)
-    left = join_output(events)
-    assert join_output(found) == left.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
+    output = join_output(events)
+    assert join_output(found) == output.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
     assert "".join(event.raw for event in found) == "".join(event.raw for event in events)
 
 

@@ -63,9 +63,9 @@ def feed_under_pass(*reactors: Reactor, arguments: str) -> list[Event]:
 )
 def test_conditions(when: Any, holds: bool) -> None:
     arguments = {"path": "a.py", "n": 3, "edits": [{"file": "ab"}, {"file": "bc"}], "odd-name": "x"}
-    told = feed_call(make_reactor(when=when, then={"tag": "t"}), arguments=arguments)
-    assert (Intervention("reactors.mine", "tagged", "read", "t") in told) is holds
-    assert feed_call(make_reactor(unless=when, then={"tag": "t"}), arguments=arguments)[-1:] == told[-1:]
+    events = feed_call(make_reactor(when=when, then={"tag": "t"}), arguments=arguments)
+    assert (Intervention("reactors.mine", "tagged", "read", "t") in events) is holds
+    assert feed_call(make_reactor(unless=when, then={"tag": "t"}), arguments=arguments)[-1:] == events[-1:]
 
 
 @pytest.mark.parametrize(
@@ -82,22 +82,22 @@ def test_conditions(when: Any, holds: bool) -> None:
 )
 def test_what_is_done_to_a_call(then: Any, name: str, arguments: Any) -> None:
     before = {"path": "a", "n": 1}
-    *told, event = feed_call(make_reactor(then=then), arguments=before)
+    *interventions, event = feed_call(make_reactor(then=then), arguments=before)
     assert isinstance(event, Call)
     assert (event.call.name, json.loads(event.call.arguments), event.call.id) == (name, arguments, "id")
-    assert event.changed is bool(told) is ((name, arguments) != ("read", before))
+    assert event.changed is bool(interventions) is ((name, arguments) != ("read", before))
     assert event.raw == "raw"
 
 
 def test_rules_act_in_order_each_on_what_was_made_before() -> None:
-    *told, event = feed_call(
+    *interventions, event = feed_call(
         make_reactor("a", when={"tools": "read"}, then={"rename_tool": "bash"}),
         make_reactor("b", when={"tools": "read"}, then={"tag": "no more"}),
         make_reactor("c", when={"tools": "bash"}, then={"steer": "Mind.", "tag": "t"}),
         make_reactor("d", when={"tools": "bash"}, then={"refuse": "No.", "refuse_as": "text"}),
         make_reactor("e", then={"tag": "never"}),
     )
-    assert told == [
+    assert interventions == [
         Intervention("reactors.a", "changed", "read", "renamed to bash"),
         Intervention("reactors.c", "tagged", "bash", "t"),
         Intervention("reactors.c", "steered", "bash", "Mind."),
@@ -110,9 +110,9 @@ def test_rules_act_in_order_each_on_what_was_made_before() -> None:
 @pytest.mark.parametrize("arguments", ["[1]", "{", '{"n": ' + "1" * 5_000 + "}", '"x"'])
 def test_what_is_no_object_cannot_be_changed_and_is_refused(arguments: str) -> None:
     one = make_reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
-    said, event = feed_call(one, arguments=arguments)
-    assert isinstance(said, Intervention)
-    assert (said.action, type(event)) == ("refused", Denied)
+    intervention, event = feed_call(one, arguments=arguments)
+    assert isinstance(intervention, Intervention)
+    assert (intervention.action, type(event)) == ("refused", Denied)
     (event,) = feed_under_pass(one, arguments=arguments)
     assert isinstance(event, Call)
     assert event.call.arguments == arguments
@@ -177,19 +177,19 @@ def test_failing_rule_is_reported_and_the_others_act() -> None:
     failing = make_reactor(
         "bad", when={"arguments": {"length(path) && starts_with(n, 'x') && path": "."}}, then={"tag": "t"}
     )
-    told = feed_call(failing, make_reactor(then={"tag": "t"}), arguments={"path": "a", "n": 1})
-    assert [event.action for event in told if isinstance(event, Intervention)] == ["failed", "tagged"]
+    events = feed_call(failing, make_reactor(then={"tag": "t"}), arguments={"path": "a", "n": 1})
+    assert [event.action for event in events if isinstance(event, Intervention)] == ["failed", "tagged"]
 
 
 @pytest.mark.parametrize("number", ["0.12345678901234567890123", "1e999", "-1E-999", "1e5", "9007199254740993.0"])
 def test_a_number_stays_what_it_was_where_something_else_changes(number: str) -> None:
     setting = make_reactor(then={"set_arguments": {"a": "é"}})
-    told = feed_call(
+    events = feed_call(
         setting, make_reactor(then={"remove_arguments": ["path"]}), arguments=f'{{"path": "a", "n": {number}}}'
     )
-    assert [event.action for event in told if isinstance(event, Intervention)] == ["changed", "changed"]
-    assert isinstance(told[-1], Call)
-    found = json.loads(told[-1].call.arguments, parse_float=Decimal)
+    assert [event.action for event in events if isinstance(event, Intervention)] == ["changed", "changed"]
+    assert isinstance(events[-1], Call)
+    found = json.loads(events[-1].call.arguments, parse_float=Decimal)
     assert found == {"n": Decimal(number), "a": "é"}
 
 
@@ -208,8 +208,8 @@ FAILING: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("when", "arguments"), FAILING)
 @pytest.mark.parametrize("then", [{"refuse": "No."}, {"set_arguments": {"n": 1}}])
 def test_call_is_never_sent_unchanged_because_a_rule_fails(then: Any, when: Any, arguments: str) -> None:
-    *told, event = feed_call(make_reactor(when=when, then=then), arguments=arguments)
-    assert [one.action for one in told if isinstance(one, Intervention)] in (["refused"], ["changed"])
+    *interventions, event = feed_call(make_reactor(when=when, then=then), arguments=arguments)
+    assert [one.action for one in interventions if isinstance(one, Intervention)] in (["refused"], ["changed"])
     assert isinstance(event, Denied) or (isinstance(event, Call) and event.changed and "refuse" not in then)
 
 
@@ -217,15 +217,15 @@ def test_a_rule_that_only_speaks_of_a_call_is_skipped_where_it_fails() -> None:
     one = make_reactor(
         when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"tag": "t", "steer": "s"}
     )
-    *told, event = feed_call(one, arguments={"path": 1})
-    assert [one.action for one in told if isinstance(one, Intervention)] == ["failed"]
+    *interventions, event = feed_call(one, arguments={"path": 1})
+    assert [one.action for one in interventions if isinstance(one, Intervention)] == ["failed"]
     assert isinstance(event, Call)
 
 
 def test_a_rule_that_fails_may_be_skipped() -> None:
     one = make_reactor(when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"refuse": "No."})
-    *told, event = feed_under_pass(one, arguments='{"path": 1}')
-    assert [one.action for one in told if isinstance(one, Intervention)] == ["failed"]
+    *interventions, event = feed_under_pass(one, arguments='{"path": 1}')
+    assert [one.action for one in interventions if isinstance(one, Intervention)] == ["failed"]
     assert isinstance(event, Call)
 
 

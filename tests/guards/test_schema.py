@@ -84,13 +84,13 @@ def make_call(arguments: Any) -> Call:
 @pytest.mark.parametrize("what", ENDLESS_WORK)
 def test_arguments_that_take_too_long_to_check_do_not_fit(what: str) -> None:
     schema, arguments = ENDLESS_WORK[what]
-    told, event = build_checking_guard(schema).feed(make_call(arguments))
-    assert isinstance(told, Intervention)
-    assert (told.action, isinstance(event, Denied)) == ("refused", True)
-    if told.policy == "keys":  # which are looked through first
-        assert told.reason == "it fails on this call, so the call is denied: TakesTooLongError"
+    intervention, event = build_checking_guard(schema).feed(make_call(arguments))
+    assert isinstance(intervention, Intervention)
+    assert (intervention.action, isinstance(event, Denied)) == ("refused", True)
+    if intervention.policy == "keys":  # which are looked through first
+        assert intervention.reason == "it fails on this call, so the call is denied: TakesTooLongError"
     else:
-        assert told.reason == "they do not fit: checking its arguments takes too long"
+        assert intervention.reason == "they do not fit: checking its arguments takes too long"
         assert "checking its arguments takes too long" in event.message
 
 

@@ -138,11 +138,11 @@ def test_a_user_profile_names_a_dialect_of_another_directory(tmp_path: Path) -> 
 def test_every_problem_of_every_file_is_reported_at_once(tmp_path: Path) -> None:
     first = write(tmp_path / "1", a="kind: x\n", b="kind: model\nname: m\nmatch: {}\ntools: x\nmore: y\n")
     second = write(tmp_path / "2", c="a: [\n", d="kind: client\nname: c\nmatch: {}\n")
-    told = problems_of(first, second, tmp_path / "3")
-    assert [line.partition(" ")[0].removeprefix(f"{tmp_path}/") for line in told] == [
+    problems = problems_of(first, second, tmp_path / "3")
+    assert [line.partition(" ")[0].removeprefix(f"{tmp_path}/") for line in problems] == [
         *("1/a.yaml:1:", "1/b.yaml:4:", "1/b.yaml:5:", "2/c.yaml:2:", "3:")
     ]
-    assert told[-1] == f"{tmp_path}/3: no such directory; create it or correct the path"
+    assert problems[-1] == f"{tmp_path}/3: no such directory; create it or correct the path"
 
 
 def test_no_directories_give_no_profiles() -> None:
@@ -196,8 +196,8 @@ def test_every_mistake_of_a_policy_is_reported_at_once(tmp_path: Path) -> None:
 """
     content = "  content: [{pattern: '('}, {pattern: 'x*'}]\n"
     write(tmp_path, x=POLICY + "  allowed_tools: '/(/'\n  denied_tools: [a, '/)/']" + reactors + content)
-    told = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(" ") for line in problems_of(tmp_path)]
-    assert sorted(key for _, _, key in ((line, sep, rest.partition(": ")[0]) for line, sep, rest in told)) == [
+    problems = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(" ") for line in problems_of(tmp_path)]
+    assert sorted(key for _, _, key in ((line, sep, rest.partition(": ")[0]) for line, sep, rest in problems)) == [
         "guards.allowed_tools",
         "guards.content[0].pattern",
         "guards.content[1].pattern",
@@ -212,8 +212,8 @@ def test_every_mistake_of_a_policy_is_reported_at_once(tmp_path: Path) -> None:
 
 def test_every_mistake_of_a_dialect_is_reported_at_once(tmp_path: Path) -> None:
     write(tmp_path, x="kind: dialect\nname: x\ncall: '{jso}'\nsection: x\nprompt: '{% if %}'\nresult_start: '('\n")
-    told = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(": ")[0] for line in problems_of(tmp_path)]
-    assert told == ["3", "4", "5", "6"]
+    problems = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(": ")[0] for line in problems_of(tmp_path)]
+    assert problems == ["3", "4", "5", "6"]
 
 
 def test_invalid_unicode_is_reported_without_an_internal_error(tmp_path: Path) -> None:

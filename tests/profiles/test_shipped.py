@@ -321,8 +321,8 @@ def test_every_model_profile_has_a_name_that_matches_it() -> None:
 
 
 def test_model_with_special_tokens_has_a_dialect_that_names_them() -> None:
-    said = {name: model.accept for name, model in SHIPPED.models.items() if model.special_tokens}
-    assert [name for name, own in said.items() if not any(DIALECTS[one].tokens for one in own)] == []
+    accepted = {name: model.accept for name, model in SHIPPED.models.items() if model.special_tokens}
+    assert [name for name, own in accepted.items() if not any(DIALECTS[one].tokens for one in own)] == []
 
 
 def test_every_dialect_is_some_models_or_some_clients() -> None:

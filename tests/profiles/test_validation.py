@@ -156,6 +156,6 @@ def test_any_value_of_any_key_is_accepted_or_reported(kind: str, turn: int, tmp_
         begin = "".join(f"{key}: {value}\n" for key, value in head.items())
         file.write_text("---\n".join(f"{begin}{write_value(path, value)}\n" for value in values))
         assert len(read_documents(file)[0]) == len(values)
-        with pytest.raises(ProfileError) as told:
+        with pytest.raises(ProfileError) as error:
             load_profiles([file])
-        assert all(str(one).startswith(f"{file}:") for one in told.value.problems)
+        assert all(str(one).startswith(f"{file}:") for one in error.value.problems)

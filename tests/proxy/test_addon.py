@@ -294,13 +294,13 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
         assert found["dialects"]["tag"]["calls"] == 1
         caplog.set_level(logging.INFO, "vtc")
         addon.done()
-    told = [record.message for record in caplog.records if record.name.startswith("vtc")]
-    assert [line.partition(": ")[2].partition(":")[0] for line in told] == [
+    messages = [record.message for record in caplog.records if record.name.startswith("vtc")]
+    assert [line.partition(": ")[2].partition(":")[0] for line in messages] == [
         "client other",
         "model lab-model",
         "dialect tag",
     ]
-    assert all("1 call (0 repaired), 0 left as text" in line for line in told)
+    assert all("1 call (0 repaired), 0 left as text" in line for line in messages)
 
 
 # A replayed flow
@@ -310,9 +310,9 @@ def test_replayed_flow_is_processed_again() -> None:
     """Otherwise its rewritten request would offer no tools, and its reply would not be read."""
     addon, body = VirtualToolCalling(), chat.encode_json(chat.request())
 
-    def answer_flow(flow: http.HTTPFlow, said: str) -> None:
+    def answer_flow(flow: http.HTTPFlow, content: str) -> None:
         asyncio.run(addon.request(flow))
-        reply = chat.encode_json(chat.completion(said))
+        reply = chat.encode_json(chat.completion(content))
         flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
         asyncio.run(addon.response(flow))
 

@@ -28,7 +28,7 @@ def load_addon(context: taddons.context, caplog: pytest.LogCaptureFixture) -> li
 
 
 @pytest.mark.parametrize(
-    ("specs", "said"),
+    ("specs", "message"),
     [
         (["vtc_tols=prompt"], "there is no option vtc_tols (did you mean 'vtc_tools'?)"),
         (["vtc_xyzzy=1"], "there is no option vtc_xyzzy"),
@@ -39,11 +39,11 @@ def load_addon(context: taddons.context, caplog: pytest.LogCaptureFixture) -> li
     ],
 )
 def test_rejected_option_is_reported_as_an_error(
-    specs: list[str], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
+    specs: list[str], message: str, context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error during the start ends mitmproxy."""
     context.options.set(*specs, defer=True)
-    assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
+    assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {message}")]
 
 
 def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context) -> None:
@@ -54,7 +54,7 @@ def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"vtc_tools": 5}, "vtc_tools must be a text, not 5"),
         ({"vtc_keep_alive": "5"}, "vtc_keep_alive must be a whole number, not '5'"),
@@ -62,10 +62,10 @@ def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context
     ],
 )
 def test_wrong_type_in_mitmproxys_file_is_reported(
-    given: dict[str, Any], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
+    given: dict[str, Any], message: str, context: taddons.context, caplog: pytest.LogCaptureFixture
 ) -> None:
     context.options.update_defer(**given)
-    assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
+    assert load_addon(context, caplog) == [(logging.ERROR, f"vtc: {message}")]
 
 
 def test_value_rejected_by_another_addon_is_reported(
@@ -74,9 +74,9 @@ def test_value_rejected_by_another_addon_is_reported(
     """mitmproxy would unload this addon because of it."""
     context.options.set("others_option=1", "others_option=2", defer=True)
     context.options.add_option("others_option", str, "", "")
-    ((level, said),) = load_addon(context, caplog)
+    ((level, message),) = load_addon(context, caplog)
     assert level == logging.ERROR
-    assert "others_option" in said
+    assert "others_option" in message
 
 
 @pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1", "others_option"])
@@ -92,7 +92,7 @@ def test_of_several_values_the_last_counts_and_lists_add_up(
 ) -> None:
     specs = ["vtc_keep_alive=5", "vtc_models=a=b", "vtc_keep_alive=7", "vtc_models=c=d"]
     context.options.set(*specs, defer=True)
-    said = "vtc: vtc_keep_alive is given 2 times: the last value, 7, wins"
-    assert load_addon(context, caplog) == [(logging.WARNING, said)]
+    message = "vtc: vtc_keep_alive is given 2 times: the last value, 7, wins"
+    assert load_addon(context, caplog) == [(logging.WARNING, message)]
     assert context.options.vtc_keep_alive == 7
     assert context.options.vtc_models == ["a=b", "c=d"]

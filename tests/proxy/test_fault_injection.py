@@ -173,12 +173,12 @@ def record_starts(started: dict[CodeType, int]) -> Iterator[None]:
 @contextmanager
 def raising(code: CodeType, number: int) -> Iterator[None]:
     """Make a function raise when it starts for the n-th time."""
-    left = number
+    remaining = number
 
     def fail(*_: Any) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
+        nonlocal remaining
+        remaining -= 1
+        if not remaining:
             raise PlantedError(code.co_qualname)
 
     MONITOR.use_tool_id(TOOL, "faults")

@@ -150,7 +150,7 @@ def converse(addon: VirtualToolCalling, most: int = 2) -> None:
 # The search
 
 
-def untold(one: Any) -> list[object]:
+def list_untracked(one: Any) -> list[object]:
     """Return the objects that an object contains without telling the garbage collector."""
     kind = type(one)  # `__class__` of a proxy object is that of another object
     if issubclass(kind, msgspec.Struct):
@@ -181,7 +181,9 @@ def find_marked() -> list[str]:
     # A module's dict is a separate object. `_asyncio` lists some objects that are freed already.
     rest = [one for one in gc.get_objects() if type(one) is not ModuleType]
     while rest:
-        held = {id(one): one for one in [*gc.get_referents(*rest), *(part for one in rest for part in untold(one))]}
+        held = {
+            id(one): one for one in [*gc.get_referents(*rest), *(part for one in rest for part in list_untracked(one))]
+        }
         rest.clear()
         for key, one in held.items():
             if key in seen:
@@ -249,10 +251,18 @@ def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callabl
     assert "You are [mark]" in "\n".join(find_marked())
     running.memory.prompts.clear()
     found = "\n".join(find_marked())
-    for said in ("{}_read1", "{}_path"):
-        assert said.format("[mark]") in found, said
-    for said in ("You are {}", "Reads what {}", "The {} path", "ook at {}", "It says {}", "Nothing but {}", "Cline/{}"):
-        assert said.format("[mark]") not in found, said
+    for pattern in ("{}_read1", "{}_path"):
+        assert pattern.format("[mark]") in found, pattern
+    for pattern in (
+        "You are {}",
+        "Reads what {}",
+        "The {} path",
+        "ook at {}",
+        "It says {}",
+        "Nothing but {}",
+        "Cline/{}",
+    ):
+        assert pattern.format("[mark]") not in found, pattern
     addon(vtc_cache="off")
     assert find_marked() == []
 

@@ -14,7 +14,7 @@ PROMPT = "let VTC write them into the prompt with `--tools prompt`"
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said", "meaning"),
+    ("status", "body", "remedy", "meaning"),
     [
         (400, {"object": "error", "message": AUTO, "code": 400}, AUTO, PROMPT),  # vLLM before 0.10
         (400, {"error": {"message": AUTO, "type": "BadRequestError"}}, AUTO, PROMPT),
@@ -31,21 +31,21 @@ PROMPT = "let VTC write them into the prompt with `--tools prompt`"
         (400, "Client sent an HTTP request to an HTTPS server.", "", "the server speaks https"),
     ],
 )
-def test_known_error_has_a_remedy(status: int, body: Any, said: str, meaning: str) -> None:
+def test_known_error_has_a_remedy(status: int, body: Any, remedy: str, meaning: str) -> None:
     found = hints.explain_error(status, json.dumps(body).encode())
     assert found.startswith(f"the server answered {status}")
-    assert said in found
+    assert remedy in found
     assert meaning in found.partition(" - ")[2]
 
 
 def test_error_in_a_stream_is_described_like_a_status() -> None:
-    said = "the server broke off with an error: "
+    prefix = "the server broke off with an error: "
     deep = {"type": "response.failed", "response": {"error": {"message": "CUDA out of memory"}}}
-    assert hints.explain_error(None, json.dumps(deep).encode()) == f"{said}CUDA out of memory"
+    assert hints.explain_error(None, json.dumps(deep).encode()) == f"{prefix}CUDA out of memory"
     assert hints.explain_error(None, b'{"error": "unknown model x"}').startswith(
-        f"{said}unknown model x - the server has no"
+        f"{prefix}unknown model x - the server has no"
     )
-    assert hints.explain_error(None, b'{"error": {"message": "busy"}}') == f"{said}busy"
+    assert hints.explain_error(None, b'{"error": {"message": "busy"}}') == f"{prefix}busy"
 
 
 def test_web_page_is_described_by_its_text() -> None:

@@ -115,9 +115,9 @@ FORGED = "x\n[11:00:00.000] vtc: FORGED LINE\x1b[31m\u202e\x85"
 def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
     report = Report(request=[FORGED], failures=[FORGED], refusals=[{**REFUSAL, "reason": FORGED, "name": FORGED}])
     report.record_intervention("denied_tools", "refused", FORGED, FORGED)
-    said = json.dumps(report.as_dict(), ensure_ascii=False) + report.summarize()
-    assert "FORGED LINE" in said
-    assert said.isprintable()
+    output = json.dumps(report.as_dict(), ensure_ascii=False) + report.summarize()
+    assert "FORGED LINE" in output
+    assert output.isprintable()
 
 
 def test_a_detail_is_in_no_line() -> None:

@@ -72,10 +72,10 @@ def test_all_actions_are_listed_with_reasons() -> None:
 
 def test_a_long_summary_is_broken_into_lines() -> None:
     """mitmweb cuts a line at the edge of its pane."""
-    said = "vtc: the server answered 400: " + "word " * 60
-    first, *more = render_pane(API, "reply", Bodies(CAME, WENT), None, said).partition("\n\n")[0].splitlines()
+    summary = "vtc: the server answered 400: " + "word " * 60
+    first, *more = render_pane(API, "reply", Bodies(CAME, WENT), None, summary).partition("\n\n")[0].splitlines()
     assert more
-    assert " ".join([first, *map(str.strip, more)]) == said.strip()
+    assert " ".join([first, *map(str.strip, more)]) == summary.strip()
     assert all(len(line) <= MAX_LINE_CHARS for line in [first, *more])
 
 

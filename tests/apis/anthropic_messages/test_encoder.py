@@ -54,8 +54,8 @@ def relay_reply(api: Api, *frames: bytes, form: Any = True, strict: bool = False
     encoder = API.encoder(form)
     relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), same_api=api is API, strict=strict)
     reader = relay.decoder.framing.make_reader()
-    came = [*reader.feed(b"".join(frames)), *reader.finish()]
-    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+    incoming = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in incoming for out in relay.feed(one)), *relay.finish()])
 
 
 def blocks(body: bytes) -> list[Any]:
@@ -228,8 +228,10 @@ def test_reasoning_is_shown_before_the_text_if_it_was_asked_for(field: str) -> N
 def test_usage_is_sent_once_without_cached_tokens() -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
     body = relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.STOP, chat.chunk({}, usage=usage), chat.DONE)
-    told = [event.data for event in events(body) if event.name == "message_delta"]
-    assert [one["usage"] for one in told] == [{"input_tokens": 200, "cache_read_input_tokens": 800, "output_tokens": 7}]
+    deltas = [event.data for event in events(body) if event.name == "message_delta"]
+    assert [one["usage"] for one in deltas] == [
+        {"input_tokens": 200, "cache_read_input_tokens": 800, "output_tokens": 7}
+    ]
 
 
 def test_error_of_the_server_is_the_last_event() -> None:
@@ -396,7 +398,7 @@ def test_thinking_is_returned_with_its_signature() -> None:
 
 
 PIECES = st.sampled_from(["a", " b", "é", "{"])
-SAID = st.one_of(
+CONTENT_EVENTS = st.one_of(
     st.builds(Text, PIECES),
     st.builds(Rewritten, st.just("x"), PIECES),
     st.builds(RefusalText, PIECES),
@@ -413,11 +415,11 @@ SAID = st.one_of(
 ARGUMENTS = ['{"a": "', "}\\", '"', '"', "}"]
 
 
-@given(st.lists(SAID, max_size=20), st.sampled_from(["stop", "length", "tool_calls", "other"]), st.booleans())
+@given(st.lists(CONTENT_EVENTS, max_size=20), st.sampled_from(["stop", "length", "tool_calls", "other"]), st.booleans())
 def test_any_events_make_a_valid_stream(some: list[Any], reason: Any, thinks: bool) -> None:
     """Calls are complete at the end, in any order of their pieces."""
     encoder, made = API.encoder(thinks), 0
-    left: dict[int, list[str]] = {}
+    remaining: dict[int, list[str]] = {}
     given: list[Any] = [Start("m", "model")]
     expected = 0
     for one in some:
@@ -425,31 +427,31 @@ def test_any_events_make_a_valid_stream(some: list[Any], reason: Any, thinks: bo
             case "call":
                 made, expected = made + 1, expected + 1
                 given.append(Call("", ToolCall("made", '{"a": 1}', f"made{made}"), "toy"))
-            case ("begun", number, name) if number not in left:
-                left[number], expected = [*ARGUMENTS], expected + 1
+            case ("begun", number, name) if number not in remaining:
+                remaining[number], expected = [*ARGUMENTS], expected + 1
                 given.append(CallDelta(number, f"id{number}" if name else None, "read"))
                 given.append(CallDelta(number, f"id{number}"))
-            case ("piece", number) if left.get(number):
-                given.append(CallDelta(number, arguments=left[number].pop(0)))
+            case ("piece", number) if remaining.get(number):
+                given.append(CallDelta(number, arguments=remaining[number].pop(0)))
             case ("begun", *_) | ("piece", *_):
                 pass
             case _:
                 given.append(one)
-    given += [CallDelta(number, arguments="".join(rest)) for number, rest in left.items()]
+    given += [CallDelta(number, arguments="".join(rest)) for number, rest in remaining.items()]
     given.append(Finish(reason))
     framing = encoder.framing
-    told = [value for one in given for value in encoder.write([one], 0)] + encoder.end()
+    encoded = [value for one in given for value in encoder.write([one], 0)] + encoder.end()
     assert encoder.end() == []
-    body = b"".join(framing.encode(told))
+    body = b"".join(framing.encode(encoded))
     if any(isinstance(one, Text | RefusalText | Rewritten) for one in given):
         body = body.replace(b'" b"', b'"b"')  # blank replies are not handled by the encoder
     found = read(body)
     assert len(found.calls) == expected
-    assert [made for name, made in found.calls if name == "read"] == [{"a": '}"'}] * len(left)
+    assert [made for name, made in found.calls if name == "read"] == [{"a": '}"'}] * len(remaining)
     was = [getattr(one, "raw", "") if isinstance(one, Text) else one.text for one in given
            if isinstance(one, Text | Rewritten | RefusalText)]  # fmt: skip
     assert found.content.replace(" ", "") == "".join(was).replace(" ", "")
-    assert API.fold([json.loads(json.dumps(value)) for value in told])["stop_reason"] == found.stop_reason
+    assert API.fold([json.loads(json.dumps(value)) for value in encoded])["stop_reason"] == found.stop_reason
 
 
 TEXTS = st.lists(st.sampled_from(["a", " b", "[x]", "[", "]", "(t)", "{u}", "~", "Hm.", "No."]), max_size=8)
@@ -462,8 +464,8 @@ def test_replies_of_other_apis_in_any_order_are_good_streams(
     fields = {"Hm.": "reasoning_content", "No.": "refusal"}
     frames = [chat.ROLE, *(chat.chunk({fields.get(text, "content"): text}) for text in texts)]
     frames += calling(*INTERLEAVED["pieces that are mixed"], reason=reason)[1:] if calls else [chat.chunk({}, reason)]
-    told = read(relay_reply(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
-    assert (len(told.calls) >= 2) is (calls and structured) or "[x]" in "".join(texts)
+    reply = read(relay_reply(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
+    assert (len(reply.calls) >= 2) is (calls and structured) or "[x]" in "".join(texts)
     lines = [
         ollama.make_thinking_lines(text)[0] if text == "Hm." else ollama.make_text_lines(text)[0] for text in texts
     ]
@@ -471,9 +473,9 @@ def test_replies_of_other_apis_in_any_order_are_good_streams(
     lines = ollama.make_stream(*lines, done_reason="length" if reason == "length" else "stop")
     found = read(relay_reply(OLLAMA, *lines, form=thinks, structured=structured))
     cut = reason == "length"
-    assert (told.stop_reason, found.stop_reason) == tuple(
+    assert (reply.stop_reason, found.stop_reason) == tuple(
         "max_tokens" if cut else "tool_use" if one.calls else "refusal" if refused else "end_turn"
-        for one, refused in ((told, "No." in texts), (found, False))
+        for one, refused in ((reply, "No." in texts), (found, False))
     )
 
 

@@ -198,7 +198,7 @@ def test_buffered_white_space_at_the_end_of_a_block_is_sent_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "expected"),
     [
         ("end_turn", "tool_use"),
         ("stop_sequence", "tool_use"),
@@ -209,10 +209,10 @@ def test_buffered_white_space_at_the_end_of_a_block_is_sent_unchanged() -> None:
         ("model_context_window_exceeded", "model_context_window_exceeded"),
     ],
 )
-def test_the_stop_reason(reason: str, told: str) -> None:
+def test_the_stop_reason(reason: str, expected: str) -> None:
     sequence = "###" if reason == "stop_sequence" else None
     found = read(run(START, *text_block(0, "a[x]"), *end(reason, sequence)))
-    assert (found.stop_reason, found.stop_sequence, found.usage) == (told, None, messages.USAGE)
+    assert (found.stop_reason, found.stop_sequence, found.usage) == (expected, None, messages.USAGE)
     plain = run(START, *text_block(0, "a"), *end(reason, sequence))
     if reason == "tool_use":  # the reply states a call and has none
         assert read(plain).stop_reason == "end_turn"
@@ -291,15 +291,17 @@ def test_native_call_that_a_policy_denies_becomes_its_message() -> None:
 
 
 @pytest.mark.parametrize("text", [[], text_block(0, "a")])
-@pytest.mark.parametrize(("name", "left"), [("bad", ["b[bad {} toolu_1]"]), ("old", ["b", {"new": {}}])])
-def test_text_in_a_call_that_is_encoded_again_gets_a_text_block(text: list[bytes], name: str, left: list[Any]) -> None:
+@pytest.mark.parametrize(("name", "expected"), [("bad", ["b[bad {} toolu_1]"]), ("old", ["b", {"new": {}}])])
+def test_text_in_a_call_that_is_encoded_again_gets_a_text_block(
+    text: list[bytes], name: str, expected: list[Any]
+) -> None:
     """SGLang writes text after a call into the block of the call."""
     at = int(bool(text))
     *call, stop = call_block(at, name, "{}")
     found = blocks(
         run(*make_stream(text, [*call, *make_text_deltas(at, "b"), stop], stop_reason="tool_use"), guarded=True)
     )
-    assert found == ([f"a{left[0]}", *left[1:]] if text else left)
+    assert found == ([f"a{expected[0]}", *expected[1:]] if text else expected)
 
 
 def test_arguments_in_the_start_of_a_call_are_read() -> None:
@@ -433,16 +435,16 @@ def entry(index: int, kind: str, pieces: list[str]) -> Json:
     return messages.call(kind, f"toolu_{index}", **json.loads("".join(pieces) or "{}"))
 
 
-@given(said=BLOCKS, guarded=st.booleans(), structured=st.booleans(), thinks=st.booleans(), cut_off=st.booleans())
+@given(blocks=BLOCKS, guarded=st.booleans(), structured=st.booleans(), thinks=st.booleans(), cut_off=st.booleans())
 def test_streamed_replies_are_valid_and_equal_whole_ones(
-    said: list[tuple[str, list[str]]], guarded: bool, structured: bool, thinks: bool, cut_off: bool
+    blocks: list[tuple[str, list[str]]], guarded: bool, structured: bool, thinks: bool, cut_off: bool
 ) -> None:
-    said = [(kind, pieces) for kind, pieces in said if kind != "text" or "".join(pieces)]
-    calls = any(kind in ("old", "bad") for kind, _ in said)
+    blocks = [(kind, pieces) for kind, pieces in blocks if kind != "text" or "".join(pieces)]
+    calls = any(kind in ("old", "bad") for kind, _ in blocks)
     reason = "max_tokens" if cut_off else "tool_use" if calls else "end_turn"
-    frames = make_stream(*(make_block(i, *one) for i, one in enumerate(said)), stop_reason=reason)
+    frames = make_stream(*(make_block(i, *one) for i, one in enumerate(blocks)), stop_reason=reason)
     how: dict[str, Any] = {"guarded": guarded, "structured": structured}
     out = run(*frames, thinks=thinks, **how)
     found = read(out)
-    body = json.dumps(messages.message(*(entry(i, *one) for i, one in enumerate(said)), stop_reason=reason)).encode()
+    body = json.dumps(messages.message(*(entry(i, *one) for i, one in enumerate(blocks)), stop_reason=reason)).encode()
     assert read(rewrite_reply(API, body, lambda: Toy(structured, guarded), thinks)) == found

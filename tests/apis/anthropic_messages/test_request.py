@@ -24,17 +24,17 @@ CALLING = assistant(thinking("Hm.", "sig"), text("Look."), call("read", x=1))
 ANSWERED = user([result("r"), text("Go on.")])
 
 
-def request(*said: Json, **fields: Any) -> Request:
-    return Request(encode_request(*said, **fields))
+def request(*entries: Json, **fields: Any) -> Request:
+    return Request(encode_request(*entries, **fields))
 
 
-def encode_request(*said: Json, **fields: Any) -> bytes:
-    return json.dumps({"model": "m", "max_tokens": 9, "messages": list(said), **fields}, indent=1).encode()
+def encode_request(*entries: Json, **fields: Any) -> bytes:
+    return json.dumps({"model": "m", "max_tokens": 9, "messages": list(entries), **fields}, indent=1).encode()
 
 
-def canonical(*said: Json, **fields: Any) -> list[tuple[Any, ...]]:
+def canonical(*entries: Json, **fields: Any) -> list[tuple[Any, ...]]:
     """Return the messages without their sources."""
-    return [(one.role, one.content, one.calls, one.call_id, one.name) for one in request(*said, **fields).messages]
+    return [(one.role, one.content, one.calls, one.call_id, one.name) for one in request(*entries, **fields).messages]
 
 
 def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
@@ -78,7 +78,7 @@ def test_tools_are_those_with_a_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "told", "parallel"),
+    ("choice", "expected", "parallel"),
     [
         (None, "auto", True),
         ({"type": "auto"}, "auto", True),
@@ -87,9 +87,9 @@ def test_tools_are_those_with_a_schema() -> None:
         ({"type": "tool", "name": "read"}, "read", True),
     ],
 )
-def test_tool_choice(choice: Any, told: str, parallel: bool) -> None:
+def test_tool_choice(choice: Any, expected: str, parallel: bool) -> None:
     one = request(tool_choice=choice)
-    assert (one.offer.choice, one.offer.parallel) == (told, parallel)
+    assert (one.offer.choice, one.offer.parallel) == (expected, parallel)
 
 
 def test_the_other_fields() -> None:
@@ -132,8 +132,8 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
     one = Request(body)
     out = encode_json(one.apply_changes(Changes(messages=[*one.messages])))
     assert json.loads(out) == json.loads(body)
-    for said in json.loads(body)["messages"]:
-        assert json.dumps(said, indent=1).replace("\n", "\n  ").encode() in out
+    for entry in json.loads(body)["messages"]:
+        assert json.dumps(entry, indent=1).replace("\n", "\n  ").encode() in out
 
 
 def test_system_text_is_added_where_the_system_prompt_is() -> None:
@@ -214,20 +214,20 @@ def test_message_that_is_changed_keeps_what_no_one_here_knows() -> None:
 
 def test_no_blank_text_and_no_empty_message_is_written() -> None:
     one = request(user("a"), assistant(text("b")), user("c"))
-    asked, said, last = one.messages
-    assert len(rewritten(one, [asked, replace(said, content=(" ", "\n")), last])["messages"]) == 2
-    body = rewritten(one, [asked, replace(said, content=("", "x")), last])
+    asked, reply, last = one.messages
+    assert len(rewritten(one, [asked, replace(reply, content=(" ", "\n")), last])["messages"]) == 2
+    body = rewritten(one, [asked, replace(reply, content=("", "x")), last])
     assert body["messages"][1] == assistant(text("x"))
 
 
 def test_calls_and_results_of_a_client_of_text_are_promoted() -> None:
     """Multiple results are merged into one message, before its text."""
     one = request(user("a"), assistant(text("<read>")), user([text("[read] Result"), text("r"), text("Go on.")]))
-    asked, said, answer = one.messages
+    asked, reply, answer = one.messages
     calls = (ToolCall("read", '{"x": 1}', "c1"), ToolCall("list_files", "{}", "c2"))
     changed = [
         asked,
-        replace(said, content=(), calls=calls),
+        replace(reply, content=(), calls=calls),
         Message("tool", ("r",), call_id="c1", name="read"),
         Message("tool", ("(no result)",), call_id="c2", name="list_files"),
         replace(answer, content=("Go on.",)),

@@ -105,9 +105,9 @@ def test_frame_is_sent_as_soon_as_it_is_decided() -> None:
 )
 def test_changed_text_is_sent_in_separate_chunks(frames: list[bytes], deltas: list[Any]) -> None:
     found = chat.deltas(run(chat.ROLE, *frames))[1:]
-    said = [delta for delta in found if "tool_calls" not in delta or "id" in delta["tool_calls"][0]]
+    relevant = [delta for delta in found if "tool_calls" not in delta or "id" in delta["tool_calls"][0]]
     expected = [{"content": one} if isinstance(one, str) and one != "call" else one for one in deltas]
-    assert ["call" if "tool_calls" in delta else delta for delta in said if delta] == expected
+    assert ["call" if "tool_calls" in delta else delta for delta in relevant if delta] == expected
 
 
 def make_numbered_frames(*pieces: str) -> list[bytes]:
@@ -170,11 +170,11 @@ def test_a_call_is_two_chunks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"), [("stop", "tool_calls"), ("length", "length"), ("content_filter", "content_filter")]
+    ("reason", "expected"), [("stop", "tool_calls"), ("length", "length"), ("content_filter", "content_filter")]
 )
-def test_the_finish_reason(reason: str, told: str) -> None:
+def test_the_finish_reason(reason: str, expected: str) -> None:
     *_, last = chat.events(run(*chat.make_text_chunks("[x]"), chat.chunk({}, reason)))
-    assert last["choices"][0]["finish_reason"] == told
+    assert last["choices"][0]["finish_reason"] == expected
 
 
 @pytest.mark.parametrize(

@@ -43,32 +43,32 @@ def join_texts(found: responses.Read) -> list[Any]:
 PIECES = ["Hi", "[a]", "[b]", "(th)", "~", "{x}", "[", "]", " ", "[c"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=5)
 ITEM = st.one_of(
-    TEXTS.map(lambda said: ("message", said)),
-    TEXTS.map(lambda said: ("message", said)),
+    TEXTS.map(lambda text: ("message", text)),
+    TEXTS.map(lambda text: ("message", text)),
     st.sampled_from(["bad", "old", "ok"]).map(lambda name: ("call", name)),
     st.sampled_from(["bad", "ok"]).map(lambda name: ("custom", name)),
     st.just(("reasoning", "hm")),
 )
 
 
-def item_events(place: int, kind: str, said: Any) -> list[Json]:
+def item_events(place: int, kind: str, content: Any) -> list[Json]:
     ids = {"call_id": f"call_{place}", "id": f"fc_{place}"}
     match kind:
         case "message":
-            return responses.text_events(*said, id=f"msg_{place}")
+            return responses.text_events(*content, id=f"msg_{place}")
         case "call":
-            return responses.call_events(said, '{"a"', ": 1}", **ids)
+            return responses.call_events(content, '{"a"', ": 1}", **ids)
         case "custom":
-            return responses.custom_call_events(said, 'raw "x"', "\n", **ids)
-    return responses.reasoning_events(said, id=f"rs_{place}")
+            return responses.custom_call_events(content, 'raw "x"', "\n", **ids)
+    return responses.reasoning_events(content, id=f"rs_{place}")
 
 
-@given(said=st.lists(ITEM, max_size=4), structured=st.booleans(), guarded=st.booleans(), cut=st.booleans())
+@given(items=st.lists(ITEM, max_size=4), structured=st.booleans(), guarded=st.booleans(), cut=st.booleans())
 def test_a_stream_and_a_whole_reply_become_the_same(
-    said: list[tuple[str, Any]], structured: bool, guarded: bool, cut: bool
+    items: list[tuple[str, Any]], structured: bool, guarded: bool, cut: bool
 ) -> None:
     toy = {"structured": structured, "guarded": guarded}
-    parts = [item_events(place, *one) for place, one in enumerate(said)]
+    parts = [item_events(place, *one) for place, one in enumerate(items)]
     done = [part[-1]["item"] for part in parts]
     stream = responses.read(run(*responses.make_stream(*parts, status="incomplete" if cut else "completed"), **toy))
     body = rewritten((responses.make_cut_reply if cut else response)(*done), **toy)
@@ -100,8 +100,8 @@ def test_a_message_keeps_its_id_and_its_other_parts() -> None:
 
 def in_parts(*parts: str) -> Json:
     """Make a message with a part for each text; the prefix `!` makes a refusal, `?` a part of an unknown type."""
-    of = {"!": lambda said: {"type": "refusal", "refusal": said[1:]}, "?": lambda _: {"type": "odd", "x": 1}}
-    return {**message(""), "content": [of.get(one[:1], lambda said: message(said)["content"][0])(one) for one in parts]}
+    of = {"!": lambda part: {"type": "refusal", "refusal": part[1:]}, "?": lambda _: {"type": "odd", "x": 1}}
+    return {**message(""), "content": [of.get(one[:1], lambda part: message(part)["content"][0])(one) for one in parts]}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_stream_of_a_message_of_several_parts_passes_byte_for_byte(parts: li
 
 
 @pytest.mark.parametrize(
-    ("parts", "left"),
+    ("parts", "expected"),
     [
         (["Hi[a]", "!No", "Ho"], ["Hi", "a", "!No", "Ho"]),
         (["[a]", "!No", "Ho"], ["a", "!No", "Ho"]),
@@ -127,12 +127,12 @@ def test_the_stream_of_a_message_of_several_parts_passes_byte_for_byte(parts: li
         (["Hi[a", "x]Ho"], ["Hi[a", "x]Ho"]),
     ],
 )
-def test_calls_are_lifted_out_of_the_parts_of_a_message(parts: list[str], left: list[str]) -> None:
+def test_calls_are_lifted_out_of_the_parts_of_a_message(parts: list[str], expected: list[str]) -> None:
     stream = convert_to_stream(API, json.dumps(response(in_parts(*parts), message("Bye", "msg_2"))).encode())
     *found, last = responses.read(run(stream)).items
-    said = [part for item in found for part in item.get("content", [item])]
-    texts = [part.get("text", part.get("name", f"!{part.get('refusal')}")) for part in said]
-    assert (texts, last["id"]) == (left, "msg_2")
+    found_parts = [part for item in found for part in item.get("content", [item])]
+    texts = [part.get("text", part.get("name", f"!{part.get('refusal')}")) for part in found_parts]
+    assert (texts, last["id"]) == (expected, "msg_2")
 
 
 def test_texts_of_two_messages_stay_apart() -> None:

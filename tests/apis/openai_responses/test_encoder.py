@@ -39,18 +39,18 @@ from vtc.events import (
 
 
 def encode_events(
-    *told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None = None, ends: bool = True
+    *groups: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None = None, ends: bool = True
 ) -> bytes:
     """Encode the events of each frame in order."""
     encoder = API.encoder(form)
-    values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
+    values = [one for group in groups for one in encoder.write(group if isinstance(group, list) else [group], 0)]
     values += encoder.end() if ends else []
     assert encoder.end() == [] or not ends
     return b"".join(encoder.framing.encode(values))
 
 
-def read(*told: Any, **how: Any) -> responses.Read:
-    return responses.read(encode_events(*told, **how))
+def read(*groups: Any, **how: Any) -> responses.Read:
+    return responses.read(encode_events(*groups, **how))
 
 
 START = Start("c1", "lab", 1)
@@ -61,7 +61,7 @@ def a_call(name: str, number: int) -> Call:
     return Call("", ToolCall(name, '{"a": 1}', f"call_x{number}"), "toy")
 
 
-SAID = st.one_of(
+CONTENT_EVENTS = st.one_of(
     st.sampled_from(["a", " b", "", "é\n"]).map(Text),
     st.sampled_from(["x", ""]).map(lambda text: Rewritten("", text)),
     st.sampled_from(["hm", ""]).map(Reasoning),
@@ -76,9 +76,9 @@ SAID = st.one_of(
 
 def _in_order(numbers: Sequence[int]) -> list[tuple[int, str]]:
     """Interleave the pieces of multiple calls as drawn; the pieces of one call stay in order."""
-    left = {number: ["{", '"a": "\\', '"b"}'] if not number else ['{"c":', " [1]", "}"] for number in (0, 1)}
-    left[2] = ["{}"]
-    return [(number, left[number].pop(0)) for number in numbers]
+    remaining = {number: ["{", '"a": "\\', '"b"}'] if not number else ['{"c":', " [1]", "}"] for number in (0, 1)}
+    remaining[2] = ["{}"]
+    return [(number, remaining[number].pop(0)) for number in numbers]
 
 
 PIECES = st.permutations([0, 0, 0, 1, 1, 1, 2]).map(_in_order)
@@ -96,7 +96,7 @@ def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
 
 
 @given(
-    said=st.lists(SAID, max_size=12),
+    content_events=st.lists(CONTENT_EVENTS, max_size=12),
     pieces=PIECES | st.none(),
     calls=st.integers(0, 2),
     end=st.sampled_from(
@@ -105,19 +105,23 @@ def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
     data=st.data(),
 )
 def test_any_events_make_a_stream_that_strict_clients_read(
-    said: list[ReplyEvent], pieces: list[tuple[int, str]] | None, calls: int, end: Finish | None, data: st.DataObject
+    content_events: list[ReplyEvent],
+    pieces: list[tuple[int, str]] | None,
+    calls: int,
+    end: Finish | None,
+    data: st.DataObject,
 ) -> None:
-    told: list[ReplyEvent] = [*said, *(deltas(pieces) if pieces else [])]
+    reply_events: list[ReplyEvent] = [*content_events, *(deltas(pieces) if pieces else [])]
     for number in range(calls):
-        told.insert(data.draw(st.integers(0, len(said))), a_call("read", number))
-    out = encode_events(START, *told, *([end] if end else []))
+        reply_events.insert(data.draw(st.integers(0, len(content_events))), a_call("read", number))
+    out = encode_events(START, *reply_events, *([end] if end else []))
     if not end and not any(one.data["type"].endswith("item.done") for one in events(out)):
         with pytest.raises(StreamError):
             responses.read(out)
         return
     found = responses.read(out)
     texts = "".join(
-        one.text if isinstance(one, Rewritten) else one.raw for one in told if isinstance(one, Text | Rewritten)
+        one.text if isinstance(one, Rewritten) else one.raw for one in reply_events if isinstance(one, Text | Rewritten)
     )
     said_texts = [
         part.get("text", "") for item in found.items for part in item.get("content") or () if item["type"] == "message"
@@ -206,7 +210,7 @@ def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "status"),
+    ("reply_events", "status"),
     [
         ([Text("Hi"), STOP], "completed"),
         ([STOP], "completed"),
@@ -217,8 +221,8 @@ def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
         ([Text("Hi"), Failure("No.", "overloaded"), Text("more")], "failed"),
     ],
 )
-def test_there_is_one_last_event_always(told: list[ReplyEvent], status: str) -> None:
-    types = [event.data["type"] for event in events(encode_events(START, *told))]
+def test_there_is_one_last_event_always(reply_events: list[ReplyEvent], status: str) -> None:
+    types = [event.data["type"] for event in events(encode_events(START, *reply_events))]
     ends = ("response.completed", "response.incomplete", "response.failed")
     assert (types[0], types[-1]) == ("response.created", f"response.{status}")
     assert sum(type_ in ends for type_ in types) == 1
@@ -263,8 +267,8 @@ def relay_from(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy
     """Return the reply of a server of another API as a client of Responses reads it."""
     relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), same_api=False)
     reader = relay.decoder.framing.make_reader()
-    came = [*reader.feed(b"".join(frames)), *reader.finish()]
-    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+    incoming = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in incoming for out in relay.feed(one)), *relay.finish()])
 
 
 def native(*pieces: str, index: int = 0) -> list[bytes]:

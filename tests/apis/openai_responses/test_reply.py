@@ -42,8 +42,8 @@ def run(*frames: bytes, form: ResponseForm | None = None, drop: tuple[str, ...] 
     """Return the reply that is sent, with the toy reader."""
     relay = Relay(API.decoder(form, drop), API.encoder(form, drop), lambda: Toy(**toy))
     reader = EventReader()
-    came = [*reader.feed(b"".join(frames)), *reader.finish()]
-    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+    incoming = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in incoming for out in relay.feed(one)), *relay.finish()])
 
 
 def read(*frames: bytes, **how: Any) -> responses.Read:
@@ -372,15 +372,17 @@ def exchange(settings: dict[str, Any] | None = None, **fields: Any) -> Session:
 
 def with_calls_as_text(body: bytes) -> bytes:
     """Return a recorded stream whose calls are moved, as text, to the end of the message before them."""
-    came = [event.data for event in events(body)]
-    calls = [e["item"] for e in came if e["type"].endswith("item.done") and e["item"]["type"] == "function_call"]
+    data = [event.data for event in events(body)]
+    calls = [e["item"] for e in data if e["type"].endswith("item.done") and e["item"]["type"] == "function_call"]
     text = "".join("\n" + chat.DIALECTS["hermes"](one["name"], json.loads(one["arguments"])) for one in calls)
-    indices = {e["output_index"] for e in came if e.get("item", {}).get("type") == "function_call"}
-    left = [e for e in came if e.get("output_index") not in indices]
-    first = next(place for place, e in enumerate(left) if e["type"] == "response.output_text.done")
-    said = left[first]["text"]
-    raw = json.dumps([*left[:first], *({**left[first - 1], "delta": piece} for piece in pieces(text)), *left[first:]])
-    spelled = json.dumps(said)[1:-1]
+    indices = {e["output_index"] for e in data if e.get("item", {}).get("type") == "function_call"}
+    remaining = [e for e in data if e.get("output_index") not in indices]
+    first = next(place for place, e in enumerate(remaining) if e["type"] == "response.output_text.done")
+    item_text = remaining[first]["text"]
+    raw = json.dumps(
+        [*remaining[:first], *({**remaining[first - 1], "delta": piece} for piece in pieces(text)), *remaining[first:]]
+    )
+    spelled = json.dumps(item_text)[1:-1]
     after: list[Json] = json.loads(raw.replace(f'"text": "{spelled}"', f'"text": "{spelled}{json.dumps(text)[1:-1]}"'))
     output = [item for item in after[-1]["response"]["output"] if item["type"] != "function_call"]
     after[-1]["response"]["output"] = output
@@ -470,10 +472,10 @@ def test_an_error_of_the_server_ends_the_reply() -> None:
 class Broken(Encoder):
     """An encoder that fails at a call of `b`."""
 
-    def write(self, said: Any, choice: int) -> Any:
-        if any(isinstance(one, Call) and one.call.name == "b" for one in said):
+    def write(self, events: Any, choice: int) -> Any:
+        if any(isinstance(one, Call) and one.call.name == "b" for one in events):
             raise RuntimeError("planted")
-        return super().write(said, choice)
+        return super().write(events, choice)
 
 
 def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None:

@@ -152,8 +152,8 @@ def test_a_changed_turn_does_not_change_other_items() -> None:
     one = request(input=HISTORY)
     developer, user, turn, *rest = one.messages
     changed = replace(turn, content=(*turn.content, "<call>"), calls=())
-    told = [Message("user", ("A",), call_id="call_1"), Message("user", ("B",)), rest[2]]
-    items = render_request(one, messages=[developer, user, changed, *told], tools=())["input"]
+    expected = [Message("user", ("A",), call_id="call_1"), Message("user", ("B",)), rest[2]]
+    items = render_request(one, messages=[developer, user, changed, *expected], tools=())["input"]
     assert items[:3] == HISTORY[:3]
     assert items[-1] == HISTORY[-1]
     assert [part["text"] for part in items[3]["content"]] == ["Yes.", "<call>"]

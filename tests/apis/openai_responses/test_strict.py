@@ -18,8 +18,8 @@ from vtc.apis.relay import Relay
 def strict(*frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     relay = Relay(API.decoder(form), API.encoder(form), lambda: Toy(**toy), strict=True)
     reader = relay.decoder.framing.make_reader()
-    came = [*reader.feed(b"".join(frames)), *reader.finish()]
-    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+    incoming = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in incoming for out in relay.feed(one)), *relay.finish()])
 
 
 def item_events(item: Json, **begun: Any) -> list[Json]:
@@ -63,19 +63,19 @@ def test_under_strict_only_unknown_content_is_removed() -> None:
     assert MARK.encode() not in out
     assert found.kinds == ["reasoning", "reasoning", "message", "web_search_call", "function_call"]
     assert (found.content, found.reasoning, found.calls) == ("Hi you", "hmso", [("read", {"filePath": "a"})])
-    told = {key: one for key, one in events(out)[-1].data["response"].items() if key != "output"}
+    fields = {key: one for key, one in events(out)[-1].data["response"].items() if key != "output"}
     wanted = {key: one for key, one in whole[-1]["response"].items() if key != "output"}
-    assert {key: told[key] for key in wanted} == wanted
+    assert {key: fields[key] for key in wanted} == wanted
 
 
 def test_under_strict_a_whole_reply_is_preserved() -> None:
     sealed = {**responses.reasoning("hm"), "encrypted_content": "gAAA", "status": "completed"}
     others = [responses.open_reasoning("so", "rs_2"), responses.message("Hi"), SEARCH, responses.call("read", a="b")]
     whole = responses.response(sealed, *others, responses.custom_call("patch", "raw\n", call_id="call_2"), SHELL)
-    came = [one.data for one in events(strict(convert_to_stream(API, json.dumps({**whole, MARK: 1}).encode())))]
-    assert API.fold(came) == whole
-    came = [one.data for one in events(strict(convert_to_stream(API, json.dumps(whole).encode()), guarded=True))]
-    assert API.fold(came) == whole
+    sent = [one.data for one in events(strict(convert_to_stream(API, json.dumps({**whole, MARK: 1}).encode())))]
+    assert API.fold(sent) == whole
+    sent = [one.data for one in events(strict(convert_to_stream(API, json.dumps(whole).encode()), guarded=True))]
+    assert API.fold(sent) == whole
 
 
 def test_unknown_events_are_dropped_under_strict_policy() -> None:
@@ -98,8 +98,8 @@ def test_text_that_only_a_repeating_event_contains_is_dropped_under_strict_polic
         out.append(
             json.loads(raw.replace('"text": "Hi"', '"text": "Hi evil"')) if event["type"].endswith(place) else event
         )
-    left = strict(*responses.number_events(out))
-    assert (responses.read(left).content, MARK.encode() in left) == ("Hi", False)
+    sent = strict(*responses.number_events(out))
+    assert (responses.read(sent).content, MARK.encode() in sent) == ("Hi", False)
 
 
 def test_policies_check_a_call_that_only_the_last_event_contains() -> None:
@@ -119,9 +119,9 @@ def test_call_hidden_by_another_end_is_dropped_under_strict_policy() -> None:
     """The items that were sent differ from those that the last event repeats."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].insert(0, responses.call("evil"))
-    left = strict(*responses.number_events(events_))
-    found = responses.read(left)
-    assert (found.content, found.calls, b"evil" in left) == ("Hi", [], False)
+    sent = strict(*responses.number_events(events_))
+    found = responses.read(sent)
+    assert (found.content, found.calls, b"evil" in sent) == ("Hi", [], False)
 
 
 def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
@@ -132,8 +132,8 @@ def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
 def run_same(*frames: bytes, **toy: Any) -> bytes:
     relay = Relay(API.decoder(), API.encoder(), lambda: Toy(**toy))
     reader = relay.decoder.framing.make_reader()
-    came = [*reader.feed(b"".join(frames)), *reader.finish()]
-    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+    incoming = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in incoming for out in relay.feed(one)), *relay.finish()])
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Jso
     frames = responses.make_stream(item_events(item, status="in_progress"))
     found = responses.read(run_same(*frames, structured=False))
     assert found.content == f"[{name} {json.dumps(arguments)} {item['call_id']}]"
-    left = strict(*frames, guarded=True)
+    sent = strict(*frames, guarded=True)
     if name == "bad":
-        assert responses.read(left).kinds == ["message"]
+        assert responses.read(sent).kinds == ["message"]
     else:
-        assert responses.read(left).items == [{**item, "status": "completed"}]
+        assert responses.read(sent).items == [{**item, "status": "completed"}]
 
 
 SERVERS = [
@@ -190,8 +190,8 @@ def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None
     )
     found = responses.read(out)
     assert (found.kinds, found.items[2]) == (["message", "function_call", "web_search_call", "message"], SEARCH)
-    told = next(event.data for event in events(out) if event.data["type"].endswith("searching"))
-    assert (told["output_index"], told["item_id"]) == (2, "ws_1")
+    event_data = next(event.data for event in events(out) if event.data["type"].endswith("searching"))
+    assert (event_data["output_index"], event_data["item_id"]) == (2, "ws_1")
 
 
 def test_an_unknown_item_keeps_its_place_where_nothing_is_strict() -> None:

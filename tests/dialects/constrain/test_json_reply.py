@@ -22,11 +22,11 @@ def test_a_call_that_is_json_is_such_a_reply(name: str) -> None:
     wrong = [{**FULL, "mode": "x"}, {"path": "a"}, {**FULL, "z": 1}]
     for arguments, fits in ((FULL, True), *((one, False) for one in wrong)):
         text = text_of(name, call("write_file", arguments))
-        said = json.loads(text)
-        for one in said if isinstance(said, list) else [said]:
+        value = json.loads(text)
+        for one in value if isinstance(value, list) else [value]:
             one.pop("id", None)
-        assert jsonschema.Draft202012Validator(schema).is_valid(said) == fits
-        assert not fits or calls(read([json.dumps(said)], [DIALECTS[name]], TOOLS)) == [("write_file", arguments)]
+        assert jsonschema.Draft202012Validator(schema).is_valid(value) == fits
+        assert not fits or calls(read([json.dumps(value)], [DIALECTS[name]], TOOLS)) == [("write_file", arguments)]
 
 
 def test_references_are_followed_and_bounded() -> None:

@@ -54,8 +54,8 @@ def test_any_white_space_behind_a_call_that_must_be_the_whole_reply(dialect: str
 
 def test_a_call_of_a_tool_that_was_not_offered() -> None:
     text = INVOKE % "remove"
-    (said,) = (event for event in read(text, "invoke") if isinstance(event, Text))
-    assert said.raw == text
+    (text_event,) = (event for event in read(text, "invoke") if isinstance(event, Text))
+    assert text_event.raw == text
     assert [event.call.name for event in read(text, "invoke", unknown_tools="allow") if isinstance(event, Call)] == [
         "remove"
     ]

@@ -28,13 +28,13 @@ type Reading = Callable[[Iterable[str], bool], list[Event]]
 def join_calls(events: Iterable[Event]) -> list[tuple[str, str]]:
     """Return names and arguments of the calls, joined from their pieces, without calls that broke off."""
     found: list[tuple[str, str]] = []
-    name = said = ""
+    name = arguments = ""
     for event in events:
         if isinstance(event, CallPiece):
-            name, said = (event.name, event.arguments) if event.name else (name, said + event.arguments)
+            name, arguments = (event.name, event.arguments) if event.name else (name, arguments + event.arguments)
         elif isinstance(event, Call) and event.rest is not None:
             assert event.call.name == name
-            found.append((name, said + event.rest))
+            found.append((name, arguments + event.rest))
         elif isinstance(event, Call):
             found.append((event.call.name, event.call.arguments))
     return found
@@ -52,14 +52,14 @@ def check(text: str, reading: Reading) -> None:
         events = reading(chunks, True)
         assert raw(events) == text
         assert join_calls(events) == calls
-        told = [event for event in events if isinstance(event, CallPiece | Call)]
+        call_events = [event for event in events if isinstance(event, CallPiece | Call)]
         broken = [
             event
             for event in events
             if isinstance(event, UnreadCall) and "a part of it was already sent" in event.reason
         ]
-        begun = sum(isinstance(event, CallPiece) and bool(event.name) for event in told)
-        assert begun == len(broken) + sum(isinstance(event, Call) and event.rest is not None for event in told)
+        begun = sum(isinstance(event, CallPiece) and bool(event.name) for event in call_events)
+        assert begun == len(broken) + sum(isinstance(event, Call) and event.rest is not None for event in call_events)
 
 
 LOST_END = {
@@ -94,8 +94,8 @@ def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: st
         reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, ReaderOptions(incremental=True))
         events = [*reader.feed(text[:at]), *reader.feed(text[at:]), *reader.finish()]
         assert raw(events) == text
-        left = raw(itertools.takewhile(lambda event: isinstance(event, CallPiece), events))
-        assert certain.startswith(left), at
+        emitted = raw(itertools.takewhile(lambda event: isinstance(event, CallPiece), events))
+        assert certain.startswith(emitted), at
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -150,17 +150,17 @@ def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -
 def test_decided_text_is_emitted(dialect: str, text: str, pieces: list[str]) -> None:
     reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, ReaderOptions(incremental=True))
     events = [event for chunk in text for event in reader.feed(chunk)]
-    told = [event.arguments for event in events if isinstance(event, CallPiece)]
-    assert "".join(told) == "".join(pieces)
-    assert bool(told) is bool(pieces)
+    arguments = [event.arguments for event in events if isinstance(event, CallPiece)]
+    assert "".join(arguments) == "".join(pieces)
+    assert bool(arguments) is bool(pieces)
 
 
 def test_the_page_about_profiles_lists_the_dialects() -> None:
     page = material.ROOT / "docs" / "profiles.md"
     named = [f"`{name}`" for name, dialect in DIALECTS.items() if comes_in_pieces(dialect)]
-    told = textwrap.fill(f"In pieces come calls of {', '.join(named)}.", 130, break_on_hyphens=False)
+    sentence = textwrap.fill(f"In pieces come calls of {', '.join(named)}.", 130, break_on_hyphens=False)
     text = page.read_text("utf-8")
-    renewed = re.sub(r"(?s)(<!-- in pieces -->\n).*?(<!-- end -->)", lambda at: f"{at[1]}{told}\n{at[2]}", text)
+    renewed = re.sub(r"(?s)(<!-- in pieces -->\n).*?(<!-- end -->)", lambda at: f"{at[1]}{sentence}\n{at[2]}", text)
     if os.environ.get("VTC_RENEW_DOCS"):
         page.write_text(renewed, "utf-8")
     assert renewed == text or os.environ.get("VTC_RENEW_DOCS")
@@ -179,5 +179,5 @@ def test_arguments_that_a_repair_writes_with_other_spaces_are_continued() -> Non
     text = f"<tool_call>{json.dumps({'name': 'bash', 'arguments': arguments})}</tool_call>"
     events = read(list(text), [DIALECTS["hermes"]], incremental=True)
     assert [event.arguments for event in events if isinstance(event, CallPiece)][:2] == ["", '{"command":"']
-    ((_, said),) = join_calls(events)
-    assert json.loads(said) == {"command": "ls -la", "timeout": 5}
+    ((_, joined),) = join_calls(events)
+    assert json.loads(joined) == {"command": "ls -la", "timeout": 5}

@@ -284,14 +284,14 @@ def test_text_that_cannot_be_markup_is_emitted_at_once(dialect: str, text: str) 
     """Only white space is buffered, and after it the beginning of a head, a fence or a run of backticks."""
     one = reader(dialect)
     starts = [bare(start) for start in [*BEGINNINGS[dialect], *SPELLED.get(dialect, []), *OTHERS]]
-    left = 0
+    emitted = 0
     for end in range(1, len(text) + 1):
-        left += len(raw(one.feed(text[end - 1])))
-        held = bare(text[left:end])
+        emitted += len(raw(one.feed(text[end - 1])))
+        held = bare(text[emitted:end])
         while waits := [one for one in (*DOUBTFUL, *DIALECTS[dialect].optional) if held.startswith(one)]:
             held = held.removeprefix(waits[0])
-        assert any(start.startswith(held) for start in starts) or set(held) == {"`"}, (text[left:end], end)
-    assert left + len(raw(one.finish())) == len(text)
+        assert any(start.startswith(held) for start in starts) or set(held) == {"`"}, (text[emitted:end], end)
+    assert emitted + len(raw(one.finish())) == len(text)
 
 
 @pytest.mark.parametrize("dialect", BEGINNINGS)
@@ -302,10 +302,10 @@ def test_partial_marker_that_is_none_is_emitted_as_text(dialect: str, then: str)
         assert one.feed("x\n") == [Text("x")]
         assert one.feed(start) == []
         text = "\n" + start + then + "."
-        said = content(one.feed(then + "."))
-        assert text.startswith(said)
-        assert len(said) > len(start)
-        assert said + content(one.finish()) == text
+        emitted = content(one.feed(then + "."))
+        assert text.startswith(emitted)
+        assert len(emitted) > len(start)
+        assert emitted + content(one.finish()) == text
 
 
 def test_a_call_is_given_as_soon_as_it_is_complete() -> None:
@@ -416,11 +416,11 @@ def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: 
 @given(st.data())
 @settings(max_examples=EXAMPLES)
 def test_plain_text_is_emitted_unchanged(data: st.DataObject) -> None:
-    fed, told = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
+    fed, notified = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
     before = draw_text(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x", "x `y"]))
-    assert fed.feed(before) == told.feed(before)
-    rule = told.plain_rule
-    if rule is None or told.has_pending_whitespace:
+    assert fed.feed(before) == notified.feed(before)
+    rule = notified.plain_rule
+    if rule is None or notified.has_pending_whitespace:
         return
     pieces = st.sampled_from(["`", "``", "~~~", "`a`", " ", "\n", "\n\n", "a"])
     characters = pieces | st.characters(codec="utf-8")
@@ -431,11 +431,11 @@ def test_plain_text_is_emitted_unchanged(data: st.DataObject) -> None:
     if text[-1] in " \t\r\n" + rule.later or not in_line or starts or lines:
         return
     assert merge_events(fed.feed(text)) == merge_events([Text(text)])
-    told.record_forwarded(text)
-    assert told.plain_rule == fed.plain_rule
-    assert told.plain_rule == rule or (rule.later and rule.later in text)
+    notified.record_forwarded(text)
+    assert notified.plain_rule == fed.plain_rule
+    assert notified.plain_rule == rule or (rule.later and rule.later in text)
     after = data.draw(st.sampled_from(["", "`", "\n", "\n```\n"])) + draw_text(data, SIX)
-    assert merge_events([*told.feed(after), *told.finish()]) == merge_events([*fed.feed(after), *fed.finish()])
+    assert merge_events([*notified.feed(after), *notified.finish()]) == merge_events([*fed.feed(after), *fed.finish()])
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "x\n>", "x\n> ", "x<", CALL, f"x{CALL}", "<bash><command>", "<think>"])
@@ -536,8 +536,8 @@ def test_a_long_text_is_not_kept() -> None:
 def test_a_call_that_is_too_long_is_not_kept(limit: int) -> None:
     one = reader(max_call_bytes=limit)
     one.feed("<write_file><path>a</path><content>")
-    said = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
-    assert len(said) > 10_000 - limit
+    emitted = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
+    assert len(emitted) > 10_000 - limit
     assert one.held_characters < 100
 
 

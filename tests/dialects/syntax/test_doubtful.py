@@ -9,7 +9,7 @@ from vtc.events import UnreadCall
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text", "left"),
+    ("dialect", "text", "expected"),
     [
         ("mistral", "Done.[TOOL_CALLS]", "Done."),
         ("kimi-k2", "<|tool_calls_section_begin|><|tool_calls_section_end|>Done.", "Done."),
@@ -30,13 +30,13 @@ from vtc.events import UnreadCall
     ],
 )
 def test_marker_without_a_call_is_removed_and_reported_unless_the_text_mentions_it(
-    dialect: str, text: str, left: str
+    dialect: str, text: str, expected: str
 ) -> None:
     for chunks in ([text], text):
         events = read(chunks, [DIALECTS[dialect]])
-        assert (calls(events), content(events), raw(events)) == ([], left, text)
-        told = [event.reason for event in events if isinstance(event, UnreadCall)]
-        assert told == (["no call follows it"] if left != text else [])
+        assert (calls(events), content(events), raw(events)) == ([], expected, text)
+        reasons = [event.reason for event in events if isinstance(event, UnreadCall)]
+        assert reasons == (["no call follows it"] if expected != text else [])
 
 
 @pytest.mark.parametrize("text", ["Done.<|tool_call_end|>", "Done. <|tool_call_end|><|tool_calls_section_end|>\n"])
@@ -48,14 +48,14 @@ def test_special_token_that_closes_nothing_is_removed_even_on_a_separate_line(te
 
 
 @pytest.mark.parametrize(
-    ("after", "left"), [("<tool_call>", ""), ("<tool_call>\n", ""), ("<tool_call> begins one.", None)]
+    ("after", "expected"), [("<tool_call>", ""), ("<tool_call>\n", ""), ("<tool_call> begins one.", None)]
 )
-def test_tag_after_a_call_that_opens_nothing_is_removed_at_the_end(after: str, left: str | None) -> None:
+def test_tag_after_a_call_that_opens_nothing_is_removed_at_the_end(after: str, expected: str | None) -> None:
     call = "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n"
     for chunks in ([call + after], call + after):
         events = read(chunks, [DIALECTS["qwen3-coder"]])
         assert (calls(events), raw(events)) == ([("bash", {"command": "ls"})], call + after)
-        assert content(events) == (after if left is None else left)
+        assert content(events) == (after if expected is None else expected)
 
 
 def test_tag_that_opens_nothing_stays_if_it_is_the_only_text() -> None:

@@ -299,8 +299,8 @@ def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
     """The rest consists of the prompt's own lines in their order."""
     text = "".join(lines)
     found = find_documented_tools(text)
-    left = iter(line for line in text.split("\n") if line)
-    assert all(line in left for line in found.rest.split("\n") if line)
+    remaining = iter(line for line in text.split("\n") if line)
+    assert all(line in remaining for line in found.rest.split("\n") if line)
     assert {tool.name for tool in found.tools} <= {"t"}
 
 

@@ -65,8 +65,8 @@ def count_requests(messages: list[Json], server: Server) -> int:
         return send_until_accepted(Session.open(API, body, AGENT, planner(), "seed", memory), server)
 
     sent = send_all()
-    last, came = json.dumps(sent[-1]["messages"]), json.dumps(messages)
-    assert [word for word in WORDS if word in came] == [word for word in WORDS if word in last]
+    last, original = json.dumps(sent[-1]["messages"]), json.dumps(messages)
+    assert [word for word in WORDS if word in original] == [word for word in WORDS if word in last]
     assert send_all() == sent[-1:]
     if len(sent) == 1:
         assert sent == [json.loads(body)]

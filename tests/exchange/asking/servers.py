@@ -21,8 +21,8 @@ def grammar(body: Json) -> str:
     """Reject schemas beyond llama.cpp's converter or the parser of its grammars."""
     for tool in body.get("tools") or ():
         schema = tool["function"].get("parameters", {})
-        if told := _beyond(schema):
-            return told
+        if problem := _beyond(schema):
+            return problem
     return ""
 
 
@@ -117,9 +117,9 @@ RULES: Mapping[str, Server] = {
 
 def send_until_accepted(exchange: Session, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
     """Send requests as the proxy does, until the server accepts one; return all of them. Fails if it accepts none."""
-    went, sent = exchange.request(), list[Json]()
+    body, sent = exchange.request(), list[Json]()
     for _ in range(most):
-        sent.append(json.loads(went))
+        sent.append(json.loads(body))
         if not (words := server(sent[-1])):
             if len(sent) > 1:
                 exchange.confirm_quirks()
@@ -128,5 +128,5 @@ def send_until_accepted(exchange: Session, server: Server, *, status: int = 400,
             json.dumps({"error": {"code": status, "message": words}}).encode(), status
         )
         assert again is not None, words
-        went = again
+        body = again
     raise AssertionError(words)

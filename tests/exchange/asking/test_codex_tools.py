@@ -98,7 +98,7 @@ def freeform(name: str) -> list[Any]:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
-    ("came", "went"),
+    ("given", "expected"),
     [
         (function("functions__wait"), ("function_call", None, "wait")),
         (function("functions.wait"), ("function_call", None, "wait")),
@@ -117,15 +117,15 @@ def freeform(name: str) -> list[Any]:
     ],
     ids=lambda one: "" if isinstance(one, tuple) else f"{one[0]['item']['type'][:6]} {one[0]['item']['name']}",
 )
-def test_call_is_returned_as_its_tool_was_declared(stream: bool, came: list[Any], went: tuple[Any, ...]) -> None:
+def test_call_is_returned_as_its_tool_was_declared(stream: bool, given: list[Any], expected: tuple[Any, ...]) -> None:
     """A name that could belong to two tools stays unchanged."""
     body = chat.encode_json(responses.request(tools=DECLARED, stream=stream))
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
-    frames = responses.make_stream(came)
+    frames = responses.make_stream(given)
     if stream:
         out = feed_stream(exchange.stream(), *frames)
     else:
         out = exchange.whole.rewrite(chat.encode_json(json.loads(frames[-1].partition(b"data: ")[2])["response"]))
     found = responses.read(out)
     (item,) = found.items
-    assert (item["type"], item.get("namespace"), item["name"]) == went
+    assert (item["type"], item.get("namespace"), item["name"]) == expected

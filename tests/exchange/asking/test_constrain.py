@@ -27,10 +27,10 @@ def send_chat(server: str, settings: dict[str, Any] | None = None, **fields: Any
 
 
 def test_each_server_gets_the_grammar_in_its_own_field() -> None:
-    body, told = send_chat("llama.cpp")
+    body, report = send_chat("llama.cpp")
     assert body["grammar"].startswith("root ::= ")
     assert "tools" not in body  # llama.cpp rejects both at once
-    assert "a grammar of hermes sent (gbnf)" in told
+    assert "a grammar of hermes sent (gbnf)" in report
     body, _ = send_chat("vllm")
     assert body["response_format"]["type"] == "structural_tag"
     assert body["response_format"]["format"]["type"] == "grammar"
@@ -41,11 +41,11 @@ def test_each_server_gets_the_grammar_in_its_own_field() -> None:
 
 
 def test_server_of_another_api_gets_the_grammar() -> None:
-    body, told = send_chat("ollama", {"dialect": "bare-json", "upstream_api": ("ollama-chat",)})
+    body, report = send_chat("ollama", {"dialect": "bare-json", "upstream_api": ("ollama-chat",)})
     assert body["format"]["required"] == ["name", "arguments"]
-    body, told = send_chat("llama.cpp", {"upstream_api": ("ollama-chat",)})
+    body, report = send_chat("llama.cpp", {"upstream_api": ("ollama-chat",)})
     assert "format" not in body
-    assert "no grammar: ollama-chat has no field for it" in told
+    assert "no grammar: ollama-chat has no field for it" in report
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_server_of_another_api_gets_the_grammar() -> None:
     ],
 )
 def test_inexpressible_constraint_is_reported_and_omitted(settings: dict[str, Any], why: str) -> None:
-    body, told = send_chat("vllm", settings, tool_choice="auto" if "constrain" in settings else "required")
+    body, report = send_chat("vllm", settings, tool_choice="auto" if "constrain" in settings else "required")
     assert "response_format" not in body
-    assert any(line.startswith(why) for line in told)
+    assert any(line.startswith(why) for line in report)
 
 
 @pytest.mark.parametrize("where", ["user", "tool", "call"])
@@ -71,14 +71,14 @@ def test_conversation_about_calls_is_unchanged(where: str) -> None:
         "tool": [{"role": "tool", "tool_call_id": "c1", "content": quoted}],
         "call": [{"role": "assistant", "content": "", "tool_calls": [call]}],
     }[where]
-    body, told = send_chat("llama.cpp", {"dialect": "qwen3-coder"}, messages=messages)
+    body, report = send_chat("llama.cpp", {"dialect": "qwen3-coder"}, messages=messages)
     assert "grammar" not in body
-    assert "no grammar: the conversation quotes <parameter=, which no value could contain" in told
+    assert "no grammar: the conversation quotes <parameter=, which no value could contain" in report
     assert "grammar" in send_chat("llama.cpp", {"dialect": "hermes"}, messages=messages)[0]
 
 
 def test_tools_become_strict_and_closed() -> None:
-    body, told = send_chat(
+    body, report = send_chat(
         "vllm",
         {"tools": "native", "constrain": "auto"},
         tools=[*TOOLS, {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}],
@@ -86,7 +86,7 @@ def test_tools_become_strict_and_closed() -> None:
     read, now = (one["function"] for one in body["tools"])
     assert (read["strict"], read["parameters"]["additionalProperties"]) == (True, False)
     assert "strict" not in now  # empty grammars never end
-    assert "1 tool declared as strict" in told
+    assert "1 tool declared as strict" in report
 
 
 STRICT = [name for name in pairs.NAMES if name not in ("ollama-chat", "gemini-generate")]
@@ -111,9 +111,9 @@ def test_every_api_declares_strict_tools_and_names_what_it_does_not(client: str,
     plans = planner(server="vllm", tools="native", constrain=constrain, **upstream)
     exchange = Session.open(BY_NAME[client], chat.encode_json(fields), AGENT, plans, "seed")
     body = json.loads(exchange.request())
-    told = constrain == "auto" or client == server
-    assert bool(strict_of(body, "read")) == told
-    assert any("strict of tools" in line for line in exchange.report.request) == (not told)
+    is_strict = constrain == "auto" or client == server
+    assert bool(strict_of(body, "read")) == is_strict
+    assert any("strict of tools" in line for line in exchange.report.request) == (not is_strict)
 
 
 @pytest.mark.parametrize("api", STRICT)

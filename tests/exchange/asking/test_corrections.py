@@ -22,10 +22,10 @@ FIELDS: Json = {"seed": 1, "top_p": 0.5, "user": "u"}
 TWO_ROWS = "Unsupported parameter: 'seed'. 'top_p' cannot be used here."
 
 
-def open_trial(memory: Memory, said: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Session:
+def open_trial(memory: Memory, text: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Session:
     fields = fields or FIELDS
     if client == "openai-chat":
-        fields = {"messages": [{"role": "user", "content": said}], **fields}
+        fields = {"messages": [{"role": "user", "content": text}], **fields}
     way = {} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}
     facts = replace(agent(client), headers={"authorization": f"Bearer {key}"})
     exchange = Session.open(BY_NAME[client], make_request_body(client, **fields), facts, planner(**way), "seed", memory)

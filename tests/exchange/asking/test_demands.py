@@ -39,7 +39,7 @@ def choice(client: str, word: str) -> Any:
 
 @CLIENTS
 @pytest.mark.parametrize(
-    ("word", "tools", "said", "told"),
+    ("word", "tools", "instruction", "report"),
     [
         ("none", 0, "hello", "no tools offered"),
         (
@@ -51,12 +51,14 @@ def choice(client: str, word: str) -> Any:
         ("read", 1, "hello\n<system-reminder>\nCall the tool read.\n</system-reminder>", "expressed in the prompt"),
     ],
 )
-def test_required_call_is_described_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
+def test_required_call_is_described_to_ollama(
+    client: str, word: str, tools: int, instruction: str, report: str
+) -> None:
     exchange = open_bridge(client, "ollama-chat", **demand(client, word))
     body = json.loads(exchange.request())
     assert len(body.get("tools", ())) == tools
-    assert body["messages"][-1]["content"] == said
-    assert told in str(exchange.report.request)
+    assert body["messages"][-1]["content"] == instruction
+    assert report in str(exchange.report.request)
     assert "tool_choice" not in body
 
 

@@ -76,8 +76,8 @@ def test_server_gets_a_function_with_one_string_and_its_past_calls(server: str) 
 def test_call_is_returned_as_the_client_declared_its_tool(server: str, stream: bool) -> None:
     exchange = open_freeform(server, stream=stream)
     exchange.request()
-    said = [("apply__patch", {"input": INPUT}), ("read", {"filePath": "/a"})]
-    body = pairs.make_stream(server, ["I edit."], said) if stream else pairs.make_whole_reply(server, "I edit.", said)
+    calls = [("apply__patch", {"input": INPUT}), ("read", {"filePath": "/a"})]
+    body = pairs.make_stream(server, ["I edit."], calls) if stream else pairs.make_whole_reply(server, "I edit.", calls)
     made, reason = calls_of(feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
     assert reason == "tool_calls"
     assert made[0].pop("id")
@@ -130,14 +130,16 @@ def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
 
 @STREAM
 @pytest.mark.parametrize(
-    ("guard", "left"),
+    ("guard", "is_allowed"),
     [
         ("arguments: {misfit: steer}", True),
         ("reactors: [{name: r, when: {tools: apply.patch, arguments: {input: Begin}}, then: {refuse: No.}}]", False),
         ("reactors: [{name: r, when: {tools: apply.patch, arguments: {input: Delete}}, then: {refuse: No.}}]", True),
     ],
 )
-def test_a_policy_reads_the_raw_input_as_the_one_argument(guard: str, left: bool, stream: bool, tmp_path: Path) -> None:
+def test_a_policy_reads_the_raw_input_as_the_one_argument(
+    guard: str, is_allowed: bool, stream: bool, tmp_path: Path
+) -> None:
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\nguards: {{{guard}}}\n")
     strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(chat.request(tools=[PATCH], stream=stream))
@@ -147,5 +149,5 @@ def test_a_policy_reads_the_raw_input_as_the_one_argument(guard: str, left: bool
     if not stream:
         reply = chat.encode_json(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
     out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
-    assert (b'"custom"' in out) == left
-    assert not left or calls_of(out)[0] == [MADE]
+    assert (b'"custom"' in out) == is_allowed
+    assert not is_allowed or calls_of(out)[0] == [MADE]

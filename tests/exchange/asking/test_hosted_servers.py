@@ -191,15 +191,15 @@ def test_rewritten_fields_are_reported_and_all_others_keep_their_bytes() -> None
         exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
         return body, exchange.request(), exchange.report.request
 
-    body, went, told = send_fields(max_completion_tokens=9)
-    assert went == body
-    assert not told
-    body, went, told = send_fields(max_tokens=9, temperature=0.2)
-    assert json.loads(went) == {
+    body, sent, reports = send_fields(max_completion_tokens=9)
+    assert sent == body
+    assert not reports
+    body, sent, reports = send_fields(max_tokens=9, temperature=0.2)
+    assert json.loads(sent) == {
         "max_completion_tokens": 9,
         **{key: value for key, value in json.loads(body).items() if key not in ("max_tokens", "temperature")},
     }
-    assert told == [
+    assert reports == [
         "temperature left out by a profile",
         "max_tokens sent as max_completion_tokens, as the server requires it",
     ]

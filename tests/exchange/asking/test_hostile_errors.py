@@ -178,14 +178,14 @@ SHAPED: list[Callable[[str], Any]] = [
 
 @pytest.mark.parametrize("name", SHAPES)
 @over(
-    said=st.lists(st.one_of(sayings(), st.text(max_size=20)), min_size=1, max_size=3).map(" ".join),
+    words=st.lists(st.one_of(sayings(), st.text(max_size=20)), min_size=1, max_size=3).map(" ".join),
     shape=st.sampled_from(SHAPED),
     status=st.sampled_from([200, 400, 404, 413, 422, 500]),
     raw=st.booleans(),
 )
-def test_no_text_of_an_error_raises(name: str, said: str, shape: Callable[[str], Any], status: int, raw: bool) -> None:
+def test_no_text_of_an_error_raises(name: str, words: str, shape: Callable[[str], Any], status: int, raw: bool) -> None:
     exchange = open_api_session(name, Memory(), **SHAPES[name].history)
-    error = said.encode("utf-8", "replace") if raw else json.dumps(shape(said)).encode()
+    error = words.encode("utf-8", "replace") if raw else json.dumps(shape(words)).encode()
     for _ in range(3):
         if exchange.encode_after_rejection(error, status) is None:
             break

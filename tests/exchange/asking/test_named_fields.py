@@ -348,7 +348,7 @@ def scattered_fields(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
     return {**more, **{key: scattered_fields(draw, part, depth + 1) for key, part in value.items()}}
 
 
-def said_in(name: str, body: bytes) -> Any:
+def read_content(name: str, body: bytes) -> Any:
     """Return the content of a body: texts, calls and results, tools, and demands."""
     request = BY_NAME[name].request(body, SHAPES[name].build_path())
     messages = [
@@ -378,11 +378,11 @@ def rejected_requests(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
 @over(data=st.data())
 def test_no_content_is_ever_removed(name: str, data: st.DataObject) -> None:
     body, errors = data.draw(rejected_requests(name))
-    before = said_in(name, body)
+    before = read_content(name, body)
     exchange = Session.open(BY_NAME[name], body, agent(name), planner(), "seed")
     exchange.request()
     for error in errors:
         again = exchange.encode_after_rejection(error, 400)
         if again is None or not all(line.endswith("as the server requires it") for line in exchange.report.request):
             return  # a step of another kind
-        assert said_in(name, again) == before
+        assert read_content(name, again) == before

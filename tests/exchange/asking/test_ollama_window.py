@@ -74,8 +74,8 @@ def open_conversation(
     turns = [
         {"role": role, "content": f"<{at}> {'word ' * words}"} for at, role in enumerate(["user", "assistant"] * 3)
     ]
-    said = [{"role": "system", "content": "<rules>"}, *turns[:-1]]
-    fields: Json = {"messages": said}
+    messages = [{"role": "system", "content": "<rules>"}, *turns[:-1]]
+    fields: Json = {"messages": messages}
     if client == "openai-responses":
         fields = {"instructions": "<rules>", "input": turns[:-1]}
     if client == "gemini-generate":
@@ -112,20 +112,20 @@ SERVERS = pytest.mark.parametrize("server", ["ollama-chat", "openai-chat"])
 @SERVERS
 def test_silent_truncation_of_a_prompt_is_reported(server: str, stream: bool, tmp_path: Path) -> None:
     exchange = open_conversation("openai-chat", server, tmp_path, None, 12_000, stream=stream)
-    messages, told = serve_request(exchange, server, stream=stream)
+    messages, reports = serve_request(exchange, server, stream=stream)
     assert "<rules>" in messages
     assert "<0>" not in messages
-    assert "the server cut the prompt: it read 4096 tokens of 300 KB" in told
+    assert "the server cut the prompt: it read 4096 tokens of 300 KB" in reports
 
 
 @STREAM
 @SERVERS
 def test_one_that_fits_is_not(server: str, stream: bool, tmp_path: Path) -> None:
-    messages, told = serve_request(
+    messages, reports = serve_request(
         open_conversation("openai-chat", server, tmp_path, None, 500, stream=stream), server, stream=stream
     )
     assert "<0>" in messages
-    assert "cut" not in told
+    assert "cut" not in reports
 
 
 @STREAM
@@ -133,20 +133,20 @@ def test_one_that_fits_is_not(server: str, stream: bool, tmp_path: Path) -> None
 def test_omitted_messages_are_noticed_if_few_remain(server: str, stream: bool, tmp_path: Path) -> None:
     """The token count then equals no window."""
     exchange = open_conversation("openai-chat", server, tmp_path, None, 2_800, stream=stream)
-    messages, told = serve_request(exchange, server, stream=stream)
+    messages, reports = serve_request(exchange, server, stream=stream)
     assert "<4>" in messages
     assert "<3>" not in messages
-    assert "the server cut the prompt" in told
+    assert "the server cut the prompt" in reports
 
 
 @STREAM
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_window_of_the_profile_prevents_omissions(client: str, stream: bool, tmp_path: Path) -> None:
     exchange = open_conversation(client, "ollama-chat", tmp_path, 131_072, 12_000, stream=stream)
-    messages, told = serve_request(exchange, "ollama-chat", stream=stream)
+    messages, reports = serve_request(exchange, "ollama-chat", stream=stream)
     assert all(f"<{part}>" in messages for part in ("rules", 0, 1, 2, 3, 4))
-    assert "num_ctx 131072 set" in told
-    assert "cut" not in told
+    assert "num_ctx 131072 set" in reports
+    assert "cut" not in reports
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)

@@ -22,8 +22,10 @@ FIELDS: Json = {"store": True, "user": "u", "seed": 1, "metadata": {"a": "b"}}
 
 def open_quoting(text: str, api: str = "openai-chat", **fields: Any) -> Session:
     shape = SHAPES[api]
-    said = shape.said(text) if hasattr(shape, "said") else {"messages": [{"role": "user", "content": text}]}
-    exchange = Session.open(BY_NAME[api], make_request_body(api, **{**said, **fields}), agent(api), planner(), "seed")
+    request_fields = shape.said(text) if hasattr(shape, "said") else {"messages": [{"role": "user", "content": text}]}
+    exchange = Session.open(
+        BY_NAME[api], make_request_body(api, **{**request_fields, **fields}), agent(api), planner(), "seed"
+    )
     exchange.request()
     return exchange
 
@@ -107,7 +109,7 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "fields"),
+    ("text", "error", "fields"),
     [
         # The repetition is a name, or shorter than 24 characters next to names.
         (
@@ -123,9 +125,9 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
         ),
     ],
 )
-def test_names_that_an_error_repeats_are_read(said: str, error: str, fields: Json) -> None:
+def test_names_that_an_error_repeats_are_read(text: str, error: str, fields: Json) -> None:
     tools = [{"type": "function", "function": {"name": "mcp__playwright__browser_navigate", "parameters": {}}}]
-    assert open_quoting(said, tools=tools, **fields).encode_after_rejection(error_of(error), 400) is not None
+    assert open_quoting(text, tools=tools, **fields).encode_after_rejection(error_of(error), 400) is not None
 
 
 def test_words_on_either_side_of_a_quotation_are_no_neighbours() -> None:

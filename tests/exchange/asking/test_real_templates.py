@@ -65,12 +65,12 @@ DEVELOPER = {
 
 def leaves_out(source: str, role: str) -> bool:
     """Return True if the template renders a first message of a role without its text, and raises nothing."""
-    said = [{"role": role, "content": "RULES"}, {"role": "user", "content": "Go."}]
+    messages = [{"role": role, "content": "RULES"}, {"role": "user", "content": "Go."}]
     made = environment()
     if goes_through_parts(made.parse(source)):
-        said = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in said]
+        messages = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in messages]
     try:
-        return "RULES" not in made.from_string(source).render(messages=said, bos_token="", eos_token="")
+        return "RULES" not in made.from_string(source).render(messages=messages, bos_token="", eos_token="")
     except jinja2.TemplateError:
         return False
 
@@ -88,7 +88,7 @@ def test_none_is_omitted(sources: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("contents", ["as sent", "fitted"])
 def test_each_takes_each_conversation_in_the_end(sources: dict[str, str], contents: Contents) -> None:
-    left: list[str] = []
+    failures: list[str] = []
     counts: dict[int, int] = {}
     for name, source in sources.items():
         server = template(source, contents)
@@ -96,10 +96,10 @@ def test_each_takes_each_conversation_in_the_end(sources: dict[str, str], conten
             try:
                 count = count_requests(messages, server)
             except AssertionError as error:
-                left.append(f"{name}, {of}: {error}")
+                failures.append(f"{name}, {of}: {error}")
             else:
                 counts[count] = counts.get(count, 0) + 1
-    told = ", ".join(f"{number} by request {count}" for count, number in sorted(counts.items()))
-    print(f"contents {contents}: {len(sources)} templates x {len(CONVERSATIONS)} conversations: {told}")  # noqa: T201
-    assert not left, "\n".join(left)
+    summary = ", ".join(f"{number} by request {count}" for count, number in sorted(counts.items()))
+    print(f"contents {contents}: {len(sources)} templates x {len(CONVERSATIONS)} conversations: {summary}")  # noqa: T201
+    assert not failures, "\n".join(failures)
     assert sum(counts.values()) == NUMBER * len(CONVERSATIONS)

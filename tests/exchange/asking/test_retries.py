@@ -138,11 +138,11 @@ def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) ->
     fields = {"messages": [SYSTEM, user("one"), call("123456789"), result("123456789")], "tools": [function()]}
     exchange = open_client(settings={"server": server}, **fields)
     exchange.report.request.clear()
-    came = json.loads(make_request_body("openai-chat", **fields))
+    given = json.loads(make_request_body("openai-chat", **fields))
     fields_set = exchange.plan.stack.request.set
     assert fields_set or exchange.request() == make_request_body("openai-chat", **fields)
     assert {**json.loads(exchange.request()), **fields_set} == {
-        **came,
+        **given,
         **fields_set,
     }
     assert not exchange.report.request
@@ -172,8 +172,8 @@ def test_quirk_is_reported_and_forgotten_after_a_day() -> None:
     rule, fields = ASKED["schemas"]
     exchange = open_client(memory, **fields)
     send_until_accepted(exchange, RULES[rule], status=500)
-    told = ", ".join(exchange.report.request)
-    assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
+    reports = ", ".join(exchange.report.request)
+    assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in reports
     assert "applied at once from now on: schemas" in str(exchange.report.notes)
     now[0] = EXPIRES - 1
     assert "changed since the server rejected a request: schemas" in open_client(memory, **fields).plan.why
@@ -251,13 +251,13 @@ def test_a_tool_whose_name_was_shortened_is_called_by_its_own(stream: bool, form
     exchange, wire = open_long_name(stream=stream)
     text = f'<tool_call>\n{{"name": "{wire}", "arguments": {{"filePath": "/a"}}}}\n</tool_call>'
     calls = [(wire, {"filePath": "/a"})] if form == "call" else []
-    said = [] if calls else [text]
+    texts = [] if calls else [text]
     if stream:
-        body = pairs.make_stream("openai-chat", said, calls)
-        went = feed_stream(exchange.stream(), *(body[at : at + 7] for at in range(0, len(body), 7)))
+        body = pairs.make_stream("openai-chat", texts, calls)
+        output = feed_stream(exchange.stream(), *(body[at : at + 7] for at in range(0, len(body), 7)))
     else:
-        went = exchange.whole.rewrite(pairs.make_whole_reply("openai-chat", "".join(said), calls))
-    assert pairs.read("openai-chat", went, stream=stream).calls == ((LONG, '{"filePath": "/a"}'),)
+        output = exchange.whole.rewrite(pairs.make_whole_reply("openai-chat", "".join(texts), calls))
+    assert pairs.read("openai-chat", output, stream=stream).calls == ((LONG, '{"filePath": "/a"}'),)
 
 
 def test_names_are_the_same_in_history_and_in_the_choice() -> None:
@@ -272,7 +272,7 @@ def test_names_are_the_same_in_history_and_in_the_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "left", "line"),
+    ("choice", "expected", "line"),
     [
         ("none", [], "no tools offered"),
         ({"type": "function", "function": {"name": "write"}}, ["write"], "expressed in the prompt"),
@@ -280,12 +280,12 @@ def test_names_are_the_same_in_history_and_in_the_choice() -> None:
         ("auto", ["read", "write"], ""),
     ],
 )
-def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, left: list[str], line: str) -> None:
+def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, expected: list[str], line: str) -> None:
     exchange = open_client(
         settings={"server": "ollama"}, tools=[function("read"), function("write")], tool_choice=choice
     )
     body = json.loads(exchange.request())
-    assert [one["function"]["name"] for one in body.get("tools", [])] == left
+    assert [one["function"]["name"] for one in body.get("tools", [])] == expected
     assert ("tool_choice" in body) == (not line)
     assert line in ", ".join(exchange.report.request)
 
@@ -387,8 +387,8 @@ def test_truncated_prompt_is_reported(stream: bool, tokens: int, line: str) -> N
         feed_stream(exchange.stream(), *frames, chat.DONE)
     else:
         exchange.whole.rewrite(chat.encode_json({**chat.completion("Hi"), "usage": usage}))
-    told = ", ".join(exchange.report.notes)
-    assert (line in told) if line else ("cut" not in told)
+    notes = ", ".join(exchange.report.notes)
+    assert (line in notes) if line else ("cut" not in notes)
 
 
 # A server that cannot parse its own model's calls
@@ -399,14 +399,14 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     exchange = open_client(memory)
     assert b'"tools"' in exchange.request()
     words = "The model produced output that does not match the expected peg-native format"
-    went = exchange.encode_after_rejection(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
+    sent = exchange.encode_after_rejection(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
     assert b'"tools"' in open_client(memory).request()  # not before the server accepted it
     exchange.confirm_quirks()
-    told = ", ".join(exchange.report.request)
-    assert "3 tools -> tag prompt" in told
+    reports = ", ".join(exchange.report.request)
+    assert "3 tools -> tag prompt" in reports
     assert "in the prompt, as are later requests" in str(exchange.report.notes)
     assert "`tools: prompt`, `dialect: tag`" in str(exchange.report.notes)
-    for body in (json.loads(went or b""), json.loads(open_client(memory).request())):
+    for body in (json.loads(sent or b""), json.loads(open_client(memory).request())):
         assert "tools" not in body
         assert "filePath" in texts(body)
 
@@ -429,16 +429,16 @@ def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, clie
 # Clients of a server's own API
 
 
-@pytest.mark.parametrize(("server", "left"), [("vllm", 1), ("llama.cpp", 1), ("hosted", 2)])
-def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, left: int) -> None:
+@pytest.mark.parametrize(("server", "count"), [("vllm", 1), ("llama.cpp", 1), ("hosted", 2)])
+def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, count: int) -> None:
     line = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.5; cch=65abc;"}
     prompt = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
     exchange = open_client(client="anthropic-messages", settings={"server": server}, system=[line, prompt])
     body = json.loads(exchange.request())
-    assert body["system"] == [line, prompt][2 - left :]
-    came = json.loads(make_request_body("anthropic-messages", system=[line, prompt]))
-    assert {key: one for key, one in body.items() if key in came and key != "system"} == {
-        key: one for key, one in came.items() if key != "system"
+    assert body["system"] == [line, prompt][2 - count :]
+    given = json.loads(make_request_body("anthropic-messages", system=[line, prompt]))
+    assert {key: one for key, one in body.items() if key in given and key != "system"} == {
+        key: one for key, one in given.items() if key != "system"
     }
 
 
@@ -448,12 +448,12 @@ def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
     make = BY_NAME[client].request(make_request_body(client))._declaration
     schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}
     declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
-    came = json.loads(make_request_body(client, tools=declared))["tools"]
+    given = json.loads(make_request_body(client, tools=declared))["tools"]
     exchange = open_client(memory, client, settings, tools=declared)
     exchange._encoder._steps["names"] = True
     first, second = json.loads(exchange.request())["tools"]
     key = "input_schema" if client == "anthropic-messages" else "parameters"
-    assert first == {**came[0], "name": "a_b", key: {"type": "object", "properties": {"p": PATTERN}}}
+    assert first == {**given[0], "name": "a_b", key: {"type": "object", "properties": {"p": PATTERN}}}
     assert second["name"] == "plain"
 
 

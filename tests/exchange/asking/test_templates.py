@@ -110,9 +110,9 @@ def test_request_planned_again_is_reported_once() -> None:
     send_until_accepted(Session.open(API, body, AGENT, planner(), "seed", memory), server)
     exchange = Session.open(API, body, AGENT, planner(), "seed", Memory())
     send_until_accepted(exchange, server)
-    told = exchange.report.request
-    assert len(told) == len(set(told))
-    assert "1 tool -> tag prompt" in told
+    reports = exchange.report.request
+    assert len(reports) == len(set(reports))
+    assert "1 tool -> tag prompt" in reports
     assert any(
         "changed since the server rejected a request: " in line and "prompt" in line for line in exchange.plan.why
     )

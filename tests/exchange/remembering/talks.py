@@ -47,7 +47,7 @@ class Talk:
         seed = f"seed {self.count}"
         self.exchange = Session.open(BY_NAME[self.client], body, facts, plans, seed, memory, self.secret)
         self.sent = self.exchange.request()
-        self.came = body
+        self.received = body
         return json.loads(self.sent)  # type: ignore[no-any-return]
 
     def reply(self, body: bytes, result: str = "found") -> bytes:

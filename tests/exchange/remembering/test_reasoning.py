@@ -97,7 +97,7 @@ def test_reasoning_sent_by_the_client_is_unchanged(api: str) -> None:
         case _:
             talk.entries[at]["thinking"] = "Mine."
     talk.ask()
-    assert talk.sent == talk.came
+    assert talk.sent == talk.received
 
 
 @SAME
@@ -109,13 +109,13 @@ def test_a_request_to_which_nothing_is_given_back_keeps_its_bytes(api: str) -> N
         talk.ask(*make_question(api, "Read it"))
         talk.reply(body)
         talk.ask(*make_question(api, "Go on"))
-        assert talk.sent == talk.came
+        assert talk.sent == talk.received
     talk = Talk(api)
     talk.ask(*make_question(api, "Read it"))
     talk.reply(pairs.make_stream(api, [], CALLS, reasoning="Hm."))
     talk.memory = Memory()
     talk.ask()
-    assert talk.sent == talk.came
+    assert talk.sent == talk.received
 
 
 @pytest.mark.parametrize(
@@ -299,9 +299,9 @@ def test_calls_stand_in_the_prompt_as_the_model_wrote_them(client: str, dialect:
         for _ in range(2):
             talk.reply(b"".join(chat.make_stream(text[:9], text[9:])))
             bodies.append(talk.ask())
-        said = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "assistant"]
-        assert (said == [text, text]) is (memory is not None)
-        assert all("filePath" in one for one in said)
+        contents = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "assistant"]
+        assert (contents == [text, text]) is (memory is not None)
+        assert all("filePath" in one for one in contents)
         for before, after in pairwise(bodies):
             kept = before["messages"][:-1]
             assert after["messages"][: len(kept)] == kept
@@ -316,8 +316,8 @@ def test_changed_call_or_text_is_rendered_again(text: str) -> None:
     talk.reply(b"".join(chat.make_stream(WRITTEN["hermes"] if text == "changed" else text)))
     if text == "changed":
         talk.entries[1]["content"] = "Something of mine."
-    (said,) = [one["content"] for one in talk.ask()["messages"] if one["role"] == "assistant"]
-    assert '{"name": "read", "arguments": {"filePath": "/a"}}' in said
+    (content,) = [one["content"] for one in talk.ask()["messages"] if one["role"] == "assistant"]
+    assert '{"name": "read", "arguments": {"filePath": "/a"}}' in content
 
 
 NAMES = ("reasoning_content", "reasoning")
@@ -336,20 +336,20 @@ def test_client_gets_reasoning_in_the_fields_of_its_profile(
     body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
     exchange.request()
-    said = dict.fromkeys(NAMES if name == "both" else (name,), "Hm.")
+    fields = dict.fromkeys(NAMES if name == "both" else (name,), "Hm.")
     if stream:
         frames = [
             chat.ROLE,
-            *(chat.chunk(said) for _ in range(9)),
+            *(chat.chunk(fields) for _ in range(9)),
             *chat.make_text_chunks("Hello", "."),
             chat.chunk({}, "stop"),
         ]
         out = chat.deltas(feed_stream(exchange.stream(), *frames, chat.DONE))[1:10]
     else:
-        message = {"role": "assistant", "content": "Hello", **said}
+        message = {"role": "assistant", "content": "Hello", **fields}
         whole = exchange.whole.rewrite(chat.encode_json(chat.completion("Hello", message=message)))
         out = [json.loads(whole)["choices"][0]["message"]]
-    expected = dict.fromkeys(wanted or said, "Hm.")
+    expected = dict.fromkeys(wanted or fields, "Hm.")
     assert [{key: one[key] for key in NAMES if one.get(key)} for one in out] == [expected] * len(out)
     assert len(out) == (9 if stream else 1)
 

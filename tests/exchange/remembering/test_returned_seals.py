@@ -41,10 +41,10 @@ def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str
     first = open_pair(client, server, stream=stream, **asking(client))
     out = feed_stream(first.stream(), reply) if stream else first.whole.rewrite(reply)
     if client == M:
-        said = messages.read(out)
+        found = messages.read(out)
         history = [
             messages.user("x"),
-            messages.assistant(*said.blocks),
+            messages.assistant(*found.blocks),
             messages.user([messages.result("A", "toolu_1")]),
         ]
         fields: dict[str, Any] = {"messages": history}
@@ -295,8 +295,8 @@ def of_litellm(blocks: list[dict[str, Any]], *, stream: bool, repeats: bool) -> 
     frames = []
     for block in blocks:
         if block["type"] == "thinking":
-            told = [{**block, "thinking": letter, "signature": ""} for letter in block["thinking"]]
-            frames += [chat.chunk({"reasoning_content": one["thinking"], "thinking_blocks": [one]}) for one in told]
+            pieces = [{**block, "thinking": letter, "signature": ""} for letter in block["thinking"]]
+            frames += [chat.chunk({"reasoning_content": one["thinking"], "thinking_blocks": [one]}) for one in pieces]
             block = {**block, "thinking": block["thinking"] if repeats else ""}
         frames.append(chat.chunk({"thinking_blocks": [block]}))
     ends = [chat.chunk({"tool_calls": [call]}), chat.chunk({}, "tool_calls"), chat.DONE]
@@ -376,8 +376,8 @@ def test_googles_signature_of_a_call_returns_with_it(client: str, stream: bool, 
     message = {"tool_calls": [call], **({"reasoning_content": thought} if thought else {})}
     reply = chat.encode_json(chat.completion(None, "tool_calls", message=message))
     if stream:
-        told = [chat.chunk({"reasoning_content": thought})] if thought else []
-        frames = [*told, chat.chunk({"tool_calls": [{**call, "index": 0}]}), chat.chunk({}, "tool_calls")]
+        thoughts = [chat.chunk({"reasoning_content": thought})] if thought else []
+        frames = [*thoughts, chat.chunk({"tool_calls": [{**call, "index": 0}]}), chat.chunk({}, "tool_calls")]
         reply = b"".join([chat.ROLE, *frames, chat.DONE])
     body = next_turn(client, "openai-chat", reply, stream=stream)
     (past,) = [one for one in body["messages"] if one["role"] == "assistant"]

@@ -109,11 +109,11 @@ def of_responses(*summary: Json) -> Form:
     )
 
 
-def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
+def of_chat(model: str, host: str, delta: Json, extra: Json) -> Form:
     """Return the reply of a chat server with these fields of the message, and of the call."""
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": WRITTEN}, **extra}
-    message = {"role": "assistant", "content": None, **said, "tool_calls": [call]}
-    frames = [chat.ROLE, chat.chunk(said) if said else b"", chat.chunk({"tool_calls": [{"index": 0, **call}]})]
+    message = {"role": "assistant", "content": None, **delta, "tool_calls": [call]}
+    frames = [chat.ROLE, chat.chunk(delta) if delta else b"", chat.chunk({"tool_calls": [{"index": 0, **call}]})]
 
     def back(body: Json) -> list[Json]:
         past = [one for one in body["messages"] if one["role"] == "assistant"]
@@ -122,8 +122,8 @@ def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
         found += [{key: one[key] for key in COPILOT if key in one} for one in past if one.keys() & COPILOT]
         return [*found, *({"extra_content": call["extra_content"]} for call in past[0]["tool_calls"] if extra)]
 
-    own = {key: said[key] for key in COPILOT if key in said} or next(
-        (said[key][0] for key in said if isinstance(said[key], list)), None
+    own = {key: delta[key] for key in COPILOT if key in delta} or next(
+        (delta[key][0] for key in delta if isinstance(delta[key], list)), None
     )
     expected = {"extra_content": extra["extra_content"]} if extra else own
     return Form(
@@ -132,7 +132,7 @@ def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
         b"".join([*frames, chat.chunk({}, "tool_calls"), chat.DONE]),
         back,
         expected,
-        THOUGHT if said.keys() & {"reasoning", "reasoning_text", "reasoning_content"} else "",
+        THOUGHT if delta.keys() & {"reasoning", "reasoning_text", "reasoning_content"} else "",
     )
 
 
@@ -185,8 +185,8 @@ def begin_talk(client: str, form: Form, *, stream: bool, model: str = "") -> tup
 @STREAM
 def test_seal_returns_through_a_client_that_loses_it(client: str, form: Form, stream: bool) -> None:
     """It is at its server's place, and once, in each later request, with or without readable reasoning."""
-    talk, said = begin_talk(client, form, stream=stream)
-    talk.entries += make_answer_entries(client, said, "found")
+    talk, reply = begin_talk(client, form, stream=stream)
+    talk.entries += make_answer_entries(client, reply, "found")
     for body in (talk.ask(), talk.ask(*make_question(client, "And now?"))):
         assert form.back(body) == [form.expected]
         assert json.dumps(body).count(SEAL) == 1
@@ -196,8 +196,8 @@ def test_seal_returns_through_a_client_that_loses_it(client: str, form: Form, st
 @FORM
 @pytest.mark.parametrize("model", ["qwen3-coder", "deepseek-v3.2", "made-up-model"])
 def test_the_profile_of_a_model_does_not_matter(form: Form, model: str) -> None:
-    talk, said = begin_talk("openai-chat", form, stream=True, model=model)
-    talk.entries += make_answer_entries("openai-chat", said, "found")
+    talk, reply = begin_talk("openai-chat", form, stream=True, model=model)
+    talk.entries += make_answer_entries("openai-chat", reply, "found")
     assert form.back(talk.ask()) == [form.expected]
 
 
@@ -220,8 +220,8 @@ def with_copy(client: str, entries: list[Any], text: str) -> list[Any]:
 @FORM
 def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, form: Form) -> None:
     """The copy contains only the text; agents that send `reasoning_content` back had the worst results."""
-    talk, said = begin_talk(client, form, stream=True)
-    talk.entries += with_copy(client, make_answer_entries(client, said, "found"), "Mine.")
+    talk, reply = begin_talk(client, form, stream=True)
+    talk.entries += with_copy(client, make_answer_entries(client, reply, "found"), "Mine.")
     body = talk.ask()
     assert form.back(body) == [form.expected]
     assert json.dumps(body).count(SEAL) == 1
@@ -240,8 +240,8 @@ def begin_carrying_talk(client: str, form: Form, *, stream: bool) -> Talk:
     talk.ask(*make_question(client, "Read it"), stream=stream, **ASKED[client])
     body = form.streamed if stream else chat.encode_json(form.whole)
     out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    said = make_full_entries(client, out, "found", stream=stream)
-    talk.entries += said
+    entries = make_full_entries(client, out, "found", stream=stream)
+    talk.entries += entries
     return talk
 
 
@@ -319,17 +319,17 @@ async def test_seal_returns_through_googles_client(what: str, stream: bool) -> N
     async with serving(lambda _: replies.pop(0)) as upstream:
         options: Any = {"base_url": upstream.url, "async_client_args": {"trust_env": False, "verify": False}}
         async with genai.Client(api_key="sk-none", http_options=options).aio as sdk:
-            said: list[Any] = [gemini.user("Read it")]
+            history: list[Any] = [gemini.user("Read it")]
             if stream:
-                found = await sdk.models.generate_content_stream(model=form.model, contents=said)
+                found = await sdk.models.generate_content_stream(model=form.model, contents=history)
                 events = [one async for one in found]
             else:
-                events = [await sdk.models.generate_content(model=form.model, contents=said)]
+                events = [await sdk.models.generate_content(model=form.model, contents=history)]
             parts = [part for one in events for part in one.candidates[0].content.parts or ()]  # type: ignore[index,union-attr]
             kept = [part for part in parts if part.text != "" or part.thought_signature]
             call = next(part.function_call for part in kept if part.function_call)
-            said += [types.Content(role="model", parts=kept), gemini.user(gemini.result("found", "read", call.id))]
-            await sdk.models.generate_content(model=form.model, contents=said)
+            history += [types.Content(role="model", parts=kept), gemini.user(gemini.result("found", "read", call.id))]
+            await sdk.models.generate_content(model=form.model, contents=history)
         talk.entries = upstream.seen[-1].json["contents"]
     sent = talk.ask(**asked)
     assert json.dumps(sent).count(SEAL) == 1
@@ -340,9 +340,9 @@ async def test_seal_returns_through_googles_client(what: str, stream: bool) -> N
 @FORM
 @pytest.mark.parametrize("differs", ["credential", "upstream", "model", "conversation"])
 def test_a_seal_goes_to_no_other_conversation(client: str, form: Form, differs: str) -> None:
-    talk, said = begin_talk(client, form, stream=True)
+    talk, reply = begin_talk(client, form, stream=True)
     kept: Memory = talk.memory
-    entries = [*talk.entries, *make_answer_entries(client, said, "found")]
+    entries = [*talk.entries, *make_answer_entries(client, reply, "found")]
     facts = Facts(user_agent="OpenAI/Python 3", host="other.test" if differs == "upstream" else form.host, port=443)
     if differs == "credential":
         facts.headers["authorization"] = "Bearer sk-other"
@@ -485,9 +485,9 @@ def test_each_of_several_seals_returns_in_its_place(client: str, server: str, st
     talk.ask(*make_question(client, "Read it"), stream=stream)
     body = form.streamed if stream else chat.encode_json(form.whole)
     out = feed_stream(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    said = decode_reply(client, out)
-    assert said.text.split() == ["One.", "Two."]
-    talk.entries += make_answer_entries(client, said, "found")
+    reply = decode_reply(client, out)
+    assert reply.text.split() == ["One.", "Two."]
+    talk.entries += make_answer_entries(client, reply, "found")
     for sent in (talk.ask(), talk.ask(*make_question(client, "And now?"))):
         back = form.back(sent)[: len(form.expected)]
         assert [numberless(one) for one in back] == [numberless(one) for one in form.expected]
@@ -656,8 +656,8 @@ def test_restored_seal_that_is_rejected_is_removed(client: str, form: Form) -> N
     """For example, a gateway with several accounts uses another one in the next turn, and the client cannot prevent
     it.
     """
-    talk, said = begin_talk(client, form, stream=False)
-    talk.entries += make_answer_entries(client, said, "found")
+    talk, reply = begin_talk(client, form, stream=False)
+    talk.entries += make_answer_entries(client, reply, "found")
     first = json.dumps(talk.ask())
     assert SEAL in first
     error = chat.encode_json({"error": {"message": UNVERIFIED[form.server]}})
@@ -696,8 +696,8 @@ def test_text_equal_to_signed_text_is_kept() -> None:
 @CLIENT
 def test_calls_that_their_server_signed_keep_that(client: str) -> None:
     form = FORMS["gemini"]
-    talk, said = begin_talk(client, form, stream=True, model="gemini-3-pro")
-    talk.entries += make_answer_entries(client, said, "found")
+    talk, reply = begin_talk(client, form, stream=True, model="gemini-3-pro")
+    talk.entries += make_answer_entries(client, reply, "found")
     talk.entries = [*talk.entries, *make_unsigned_turns(client)[1:]]
     assert signatures(form.server, talk.ask()) == [SEAL, STAND_IN, None, STAND_IN]
 

@@ -50,10 +50,10 @@ def test_single_read_beyond_the_limit_is_forwarded_unchanged() -> None:
     body = feed_chunks(stream, packed)
     assert stream.failed
     assert not stream.broken
-    lifted, said = body.count(b'"name":"read"'), "".join(delta.get("content") or "" for delta in chat.deltas(body))
+    lifted, content = body.count(b'"name":"read"'), "".join(delta.get("content") or "" for delta in chat.deltas(body))
     assert 0 < lifted < 2_000
-    assert said.count("This is line") == 2_000
-    assert said.count("<tool_call>") == 2_000 - lifted
+    assert content.count("This is line") == 2_000
+    assert content.count("<tool_call>") == 2_000 - lifted
     assert body.endswith(b"".join(FRAMES[-1_000:]))
     (failure,) = exchange.report.failures
     assert "too much work" in failure

@@ -166,13 +166,13 @@ MARKS = {
 
 def ending(server: str, frames: Sequence[bytes], *, marked: bool) -> bytes:
     """Remove the finish reason, and the end mark unless it is to stay."""
-    left = []
+    remaining = []
     for frame in frames:
         is_mark = any(mark in frame for mark in MARKS[server])
         is_reason = b"message_delta" in frame or b'finish_reason": "' in frame or b"finishReason" in frame
         if not (is_reason or is_mark) or (marked and is_mark):
-            left.append(frame.replace(b'"done_reason": "stop"', b'"done_reason": null'))
-    return b"".join(left)
+            remaining.append(frame.replace(b'"done_reason": "stop"', b'"done_reason": null'))
+    return b"".join(remaining)
 
 
 @WAYS

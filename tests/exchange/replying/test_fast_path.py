@@ -210,7 +210,7 @@ def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("texts", "left"),
+    ("texts", "pending"),
     [
         (["a", "b", "\n"], 2),
         (["a", "b\n", "\n"], 1),
@@ -219,11 +219,11 @@ def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> N
         (["a ", "b", "\n", "c", "\n"], 4),
     ],
 )
-def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], left: int) -> None:
+def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], pending: int) -> None:
     watched = begin_reply()
     frames, (more,) = chat.make_text_chunks(*texts), chat.make_text_chunks("more")
-    assert b"".join(watched.stream.feed(b"".join(frames))) == b"".join(frames[:left])
-    assert watched.stream.feed(more) == [b"".join([*frames[left:], more])]
+    assert b"".join(watched.stream.feed(b"".join(frames))) == b"".join(frames[:pending])
+    assert watched.stream.feed(more) == [b"".join([*frames[pending:], more])]
     assert watched.read == 0
 
 
@@ -250,10 +250,12 @@ def test_frame_that_ends_in_backticks_is_sent_whole_with_and_without_it(texts: l
     fast, slow = begin_reply().stream, begin_reply().stream
     slow._fast_path = None
     frames = chat.make_text_chunks(*texts)
-    left = [b"".join([*(data for frame in frames for data in one.feed(frame)), *one.finish()]) for one in (fast, slow)]
-    assert left[0] == left[1]
+    outputs = [
+        b"".join([*(data for frame in frames for data in one.feed(frame)), *one.finish()]) for one in (fast, slow)
+    ]
+    assert outputs[0] == outputs[1]
     if "<" not in texts:
-        assert left[1] == b"".join(frames)
+        assert outputs[1] == b"".join(frames)
 
 
 def test_frame_that_ends_in_white_space_is_sent_one_frame_later() -> None:

@@ -81,8 +81,8 @@ def test_text_before_a_native_call_is_text(client: str, server: str) -> None:
         assert exchange.report.failures == []
     out = feed_stream(open_bridge(client, server, stream=True, settings={"model": MODEL}).stream(), body)
     out = out.replace(b'": ', b'":')
-    said, called = BEGINS[client]
-    assert -1 < out.find(said) < out.find(called)
+    text, called = BEGINS[client]
+    assert -1 < out.find(text) < out.find(called)
 
 
 def test_such_replies_are_observations_of_the_server_and_the_model() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
-from tests.exchanges import FILE, SAID, declare_tools
+from tests.exchanges import FILE, REPLY_PIECES, declare_tools
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -88,9 +88,9 @@ def through(one: Session, api: str, pieces: Iterable[str], *, cut: bool = False)
     """Return the bytes sent for each frame of a reply, and at its end."""
     stream = one.stream()
     frames = SHAPES[api].streamed(*pieces, **(ENDS[api] if cut else {}))
-    left = [*(b"".join(stream.feed(frame)) for frame in frames), b"".join(stream.finish())]
+    outputs = [*(b"".join(stream.feed(frame)) for frame in frames), b"".join(stream.finish())]
     assert not one.report.failures, one.report.failures
-    return left
+    return outputs
 
 
 def so_far(one: Session, api: str, pieces: Sequence[str]) -> bytes:
@@ -170,26 +170,26 @@ def test_pieces_of_a_call_add_up_to_the_complete_call(
     pieces = split_text(text.encode("utf-8", "replace").decode(), sizes)
     drawn, other = exchange(planners[dialect], api), exchange(planners[dialect], api, "Other/1")
     read = READERS[api]
-    said = read(b"".join(through(drawn, api, pieces)))
-    assert said == read(b"".join(through(other, api, pieces)))
+    reply = read(b"".join(through(drawn, api, pieces)))
+    assert reply == read(b"".join(through(other, api, pieces)))
     assert [one["name"] for one in drawn.report.calls] == [one["name"] for one in other.report.calls]
-    ids = [id_ for id_ in getattr(said, "ids", []) if id_]
+    ids = [id_ for id_ in getattr(reply, "ids", []) if id_]
     assert len({*ids}) == len(ids)
 
 
 def join_arguments(out: bytes) -> str:
     """Return the arguments that a client received so far, of any call."""
-    said = []
+    pieces = []
     for line in out.decode().splitlines():
         if line.startswith("data: {"):
             event = json.loads(line[6:])
             for choice in event.get("choices", ()):
-                said += [one["function"].get("arguments", "") for one in choice["delta"].get("tool_calls", ())]
+                pieces += [one["function"].get("arguments", "") for one in choice["delta"].get("tool_calls", ())]
             if event.get("type") == "content_block_delta":
-                said.append(event["delta"].get("partial_json", ""))
+                pieces.append(event["delta"].get("partial_json", ""))
             if event.get("type") == "response.function_call_arguments.delta":
-                said.append(event["delta"])
-    return "".join(said)
+                pieces.append(event["delta"])
+    return "".join(pieces)
 
 
 @each
@@ -198,18 +198,18 @@ def test_lines_of_a_file_are_sent_as_they_are_written(dialect: str, api: str, pl
     lines = [f"line_{number} = {number} < 1  # mark{number}\n" for number in range(20)]
     call = ToolCall("write", json.dumps({"filePath": "a.py", "content": "".join(lines)}), "call00001")
     pieces = split_text("Look.\n\n" + write_calls([call], DIALECTS[dialect], TOOLS), [4])
-    left = through(exchange(planners[dialect], api), api, pieces)
+    outputs = through(exchange(planners[dialect], api), api, pieces)
     for number in range(19):
-        came = next(at for at in range(len(pieces)) if f"mark{number}" in "".join(pieces[: at + 1]))
-        assert f"line_{number} =" in join_arguments(b"".join(left[: came + 4])), number
+        received = next(at for at in range(len(pieces)) if f"mark{number}" in "".join(pieces[: at + 1]))
+        assert f"line_{number} =" in join_arguments(b"".join(outputs[: received + 4])), number
 
 
 @each
 def test_name_is_sent_before_the_arguments(api: str, planners: dict[str, Planner]) -> None:
     pieces = ["Look.\n\n", "<tool_call>\n<function=write>\n", "<parameter=limit>\n", "1", "2\n"]
-    said = so_far(exchange(planners["qwen3-coder"], api), api, pieces)
-    assert b'"write"' in said
-    assert join_arguments(said) == '{"limit":'  # more digits can follow
+    progress = so_far(exchange(planners["qwen3-coder"], api), api, pieces)
+    assert b'"write"' in progress
+    assert join_arguments(progress) == '{"limit":'  # more digits can follow
 
 
 @each
@@ -229,7 +229,7 @@ def test_truncated_call_is_not_changed_after_it_was_sent(dialect: str, api: str,
 
 @each
 @settings(max_examples=max(1, EXAMPLES // 2))
-@given(texts=SAID, size=st.integers(1, 40), cut=st.booleans())
+@given(texts=REPLY_PIECES, size=st.integers(1, 40), cut=st.booleans())
 def test_any_reply_is_read_as_without_pieces_but_for_calls_that_break(
     api: str, texts: list[str], size: int, cut: bool, planners: dict[str, Planner]
 ) -> None:
@@ -250,8 +250,8 @@ REST = "</parameter>\n</function>\n</tool_call>\n"
 @pytest.mark.parametrize("before", ["Write it: ", "```\n", "    ", "> ", "`"])
 def test_a_call_that_may_be_quoted_waits(api: str, before: str, planners: dict[str, Planner]) -> None:
     text = '<tool_call>{"name": "write", "arguments": {"filePath": "a.py", "content": "one two three '
-    said = so_far(exchange(planners["hermes"], api), api, ["So:\n\n" + before, *split_text(text, [9])])
-    assert not join_arguments(said)
+    progress = so_far(exchange(planners["hermes"], api), api, ["So:\n\n" + before, *split_text(text, [9])])
+    assert not join_arguments(progress)
     if before == "Write it: ":
         return
     begun = so_far(exchange(planners["hermes"], api), api, ["So:\n\n", *split_text(text, [9])])
@@ -274,10 +274,10 @@ def test_call_beyond_the_limit_is_not_sent(api: str, planners: dict[str, Planner
         fields = {"tool_choice": _Frozen({"type": "auto", "disable_parallel_tool_use": True})}
     drawn, other = (exchange(planners["qwen3-coder"], api, agent, **fields) for agent in ("Draws/1", "Other/1"))
     pieces = split_text(TEXT + REST + TEXT.replace("a.py", "b.py") + REST, [9])
-    left = b"".join(through(drawn, api, pieces))
-    assert READERS[api](left) == READERS[api](b"".join(through(other, api, pieces)))
+    output = b"".join(through(drawn, api, pieces))
+    assert READERS[api](output) == READERS[api](b"".join(through(other, api, pieces)))
     assert [one["name"] for one in drawn.report.calls] == ["write"]
-    assert b"b.py" not in left
+    assert b"b.py" not in output
 
 
 class _Frozen(dict[str, Any]):
@@ -296,9 +296,9 @@ def test_calls_are_complete_if_they_are_not_sent_in_pieces(
     client = {"kind": "client", "name": "draws", "match": {"user_agent": "Draws/*"}, "deliver": "incremental"}
     (tmp_path / "client.yaml").write_text(json.dumps(client), "utf-8")
     checked = exchange(Planner(load_profiles([builtin_directory(), tmp_path]), Settings()), api)
-    left = through(checked, api, split_text(TEXT + REST, [9]))
-    told = [place for place, out in enumerate(left) if b"a.py" in out or b"one two" in out]
-    assert len(told) == 1 or api == "openai-responses"
+    outputs = through(checked, api, split_text(TEXT + REST, [9]))
+    places = [place for place, out in enumerate(outputs) if b"a.py" in out or b"one two" in out]
+    assert len(places) == 1 or api == "openai-responses"
     whole = exchange(planners["auto"], api)
     assert b"a.py" in whole.whole.rewrite(chat.encode_json(SHAPES[api].whole(TEXT + REST)))
     assert [one["name"] for one in whole.report.calls] == ["write"]
@@ -316,9 +316,9 @@ def test_upstreams_own_calls_after_one_in_text_have_other_numbers(planners: dict
     ]
     stream = one.stream()
     out = b"".join(part for frame in frames for part in stream.feed(frame)) + b"".join(stream.finish())
-    said = chat.read(out)
-    assert said.calls == [("write", {"filePath": "a.py", "content": "one two"}), ("read", {"filePath": "b"})]
-    assert len({*said.ids}) == 2
+    reply = chat.read(out)
+    assert reply.calls == [("write", {"filePath": "a.py", "content": "one two"}), ("read", {"filePath": "b"})]
+    assert len({*reply.ids}) == 2
 
 
 def test_native_call_inside_a_text_call_breaks_it(planners: dict[str, Planner]) -> None:

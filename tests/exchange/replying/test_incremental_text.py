@@ -101,11 +101,11 @@ def test_lines_of_a_file_are_sent_as_they_are_written(planner: Planner, model: s
     text = "Look.\n\n" + WRITE.format("".join(lines))
     pieces = split_text(text, 4)
     one = open_client(planner, "draws one", model)
-    left = list_texts(one, pieces)
-    assert "".join(left) == text
+    outputs = list_texts(one, pieces)
+    assert "".join(outputs) == text
     for number in range(20):
-        came = next(at for at in range(len(pieces)) if f"mark{number}" in "".join(pieces[: at + 1]))
-        assert f"mark{number}" in "".join(left[: came + 3]), number
+        received = next(at for at in range(len(pieces)) if f"mark{number}" in "".join(pieces[: at + 1]))
+        assert f"mark{number}" in "".join(outputs[: received + 3]), number
     assert [call["name"] for call in one.report.calls] == ["write_to_file"]
 
 

@@ -32,7 +32,7 @@ def read_around_call(before: str, after: str, *, pieces: int = 0) -> chat.Read:
 
 @pytest.mark.parametrize("pieces", [1, 3, 100])
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "expected"),
     [
         ("<tool_call>", "", ""),
         ("I read.\n<tool_call>\n", "", "I read.\n"),
@@ -47,22 +47,22 @@ def read_around_call(before: str, after: str, *, pieces: int = 0) -> chat.Read:
         ("", "Done.", "Done."),
     ],
 )
-def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, said: str, pieces: int) -> None:
+def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, expected: str, pieces: int) -> None:
     found = read_around_call(before, after, pieces=pieces)
     assert found.calls == [("read", {"filePath": "/a"})]
-    assert found.content.rstrip() == said.rstrip()
+    assert found.content.rstrip() == expected.rstrip()
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [("<tool_call>", ""), ("Hi.", "Hi."), (TEXT, ""), (OTHER, OTHER), ("<think>hm</think>Hi.", "<think>hm</think>Hi.")],
 )
-def test_whole_replies_have_the_same_result(content: str, said: str) -> None:
+def test_whole_replies_have_the_same_result(content: str, expected: str) -> None:
     message = {"role": "assistant", "content": content, "tool_calls": [CALL]}
     body = chat.encode_json({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
     found = json.loads(open_session().whole.rewrite(body))["choices"][0]["message"]
     assert [call["function"] for call in found["tool_calls"]] == [CALL["function"]]
-    assert (found["content"] or "") == said
+    assert (found["content"] or "") == expected
 
 
 @pytest.mark.parametrize("pieces", [1, 100])

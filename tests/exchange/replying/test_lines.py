@@ -47,7 +47,7 @@ class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     calls: list[str]
     user: str = "Go on."
     before: list[str] = []
-    said: str = ""
+    comment: str = ""
     after: list[str] = []
     model: str = "some-model"
     refusal: str = ""
@@ -72,7 +72,7 @@ class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             *commands(self.before, "b"),
             {
                 "role": "assistant",
-                "content": fill_calls(self.said),
+                "content": fill_calls(self.comment),
                 "tool_calls": [make_call("read_file", "r", path="a")],
             },
             {"role": "tool", "tool_call_id": "r", "content": fill_calls(self.result)},

@@ -48,7 +48,7 @@ every_family = pytest.mark.parametrize("dialect", FAMILIES)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ClientReply:
     """A reply as the client parsed it."""
 
     calls: list[tuple[str, Any]]
@@ -98,28 +98,28 @@ def body(api: str, text: str, *, cut: bool) -> bytes:
             return chat.encode_json(ollama.message(text, done_reason="length" if cut else "stop"))
 
 
-def understood(api: str, came: bytes, *, stream: bool) -> Said:
+def read_client_reply(api: str, data: bytes, *, stream: bool) -> ClientReply:
     match api:
         case "openai-chat":
-            one = chat.read(came)
-            return Said(one.calls, one.content, one.reasoning, one.finish_reason)
+            one = chat.read(data)
+            return ClientReply(one.calls, one.content, one.reasoning, one.finish_reason)
         case "anthropic-messages":
-            two = messages.read(came)
-            return Said(two.calls, two.content, two.reasoning, two.stop_reason)
+            two = messages.read(data)
+            return ClientReply(two.calls, two.content, two.reasoning, two.stop_reason)
         case "openai-responses":
-            three = responses.read(came)
-            return Said(three.calls, three.content, three.reasoning, three.status)
+            three = responses.read(data)
+            return ClientReply(three.calls, three.content, three.reasoning, three.status)
         case "gemini-generate":
-            five = gemini.read(came)
-            return Said(five.calls, five.content, five.reasoning, five.reason)
+            five = gemini.read(data)
+            return ClientReply(five.calls, five.content, five.reasoning, five.reason)
         case _:
-            four = ollama.read(came, stream=stream)
-            return Said(four.calls, four.content, four.reasoning, four.done_reason)
+            four = ollama.read(data, stream=stream)
+            return ClientReply(four.calls, four.content, four.reasoning, four.done_reason)
 
 
 def read_text_reply(
     api: str, text: str, way: str, *, cut: bool = False, memory: Memory | None = None, **fields: Any
-) -> Said:
+) -> ClientReply:
     """Return the client's view of a reply with this text, after checking that VTC reported no failure."""
     exchange = open_api_session(api, memory, stream=way != "whole", **fields)
     if way == "whole":
@@ -129,10 +129,10 @@ def read_text_reply(
         sent = frames(api, (text[at : at + size] for at in range(0, len(text), size)), cut=cut)
         out = feed_stream(exchange.stream(), *(sent if size == 3 else [b"".join(sent)]))
     assert exchange.report.failures == []
-    return understood(api, out, stream=way != "whole")
+    return read_client_reply(api, out, stream=way != "whole")
 
 
-def read_every_way(api: str, text: str, *, cut: bool = False) -> Said:
+def read_every_way(api: str, text: str, *, cut: bool = False) -> ClientReply:
     """Return the client's view after checking that it is the same in every way."""
     first, *others = (read_text_reply(api, text, way, cut=cut) for way in WAYS)
     assert others == [first, first]
@@ -161,8 +161,8 @@ def test_call_is_made_with_all_of_its_arguments(api: str, dialect: str) -> None:
     """They include a parameter that the tool does not declare, and a value that quotes a call."""
     quoted = ("write", {"filePath": "/a", "content": f"Write\n{write_samples(dialect, LIST)}\nin it.\n"})
     for made in (READ, ("read", {"filePath": "/a", "note": "why"}), quoted):
-        said = read_every_way(api, f"I look.\n\n{write_samples(dialect, made)}")
-        assert (said.calls, said.content) == ([made], "I look.")
+        reply = read_every_way(api, f"I look.\n\n{write_samples(dialect, made)}")
+        assert (reply.calls, reply.content) == ([made], "I look.")
 
 
 @every_family
@@ -170,15 +170,15 @@ def test_call_is_made_with_all_of_its_arguments(api: str, dialect: str) -> None:
 def test_truncated_call_after_another_is_dropped(api: str, dialect: str) -> None:
     both = write_samples(dialect, READ, LIST)
     for cut in (False, True):
-        said = read_every_way(api, both[: both.rindex("src") + 1], cut=cut)
-        assert (said.calls, said.content) == ([READ], "")
+        reply = read_every_way(api, both[: both.rindex("src") + 1], cut=cut)
+        assert (reply.calls, reply.content) == ([READ], "")
 
 
 @every_api
 @pytest.mark.parametrize("dialect", ["qwen3-coder", "hermes", "glm-4.5"])
 def test_closing_tags_that_close_nothing_are_not_shown(api: str, dialect: str) -> None:
-    said = read_every_way(api, f"I look.\n{write_samples(dialect, READ)}\n</tool_call>\n</tool_call>")
-    assert (said.calls, said.content) == ([READ], "I look.")
+    reply = read_every_way(api, f"I look.\n{write_samples(dialect, READ)}\n</tool_call>\n</tool_call>")
+    assert (reply.calls, reply.content) == ([READ], "I look.")
 
 
 @every_api
@@ -193,8 +193,8 @@ def test_arguments_under_another_key_are_made(api: str) -> None:
 def test_call_of_an_unknown_tool_stays_text_and_is_reported(api: str, dialect: str) -> None:
     """The client answers that there is no such tool, and its agent continues."""
     unknown = ("rm", {"path": "/", "content": "  two\n\nlines "})
-    said = read_every_way(api, f"I look.\n\n{write_samples(dialect, unknown)}")
-    assert (said.calls, said.content) == ([unknown], "I look.")
+    reply = read_every_way(api, f"I look.\n\n{write_samples(dialect, unknown)}")
+    assert (reply.calls, reply.content) == ([unknown], "I look.")
     exchange = open_api_session(api)
     exchange.whole.rewrite(body(api, write_samples(dialect, unknown), cut=False))
     assert [call["repairs"] for call in exchange.report.calls] == [["unknown-tool"]]
@@ -213,8 +213,8 @@ def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) ->
     tool, fields, settings = NO_TOOL[name]
     text = write_samples("hermes", (tool, {"path": "/"}))
     exchange = open_api_session(api, settings=settings, **fields)
-    said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
-    assert (said.calls, said.content) == ([], text)
+    reply = read_client_reply(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
+    assert (reply.calls, reply.content) == ([], text)
 
 
 def test_declared_tool_excluded_by_the_choice_is_not_called_as_an_unknown_one() -> None:
@@ -222,10 +222,10 @@ def test_declared_tool_excluded_by_the_choice_is_not_called_as_an_unknown_one() 
     for name in ("write", "Write"):
         text = write_samples("hermes", (name, {"filePath": "/a", "content": "x"}))
         exchange = open_api_session("openai-responses", tool_choice=choice)
-        said = understood(
+        reply = read_client_reply(
             "openai-responses", exchange.whole.rewrite(body("openai-responses", text, cut=False)), stream=False
         )
-        assert (said.calls, said.content) == ([], text)
+        assert (reply.calls, reply.content) == ([], text)
         (refusal,) = exchange.report.refusals
         assert refusal["reason"] == f"no tool {name!r} is offered; offered: read"
 
@@ -235,8 +235,8 @@ def test_declared_tool_excluded_by_the_choice_is_not_called_as_an_unknown_one() 
 def test_missing_required_parameter_is_reported(api: str, dialect: str) -> None:
     text = write_samples(dialect, ("read", {"offset": 5}))
     exchange = open_api_session(api)
-    said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
-    assert said.calls == [("read", {"offset": 5})]
+    reply = read_client_reply(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
+    assert reply.calls == [("read", {"offset": 5})]
     assert [call.get("lacks") for call in exchange.report.calls] == [["filePath"]]
     assert "read lacks what its tool requires" in exchange.report.summarize()
     assert "  lacks: filePath, which the tool requires" in dict(list_sections(asdict(exchange.report)))["What VTC did"]
@@ -260,7 +260,7 @@ NO_CALLS = {
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
 def test_text_without_a_call_is_sent_unchanged(text: str, api: str, dialect: str) -> None:
     call = write_samples(dialect, READ)
-    said = read_every_way(
+    reply = read_every_way(
         api,
         text := text.format(
             call=call,
@@ -270,7 +270,7 @@ def test_text_without_a_call_is_sent_unchanged(text: str, api: str, dialect: str
             quoted=call.replace("\n", "\n> "),
         ),
     )
-    assert (said.calls, said.content) == ([], text)
+    assert (reply.calls, reply.content) == ([], text)
 
 
 TWICE = {
@@ -286,8 +286,8 @@ def test_a_parameter_that_is_given_twice_is_no_call(api: str, dialect: str) -> N
     text = write_samples(dialect, READ)
     twice = text.replace(*TWICE[dialect])
     assert twice != text
-    said = read_every_way(api, twice)
-    assert (said.calls, said.content) == ([], twice)
+    reply = read_every_way(api, twice)
+    assert (reply.calls, reply.content) == ([], twice)
 
 
 # Reasoning that began in the prompt
@@ -308,12 +308,12 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
     for first in WAYS:
         memory = Memory()
         for _ in range(AGREEING):
-            said = read_text_reply(api, THOUGHTS, first, memory=memory)
-            assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
-            assert said.content.replace("\n", "").endswith("or so.</think>I look.")
+            reply = read_text_reply(api, THOUGHTS, first, memory=memory)
+            assert reply.calls == ([LIST] if first == "whole" else [READ, LIST])
+            assert reply.content.replace("\n", "").endswith("or so.</think>I look.")
         for way in WAYS:
-            said = read_text_reply(api, THOUGHTS, way, memory=memory)
-            assert (said.calls, said.content) == ([LIST], expected)
+            reply = read_text_reply(api, THOUGHTS, way, memory=memory)
+            assert (reply.calls, reply.content) == ([LIST], expected)
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
@@ -321,8 +321,8 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
 def test_call_at_the_end_of_reasoning_is_made_if_there_is_no_other_text(model: str, api: str) -> None:
     exchange = open_api_session(api, model=model)
     text = f"I look.\n{write_samples('hermes', READ)}\n</think>"
-    said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
-    assert said.calls == [READ]
+    reply = read_client_reply(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
+    assert reply.calls == [READ]
     assert [call["repairs"] for call in exchange.report.calls] == [["call-in-reasoning"]]
 
 
@@ -332,20 +332,20 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
     for _ in range(AGREEING):
         read_text_reply(api, THOUGHTS, "whole", memory=memory)
     text = f"I look.\n\n{write_samples('hermes', READ)}"
-    said = read_text_reply(api, text, "streamed finely", memory=memory)
-    assert (said.calls, said.content) == ([READ], text)  # too late to decide that it was no reasoning
-    said = read_text_reply(api, text, "streamed finely", memory=memory)
-    assert (said.calls, said.content) == ([READ], "I look.")
+    reply = read_text_reply(api, text, "streamed finely", memory=memory)
+    assert (reply.calls, reply.content) == ([READ], text)  # too late to decide that it was no reasoning
+    reply = read_text_reply(api, text, "streamed finely", memory=memory)
+    assert (reply.calls, reply.content) == ([READ], "I look.")
 
 
 @every_api
 @pytest.mark.parametrize("settings", [{}, {"dialect": "hermes"}], ids=["as known", "chosen"])
 def test_a_reply_that_is_one_code_block_around_calls_is_these_calls(settings: dict[str, Any], api: str) -> None:
     for way in WAYS:
-        said = read_text_reply(
+        reply = read_text_reply(
             api, f"```xml\n{write_samples('hermes', READ)}\n```", way, model="qwen2.5-7b-instruct", settings=settings
         )
-        assert (said.calls, said.content) == ([READ], "")
+        assert (reply.calls, reply.content) == ([READ], "")
 
 
 PROMPTED = {
@@ -365,21 +365,21 @@ def test_a_closing_tag_of_reasoning_in_an_argument_is_the_argument_s(model: str,
     made = [("read", {"filePath": "x</think>y"}), ("read", {"filePath": "/<think>/a</think>\nb"})]
     for way in WAYS:
         for calls in (made[:1], made[1:], made):
-            said = read_text_reply(api, write_samples(PROMPTED[model], *calls), way, model=model)
-            assert (said.calls, said.content, said.reasoning) == (calls, "", ""), way
+            reply = read_text_reply(api, write_samples(PROMPTED[model], *calls), way, model=model)
+            assert (reply.calls, reply.content, reply.reasoning) == (calls, "", ""), way
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", ["mine", "qwen3-8b", "glm-4.6", "kimi-k2"])
 @pytest.mark.parametrize(
-    "said", ["x</think>y", "The closing tag is </think>.", "So:\n    re.sub('</think>', '')\nDone."]
+    "sentence", ["x</think>y", "The closing tag is </think>.", "So:\n    re.sub('</think>', '')\nDone."]
 )
-def test_closing_tag_inside_a_line_does_not_affect_later_replies(said: str, model: str, api: str) -> None:
+def test_closing_tag_inside_a_line_does_not_affect_later_replies(sentence: str, model: str, api: str) -> None:
     text = "It is sunny in Paris today."
     memory = Memory()
     before = read_text_reply(api, text, "streamed finely", model=model)
     for way in WAYS * AGREEING:
-        read_text_reply(api, said, way, memory=memory, model=model)
+        read_text_reply(api, sentence, way, memory=memory, model=model)
         assert read_text_reply(api, text, "streamed finely", memory=memory, model=model) == before
 
 
@@ -390,10 +390,10 @@ def test_truncated_reply_mistaken_for_reasoning_is_sent_as_text(model: str, api:
     for _ in range(AGREEING):
         read_text_reply(api, THOUGHTS, "whole", memory=memory, model=model)
     text = f"It is sunny.\n\n{write_samples('hermes', READ)}\n\n"
-    said = read_text_reply(api, text + "And then", "streamed finely", cut=True, memory=memory, model=model)
-    assert said.content.count("It is sunny.") == 1
-    assert said.content.endswith("And then")
-    assert said.calls == []  # the model may still have been reasoning, and have written an example
+    reply = read_text_reply(api, text + "And then", "streamed finely", cut=True, memory=memory, model=model)
+    assert reply.content.count("It is sunny.") == 1
+    assert reply.content.endswith("And then")
+    assert reply.calls == []  # the model may still have been reasoning, and have written an example
 
 
 # Malformed calls in the history
@@ -487,9 +487,9 @@ def test_reasoning_next_to_native_calls_is_separated_equally_in_streams_and_whol
     for text in BESIDE[model]:
         found = []
         for stream in (False, True):
-            exchange, came = open_api_session(api, model=model, stream=stream), calling(api, text, stream=stream)
-            out = feed_stream(exchange.stream(), came) if stream else exchange.whole.rewrite(came)
-            found.append(understood(api, out, stream=stream))
+            exchange, data = open_api_session(api, model=model, stream=stream), calling(api, text, stream=stream)
+            out = feed_stream(exchange.stream(), data) if stream else exchange.whole.rewrite(data)
+            found.append(read_client_reply(api, out, stream=stream))
         assert found[0] == found[1]
         assert found[0].calls == [READ]
         assert "I look." in found[0].content
@@ -514,17 +514,17 @@ def test_an_answer_of_gpt_oss_is_text_also_if_it_looks_like_a_call(api: str, tex
         for before, after in (("", ""), ("", "<|return|>"), (thought, "<|return|>"), (thought, "<|end|>" + CALLING)):
             reply = f"{before}<|channel|>{header}<|message|>{text}{after}"
             for way in WAYS:
-                said = read_text_reply(api, reply, way, model="openai/gpt-oss-120b")
-                assert said.content == shown
-                assert said.calls == ([LIST] if CALLING in after else [])
+                found = read_text_reply(api, reply, way, model="openai/gpt-oss-120b")
+                assert found.content == shown
+                assert found.calls == ([LIST] if CALLING in after else [])
 
 
 @every_api
 def test_a_message_before_the_answer_may_call(api: str) -> None:
     reply = f"<|channel|>commentary<|message|>I look.<|end|>{CALLING}<|call|>"
     for way in WAYS:
-        said = read_text_reply(api, reply, way, model="openai/gpt-oss-120b")
-        assert (said.content, said.calls) == ("I look.", [LIST])
+        found = read_text_reply(api, reply, way, model="openai/gpt-oss-120b")
+        assert (found.content, found.calls) == ("I look.", [LIST])
 
 
 # A reply that a filter or a fault of the server ends
@@ -541,33 +541,33 @@ OPEN = {
 }
 
 
-def read_halted_reply(api: str, text: str, reason: str, way: str) -> Said:
+def read_halted_reply(api: str, text: str, reason: str, way: str) -> ClientReply:
     """Return the client's view of a reply with this finish reason."""
-    said: list[bytes] | bytes
+    data: list[bytes] | bytes
     pieces = [*text] if way == "streamed finely" else [text]
     exchange = open_api_session(api, stream=way != "whole")
     match api:
         case "openai-chat":
-            said = (
+            data = (
                 chat.encode_json(chat.completion(text, reason))
                 if way == "whole"
                 else chat.make_stream(*pieces, finish=reason)
             )
         case "anthropic-messages":
             whole = chat.encode_json(messages.message(messages.text(text), stop_reason=reason))
-            said = whole if way == "whole" else messages.make_text_stream(*pieces, stop_reason=reason)
+            data = whole if way == "whole" else messages.make_text_stream(*pieces, stop_reason=reason)
         case "openai-responses":
             swap = (b"max_output_tokens", reason.encode())
             if way == "whole":
-                said = chat.encode_json(responses.make_cut_reply(responses.message(text))).replace(*swap)
+                data = chat.encode_json(responses.make_cut_reply(responses.message(text))).replace(*swap)
             else:
-                said = [one.replace(*swap) for one in responses.make_text_stream(*pieces, status="incomplete")]
+                data = [one.replace(*swap) for one in responses.make_text_stream(*pieces, status="incomplete")]
         case _:
             whole = chat.encode_json(ollama.message(text, done_reason=reason))
-            said = whole if way == "whole" else ollama.make_text_stream(*pieces, done_reason=reason)
-    out = exchange.whole.rewrite(said) if isinstance(said, bytes) else feed_stream(exchange.stream(), *said)
+            data = whole if way == "whole" else ollama.make_text_stream(*pieces, done_reason=reason)
+    out = exchange.whole.rewrite(data) if isinstance(data, bytes) else feed_stream(exchange.stream(), *data)
     assert exchange.report.failures == []
-    return understood(api, out, stream=way != "whole")
+    return read_client_reply(api, out, stream=way != "whole")
 
 
 @pytest.mark.parametrize(("api", "reason"), [(api, reason) for api, reasons in HALTED.items() for reason in reasons])

@@ -16,7 +16,7 @@ from fuzz import targets
 from tests.apis import chat, messages, sdks
 from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import MIXED, REPLIES
-from tests.exchanges import PROFILES, SAID, FastPath, feed_stream, planner, reveals_reasoning_late
+from tests.exchanges import PROFILES, REPLY_PIECES, FastPath, feed_stream, planner, reveals_reasoning_late
 from vtc.apis import APIS
 from vtc.dialects import Reader
 from vtc.exchange import Session
@@ -51,8 +51,8 @@ def test_recorded_reply_passes_byte_for_byte(name: str, size: int) -> None:
 def test_interleaved_recorded_blocks_are_sent_in_order(name: str, size: int) -> None:
     """Text inside of the block of a call gets a separate block."""
     found = messages.read(feed_stream(open_messages().stream(), *cut_body(REPLIES[name], size)))
-    said = [block.get("thinking") or block.get("text") or block["input"] for block in found.blocks]
-    assert said == MIXED[name]
+    contents = [block.get("thinking") or block.get("text") or block["input"] for block in found.blocks]
+    assert contents == MIXED[name]
 
 
 @pytest.mark.parametrize("size", [1, 64, 1 << 20])
@@ -115,26 +115,30 @@ async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_record
 
 
 @given(
-    said=st.lists(st.one_of(SAID, st.just("thinking"), st.just("call")), max_size=4),
+    content_blocks=st.lists(st.one_of(REPLY_PIECES, st.just("thinking"), st.just("call")), max_size=4),
     thinks=st.booleans(),
     cuts=st.lists(st.integers(0, 3000), max_size=4),
 )
 @example(
-    said=[["Hello, </think>", chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), "Hello, "], "thinking"],
+    content_blocks=[["Hello, </think>", chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), "Hello, "], "thinking"],
     thinks=False,
     cuts=[],
 )
 @example(
-    said=[["Hello, </think>", chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), "Hello, "], "call", "thinking"],
+    content_blocks=[
+        ["Hello, </think>", chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), "Hello, "],
+        "call",
+        "thinking",
+    ],
     thinks=False,
     cuts=[],
 )
-@example(said=["call", ["<tool_call>"], []], thinks=False, cuts=[])
+@example(content_blocks=["call", ["<tool_call>"], []], thinks=False, cuts=[])
 def test_cuts_do_not_matter_and_streamed_replies_equal_whole_ones(
-    said: list[Any], thinks: bool, cuts: list[int]
+    content_blocks: list[Any], thinks: bool, cuts: list[int]
 ) -> None:
     blocks, content = [], []
-    for index, one in enumerate(said):
+    for index, one in enumerate(content_blocks):
         if one == "thinking":
             blocks.append(messages.thinking_block(index, "Hm."))
             content.append(messages.thinking("Hm.", "sig"))
@@ -144,7 +148,7 @@ def test_cuts_do_not_matter_and_streamed_replies_equal_whole_ones(
         else:
             blocks.append(messages.text_block(index, *one))
             content.append(messages.text("".join(one)))
-    reason = "tool_use" if "call" in said else "end_turn"
+    reason = "tool_use" if "call" in content_blocks else "end_turn"
     body = b"".join(messages.make_stream(*blocks, stop_reason=reason))
     how: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinks else {}
     exchange = open_messages(**how)
@@ -155,8 +159,8 @@ def test_cuts_do_not_matter_and_streamed_replies_equal_whole_ones(
     whole = open_messages(**how)
     rewritten = whole.whole.rewrite(chat.encode_json(messages.message(*content, stop_reason=reason)))
     assert whole.report.failures == []
-    assert said_by(out) == said_by(rewritten) or reveals_reasoning_late(
-        whole, *("".join(one) for one in said if isinstance(one, list))
+    assert read_reply_content(out) == read_reply_content(rewritten) or reveals_reasoning_late(
+        whole, *("".join(one) for one in content_blocks if isinstance(one, list))
     )
 
 
@@ -171,32 +175,32 @@ BLOCKS = st.lists(
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Any]:
     """Draw turns as Anthropic's own server accepts them, with calls and results of every kind."""
-    said = [messages.user(draw(st.one_of(TEXTS, BLOCKS)))]
+    turns = [messages.user(draw(st.one_of(TEXTS, BLOCKS)))]
     for turn in range(draw(st.integers(0, 3))):
         ids = [f"toolu_{turn}_{number}" for number in range(draw(st.integers(0, 2)))]
         blocks = draw(st.sampled_from([[], [messages.thinking("Hm.", "sig")], [messages.text("Look.")]]))
         calls = [{**messages.call("read", id_, filePath="/a"), **draw(st.sampled_from([{}, CACHED]))} for id_ in ids]
-        said.append(messages.assistant(*blocks, *(calls or [messages.text("Done.")])))
+        turns.append(messages.assistant(*blocks, *(calls or [messages.text("Done.")])))
         content = st.sampled_from(["moose", [messages.text("moose"), IMAGE], [], ""])
         results = [messages.result(draw(content), id_, **draw(st.sampled_from([{}, CACHED]))) for id_ in ids]
-        said.append(messages.user([*results, *draw(BLOCKS if not ids else st.one_of(st.just([]), BLOCKS))]))
-    return said
+        turns.append(messages.user([*results, *draw(BLOCKS if not ids else st.one_of(st.just([]), BLOCKS))]))
+    return turns
 
 
 @settings(max_examples=max(1, settings().max_examples // 4))
 @given(
-    said=conversations(),
+    turns=conversations(),
     dialect=st.sampled_from([*chat.DIALECTS, "deepseek-v3", "llama3", "functionary"]),
     system=st.sampled_from([None, "Be brief.", [messages.text("x-anthropic-billing-header: a"), messages.text("Be.")]]),
     cline=st.booleans(),
     host=st.sampled_from(["127.0.0.1", "api.anthropic.com"]),
 )
 def test_what_is_sent_to_a_model_is_what_anthropic_takes(
-    said: list[Any], dialect: str, system: Any, cline: bool, host: str
+    turns: list[Any], dialect: str, system: Any, cline: bool, host: str
 ) -> None:
-    messages.check_request({"messages": said})
+    messages.check_request({"messages": turns})
     system = [{**messages.text(targets.PROMPT), **CACHED}] if cline else system
-    body = messages.request(messages=said, system=system, tools=None if cline else messages.TOOLS)
+    body = messages.request(messages=turns, system=system, tools=None if cline else messages.TOOLS)
     dialect = dialect if dialect in PROFILES.dialects else "hermes"
     for how in ({"tools": "prompt", "dialect": dialect}, {"tools": "native"}):
         facts = dataclasses.replace(CLIENT, host=host)
@@ -209,7 +213,7 @@ def test_what_is_sent_to_a_model_is_what_anthropic_takes(
             assert "tools" not in sent
             assert not {"tool_use", "tool_result"} & {*kinds}
             assert "read" in str(sent["system"])
-        assert kinds.count("thinking") == str(said).count("'thinking': 'Hm.'")
+        assert kinds.count("thinking") == str(turns).count("'thinking': 'Hm.'")
         marks = [str(part).count("ephemeral") for part in (body["messages"], sent["messages"])]
         assert marks[1] <= marks[0], "more marks for the cache than there were"
         if isinstance(system, list) and len(system) == 2:
@@ -219,7 +223,7 @@ def test_what_is_sent_to_a_model_is_what_anthropic_takes(
             assert not is_told or sent["system"][0] == system[0]
 
 
-def said_by(body: bytes) -> Any:
+def read_reply_content(body: bytes) -> Any:
     """Return the content of a reply; blank text is allowed, because the original can contain it."""
     if body.startswith(b"{"):
         found = json.loads(body)
@@ -240,8 +244,8 @@ def said_by(body: bytes) -> Any:
                     reason = delta["stop_reason"]
         blocks = [{**one, "input": json.loads(one["json"])} if one["json"] else one for one in blocks]
     own = ("text", "thinking", "name", "input")
-    said = [{key: one[key] for key in own if key in one} for one in blocks]
-    return [one for one in said if one != {"text": ""}], reason  # a block without text may be missing
+    contents = [{key: one[key] for key in own if key in one} for one in blocks]
+    return [one for one in contents if one != {"text": ""}], reason  # a block without text may be missing
 
 
 @pytest.mark.parametrize("size", [1, 300, 1 << 20])
@@ -311,12 +315,12 @@ def test_fast_path_takes_no_delta_of_another_block() -> None:
 
 def test_the_mark_for_the_cache_of_a_result_stays_where_the_client_put_it() -> None:
     """Agents move it to the last message in each turn."""
-    said = [
+    turns = [
         messages.user("Look."),
         messages.assistant(messages.call("read", "t1", filePath="/a"), messages.call("read", "t2", filePath="/b")),
         messages.user([messages.result("one", "t1"), {**messages.result("two", "t2"), **CACHED}]),
     ]
-    body = messages.request(messages=said, tools=messages.TOOLS)
+    body = messages.request(messages=turns, tools=messages.TOOLS)
     plans = planner(tools="prompt", dialect="hermes")
     sent = json.loads(Session.open(API, chat.encode_json(body), CLIENT, plans, "seed").request())
     blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]

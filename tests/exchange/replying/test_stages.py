@@ -26,10 +26,10 @@ def apply_limit(plan: Plan, *names: str, dialect: str = "hermes") -> list[Event]
     ],
 )
 def test_a_call_of_a_tool_that_is_not_offered(plan: Plan, kind: type) -> None:
-    *told, last = apply_limit(plan, "rm")
+    *interventions, last = apply_limit(plan, "rm")
     assert isinstance(last, kind)
     assert last.raw == "rm"
-    assert [type(one) for one in told] == ([] if kind is Call else [UnreadCall])
+    assert [type(one) for one in interventions] == ([] if kind is Call else [UnreadCall])
 
 
 def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:
@@ -38,7 +38,7 @@ def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:
 
 
 def test_calls_beyond_the_limit_are_dropped_and_reported() -> None:
-    first, told, left_out = apply_limit(Plan(protocol=ToolProtocol(max_calls=1)), "read", "read")
+    first, intervention, left_out = apply_limit(Plan(protocol=ToolProtocol(max_calls=1)), "read", "read")
     assert isinstance(first, Call)
-    assert isinstance(told, Intervention)
+    assert isinstance(intervention, Intervention)
     assert left_out == Markup("read")

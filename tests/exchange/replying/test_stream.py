@@ -19,7 +19,7 @@ from fuzz.targets import is_text_preserved
 from tests.apis import chat, pairs
 from tests.bounds import count_calls
 from tests.exchange.crossings import open_bridge
-from tests.exchanges import BODY, CALLED, SAID, TEXT, feed_stream, open_session, reveals_reasoning_late
+from tests.exchanges import BODY, CALLED, REPLY_PIECES, TEXT, feed_stream, open_session, reveals_reasoning_late
 from vtc.wire import UnsupportedEncoding
 
 
@@ -44,11 +44,11 @@ def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
         held, _ = tracemalloc.get_traced_memory()
         stream = exchange.stream()
         gc.collect()
-        left, _ = tracemalloc.get_traced_memory()
+        remaining, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert stream.feed(BODY)
-    assert held - left > sum(len(turn["content"]) for turn in turns)
+    assert held - remaining > sum(len(turn["content"]) for turn in turns)
 
 
 def test_the_text_of_a_long_reply_is_not_kept() -> None:
@@ -118,18 +118,18 @@ SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model"
 @example(["Hello, ", "\n", "</tool_call>"], [], {}, False)
 @example(["</tool_call>"], [], {}, True)
 @example(["<read>\n<filePath>/a\n\nb</filePath>\n</read>", "<tool_call>", "  "], [], {}, False)
-@given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
+@given(texts=REPLY_PIECES, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
 def test_any_reply_in_any_cut_equals_the_whole_reply(
-    said: list[str], cuts: list[int], settings: dict[str, str], finish: bool
+    texts: list[str], cuts: list[int], settings: dict[str, str], finish: bool
 ) -> None:
     """Arguments are JSON and ids differ (`chat.read`)."""
     reason = "stop" if finish else "length"
-    body = b"".join(chat.make_stream(*said, finish=reason))
+    body = b"".join(chat.make_stream(*texts, finish=reason))
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     streamed = chat.read(
         feed_stream(open_session(settings=settings).stream(), *(body[a:b] for a, b in pairwise(places) if a < b))
     )
-    text = "".join(said)
+    text = "".join(texts)
     exchange = open_session(settings=settings)
     whole = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text, reason))))
     assert streamed == whole or reveals_reasoning_late(exchange, text)

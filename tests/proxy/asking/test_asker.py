@@ -61,6 +61,8 @@ async def test_a_server_that_hangs_up_broke_the_connection() -> None:
     assert isinstance(answer.error, ConnectionError)
 
 
-@pytest.mark.parametrize(("error", "said"), [(HTTPException("?"), "HTTP"), (OSError(1, "not permitted"), "not perm")])
-def test_why_there_is_no_answer_is_for_people(error: OSError | HTTPException, said: str) -> None:
-    assert said in ServerAnswer(error=error).why
+@pytest.mark.parametrize(
+    ("error", "message"), [(HTTPException("?"), "HTTP"), (OSError(1, "not permitted"), "not perm")]
+)
+def test_why_there_is_no_answer_is_for_people(error: OSError | HTTPException, message: str) -> None:
+    assert message in ServerAnswer(error=error).why

@@ -105,8 +105,8 @@ async def test_server_of_another_protocol_is_reported() -> None:
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     """There is no server of this name, so a request would fail, and be reported."""
-    told = "https://no-such-host.googleapis.com is one of: hosted APIs"
-    identity = ServerIdentity("hosted", told, is_hosted=True)
+    message = "https://no-such-host.googleapis.com is one of: hosted APIs"
+    identity = ServerIdentity("hosted", message, is_hosted=True)
     assert identify_server(Asker("https://no-such-host.googleapis.com"), PROFILES) == identity
 
 
@@ -132,8 +132,8 @@ def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> No
     """Its owner is unknown to VTC; the profile of the kind of server would take precedence."""
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
     own = load_profiles([builtin_directory(), tmp_path])
-    said = "http://127.0.0.1:1 has a profile of yours: mine"
-    assert identify_server(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", said)
+    message = "http://127.0.0.1:1 has a profile of yours: mine"
+    assert identify_server(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", message)
 
 
 @pytest.mark.parametrize("server", pairs.NAMES)

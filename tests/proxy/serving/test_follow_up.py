@@ -43,7 +43,7 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
         (Reply([b"no"], JSON, status=429, framing="length"), "the server answered 429"),
         (Reply([b"no"], JSON, framing="length", cut=True), "."),
@@ -51,11 +51,11 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
         (Reply([b"x" * 1001], JSON, framing="length"), "longer than vtc_max_body_bytes"),
     ],
 )
-async def test_no_answer(reply: Reply, told: str, tmp_path: Path) -> None:
+async def test_no_answer(reply: Reply, message: str, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream, running_proxy(tmp_path, mode=["regular"]):
         ctx.options.vtc_max_body_bytes = 1000
         steps = whole_reply.ask_server(FollowUpRequests(flow_to(upstream.url), 20), b"{}")
-        with pytest.raises(NoAnswer, match=told):
+        with pytest.raises(NoAnswer, match=message):
             steps.send(await next(steps)())
 
 

@@ -26,12 +26,12 @@ def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, nam
 
 
 @pytest.mark.parametrize(
-    ("why", "said"),
+    ("why", "message"),
     [
         ("Connection refused", "is it running?"),
         ("Certificate verify failed: self-signed certificate", "ssl_insecure=true"),
         ("Connection killed: Request destination unknown.", "no model server was named"),
     ],
 )
-def test_remedy_is_reported(why: str, said: str) -> None:
-    assert said in side_questions.explain_unreachable(tflow.tflow(), why)
+def test_remedy_is_reported(why: str, message: str) -> None:
+    assert message in side_questions.explain_unreachable(tflow.tflow(), why)

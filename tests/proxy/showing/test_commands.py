@@ -90,9 +90,9 @@ def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
     flow = session.exchange(CALL)
     flow.request.content = chat.encode_json(chat.request(model="Qwen/Qwen3-8B"))
     flow.metadata.clear()
-    said = session.call("vtc.explain @all")
-    assert "What VTC did" not in said
-    assert "profile qwen3" in said
+    output = session.call("vtc.explain @all")
+    assert "What VTC did" not in output
+    assert "profile qwen3" in output
     flow.request.content = b"x"
     assert "VTC would leave this flow alone: the body is not a valid chat completion request" in session.call(
         "vtc.explain @all"
@@ -133,9 +133,9 @@ def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session)
     page.address = "http://127.0.0.1:8081/vtc"
     assert session.call(f"{command} @all") == "2 exchanges: read it at http://127.0.0.1:8081/vtc/said"
     assert page.command_output == in_full
-    told = session.call("vtc.stats")
-    assert told.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 unread, 0 errors in VTC, ")
-    assert told.endswith("; by model, client and dialect: http://127.0.0.1:8081/vtc")
+    output = session.call("vtc.stats")
+    assert output.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 unread, 0 errors in VTC, ")
+    assert output.endswith("; by model, client and dialect: http://127.0.0.1:8081/vtc")
 
 
 @pytest.mark.parametrize("api", SHAPES)
@@ -201,8 +201,8 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
     broken = session.exchange("x")
     broken.response = http.Response.make(502, b"<html>")
     path = tmp_path / "cases.yaml"
-    said = session.call(f"vtc.save @all '{path}'")
-    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is not a reply")
+    output = session.call(f"vtc.save @all '{path}'")
+    assert output.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is not a reply")
     assert len(parse_cases(path.read_text("utf-8"))) == 1
     session.view.clear()
     session.view.add([broken])
@@ -220,11 +220,11 @@ def test_secrets_are_neither_saved_nor_printed(session: Session, tmp_path: Path)
     session.call(f"vtc.save @all '{tmp_path / 'cases.yaml'}'")
     saved = (tmp_path / "cases.yaml").read_text("utf-8")
     assert "[secret]" in saved
-    told = session.call("vtc.explain @all") + flow.comment + json.dumps(flow.metadata["vtc"])
+    output = session.call("vtc.explain @all") + flow.comment + json.dumps(flow.metadata["vtc"])
     for secret in ("open-sesame-77", "sk-abcdefgh123"):
         assert secret not in saved
-        assert secret not in told
-    assert "no tool 'sh.rm' is offered" in told
+        assert secret not in output
+    assert "no tool 'sh.rm' is offered" in output
 
 
 def test_a_file_that_cannot_be_written(session: Session) -> None:

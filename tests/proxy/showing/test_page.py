@@ -39,12 +39,12 @@ def test_empty_page_has_instructions() -> None:
 
 
 def test_ignored_exchange_is_listed_with_its_reason() -> None:
-    left = capture_flow("Hello", path="/v1/completions")
-    shown = overview(left, capture_flow("Hello", path="/v1/embeddings"))
+    ignored = capture_flow("Hello", path="/v1/completions")
+    shown = overview(ignored, capture_flow("Hello", path="/v1/embeddings"))
     assert "1 exchange (1 of them left alone), 0 calls" in shown
     assert shown.count('<a href="/vtc/') == 1
-    assert f'<a href="/vtc/{left.id}">left alone: text completions have no tools' in shown
-    assert "VTC does not process this" in rendering.render_detail(left)
+    assert f'<a href="/vtc/{ignored.id}">left alone: text completions have no tools' in shown
+    assert "VTC does not process this" in rendering.render_detail(ignored)
 
 
 def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
@@ -97,9 +97,9 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
     ):
         shown = overview(made, plain, broken, **query)
         assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id]
-        (told,) = re.findall('aria-label="exchanges over time: (.*)"', shown)
-        assert told.startswith("1 ")  # the chart counts these
-        assert "," not in told
+        (label,) = re.findall('aria-label="exchanges over time: (.*)"', shown)
+        assert label.startswith("1 ")  # the chart counts these
+        assert "," not in label
     assert 'href="/vtc?outcome=unchanged&amp;model=a%26b"' in overview(made, plain, model="a&b")
     assert "no exchange matches" in overview(made, outcome="denied")
     assert 'aria-current="true"><span class="sign" aria-hidden="true">⊘</span>denied <b>0</b>' in overview(

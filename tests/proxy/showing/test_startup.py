@@ -69,7 +69,7 @@ def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "address", "said"),
+    ("mode", "address", "message"),
     [
         (
             "reverse:http://10.0.0.5:8000",
@@ -86,14 +86,14 @@ def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
     ],
 )
 def test_address_for_clients_is_printed(
-    mode: str, address: tuple[Any, ...], said: str, context: taddons.context
+    mode: str, address: tuple[Any, ...], message: str, context: taddons.context
 ) -> None:
     context.master.addons.add(addon := VirtualToolCalling())
     context.configure(addon, vtc_mode="observe")
     assert addon.planner
     who, where = startup.format_greeting(addon.planner.profiles, [(ProxyMode.parse(mode), [address])])
     assert who.startswith(f"VTC {__version__}, mode observe: ")
-    assert where.endswith(said)
+    assert where.endswith(message)
 
 
 def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) -> None:

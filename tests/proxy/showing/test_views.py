@@ -48,8 +48,8 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
     blocks = [messages.text_block(0, "Hel", "lo"), messages.call_block(1, "read", '{"filePath": "/a"}')]
     body = b"".join(messages.make_stream(*blocks, stop_reason="tool_use"))
     found = render_view(flow(body, SSE, path=messages.PATH))
-    said = "[assistant]\n  Hello\n  -> read  toolu_1\n       filePath: /a\n  finish_reason: tool_use"
-    assert (found.view_name, found.text) == ("VTC", said)
+    text = "[assistant]\n  Hello\n  -> read  toolu_1\n       filePath: /a\n  finish_reason: tool_use"
+    assert (found.view_name, found.text) == ("VTC", text)
 
 
 def test_stream_of_ollama_is_the_message_it_adds_up_to() -> None:
@@ -57,8 +57,8 @@ def test_stream_of_ollama_is_the_message_it_adds_up_to() -> None:
         ollama.make_stream(*ollama.make_text_lines("Hel", "lo"), ollama.piece("", ollama.call("read", filePath="/a")))
     )
     found = render_view(flow(body, ollama.NDJSON["content-type"], path=ollama.PATH))
-    said = "[assistant]\n  Hello\n  -> read\n       filePath: /a\n  finish_reason: stop"
-    assert (found.view_name, found.text) == ("VTC", said)
+    text = "[assistant]\n  Hello\n  -> read\n       filePath: /a\n  finish_reason: stop"
+    assert (found.view_name, found.text) == ("VTC", text)
 
 
 def test_the_raw_stream_is_one_click_away() -> None:
@@ -86,10 +86,10 @@ def test_other_replies_use_other_views(other: http.HTTPFlow) -> None:
 
 
 def test_a_request_that_vtc_touched_is_shown_even_if_it_is_none() -> None:
-    left = flow(b"{}", "application/json")
-    left.request.content = b"x"
-    left.metadata[METADATA] = {"request": ["left alone: the body is not a valid chat completion request"]}
-    assert "left alone: the body" in render_view(left, "request").text
+    untouched = flow(b"{}", "application/json")
+    untouched.request.content = b"x"
+    untouched.metadata[METADATA] = {"request": ["left alone: the body is not a valid chat completion request"]}
+    assert "left alone: the body" in render_view(untouched, "request").text
 
 
 @pytest.mark.parametrize("metadata", [contentviews.Metadata(), contentviews.Metadata(flow=tflow.ttcpflow())])

@@ -129,11 +129,11 @@ def test_every_step_is_among_those_that_are_tried() -> None:
 @over(fields=requests())
 def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Json) -> None:
     asked, given = read(fields)
-    once, told = REQUEST_STEPS[name](asked, value, given)
-    assert bool(told) == (once is not asked)
-    twice, told = REQUEST_STEPS[name](once, value, anew(given, once))
+    once, reports = REQUEST_STEPS[name](asked, value, given)
+    assert bool(reports) == (once is not asked)
+    twice, reports = REQUEST_STEPS[name](once, value, anew(given, once))
     assert twice is once
-    assert not told
+    assert not reports
 
 
 @WITH_OTHERS
@@ -142,9 +142,9 @@ def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Js
 def test_all_steps_done_twice_are_done_once(steps: Json, fields: Json) -> None:
     asked, given = read(fields)
     once, _ = apply_steps(asked, steps, given)
-    twice, told = apply_steps(once, steps, anew(given, once))
+    twice, reports = apply_steps(once, steps, anew(given, once))
     assert twice.messages == once.messages
-    assert (twice.tools, twice.limits, twice.choice, told) == (once.tools, once.limits, once.choice, {})
+    assert (twice.tools, twice.limits, twice.choice, reports) == (once.tools, once.limits, once.choice, {})
 
 
 @over(fields=requests(), names=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
@@ -216,8 +216,8 @@ def test_no_content_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     for entry in fields["messages"]:
         parts = [entry["content"]] if isinstance(entry["content"], str) else entry["content"] or ()
         for part in parts:
-            said = part if isinstance(part, str) else part.get("text", "image")
-            assert json.dumps(said)[1:-1] in json.dumps(sent["messages"])
+            text = part if isinstance(part, str) else part.get("text", "image")
+            assert json.dumps(text)[1:-1] in json.dumps(sent["messages"])
     if not steps:
         assert exchange.request() == body or fields["tools"] == []
 
@@ -225,12 +225,12 @@ def test_no_content_is_lost(fields: Json, steps: set[str], other: bool) -> None:
 @over(kinds=st.lists(st.sampled_from(["asks", "calls", "calls and is told"]), min_size=2, max_size=6))
 def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[str]) -> None:
     """Except for the turn in which the server rejected them."""
-    said: list[Json] = [{"role": "user", "content": "Go."}]
+    history: list[Json] = [{"role": "user", "content": "Go."}]
     memory, before = Memory(), list[Json]()
     error = b'{"error": {"message": "registry.ollama.ai/library/m does not support tools"}}'
     for number, kind in enumerate(kinds):
-        said = [*said, *turn(number, kind)]
-        body = chat.encode_json(chat.request(messages=said))
+        history = [*history, *turn(number, kind)]
+        body = chat.encode_json(chat.request(messages=history))
         exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
         sent = exchange.request()
         if not number:
@@ -250,14 +250,14 @@ def turn(number: int, kind: str) -> list[Json]:
     found = [{"role": "tool", "tool_call_id": one["id"], "content": f"found {number}"} for one in calls]
     called = {"role": "assistant", "content": f"so {number}", "tool_calls": calls}
     note = {"role": "system", "content": f"note {number}"}
-    said = {"role": "user", "content": [{"type": "text", "text": f"do {number}"}, IMAGE]}
+    message = {"role": "user", "content": [{"type": "text", "text": f"do {number}"}, IMAGE]}
     return {
-        "asks": [{"role": "assistant", "content": f"done {number}"}, said],
+        "asks": [{"role": "assistant", "content": f"done {number}"}, message],
         "calls": [called, *found],
         "calls and is told": [called, *found, note],
-        "is interrupted": [called, *found, said],
-        "says nothing": [{"role": "assistant", "content": ""}, said, note],
-        "results late": [called, said, *found],
+        "is interrupted": [called, *found, message],
+        "says nothing": [{"role": "assistant", "content": ""}, message, note],
+        "results late": [called, message, *found],
     }[kind]
 
 
@@ -267,12 +267,12 @@ KINDS = ["asks", "calls", "calls and is told", "is interrupted", "says nothing",
 @WITH_OTHERS
 @over(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=10))
 def test_with_every_step_a_turn_begins_the_next_one(steps: Json, kinds: list[str]) -> None:
-    said: list[Json] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Go."}]
+    messages: list[Json] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Go."}]
     before: list[Json] = []
     for number, kind in enumerate(kinds):
-        said = [*said, *turn(number, kind)]
+        messages = [*messages, *turn(number, kind)]
         exchange = Session.open(
-            BY_NAME["openai-chat"], chat.encode_json(chat.request(messages=said)), AGENT, planner(), "seed"
+            BY_NAME["openai-chat"], chat.encode_json(chat.request(messages=messages)), AGENT, planner(), "seed"
         )
         exchange._encoder._steps.update(steps)
         sent = json.loads(exchange.request())["messages"]

@@ -28,8 +28,8 @@ ANY = {"anyOf": [{"type": kind} for kind in KINDS]}
 
 def simplify_schema(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
     asked = CanonicalRequest(model="m", messages=(), tools=(Tool("go", "", schema),))
-    found, told = apply_steps(asked, {"schemas": value}, make_context())
-    return found.tools[0].parameters, [*told.values()]
+    found, reports = apply_steps(asked, {"schemas": value}, make_context())
+    return found.tools[0].parameters, [*reports.values()]
 
 
 def parameter(schema: Any, form: str, **root: Any) -> Any:
@@ -46,16 +46,16 @@ def test_constraints_are_described_in_words(form: str, case: Json) -> None:
 
 def test_what_names_a_key_is_no_keyword() -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}, "format": {"type": "string"}}}
-    found, told = simplify_schema(schema)
+    found, reports = simplify_schema(schema)
     assert found is schema
-    assert not told
+    assert not reports
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:
     node = {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"}}}
-    found, told = simplify_schema({"$ref": "#/$defs/node", "$defs": {"node": node}})
+    found, reports = simplify_schema({"$ref": "#/$defs/node", "$defs": {"node": node}})
     assert found == {"type": "object", "properties": {"left": {"type": "object"}, "right": {"type": "object"}}}
-    assert told == ["1 schema simplified (go: $ref, depth)"]
+    assert reports == ["1 schema simplified (go: $ref, depth)"]
 
 
 def test_the_schemas_of_all_tools_together_are_bounded() -> None:
@@ -65,14 +65,14 @@ def test_the_schemas_of_all_tools_together_are_bounded() -> None:
     }
     schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d10": {"type": "string"}}}
     tools = tuple(Tool(f"go{number}", "", schema) for number in range(20))
-    found, told = apply_steps(
+    found, reports = apply_steps(
         CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, make_context()
     )
     sizes = [len(json.dumps(tool.parameters)) for tool in found.tools]
     assert sizes[0] == max(sizes) > 20_000
     assert sum(sizes) < 8 * sizes[0]
     assert all(tool.parameters["type"] == "object" for tool in found.tools)
-    assert any("go19" in line or "…" in line for line in told.values())
+    assert any("go19" in line or "…" in line for line in reports.values())
 
 
 def test_a_tool_without_parameters_has_those_of_an_object() -> None:
@@ -126,27 +126,29 @@ def test_of_all_of_several_objects_all_is_required(value: str) -> None:
 def test_entries_of_a_tuple_are_described() -> None:
     first = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
     draft = {"type": "array", "prefixItems": first["items"], "items": False}
-    said = [*first["items"]]
+    items = [*first["items"]]
     assert simplify_schema({"type": "object", "properties": {"p": first, "q": draft}}, "object")[0]["properties"] == {
-        "p": {"type": "array", "prefixItems": said, "items": {}},
-        "q": {"type": "array", "prefixItems": said, "items": {}, "maxItems": 2},
+        "p": {"type": "array", "prefixItems": items, "items": {}},
+        "q": {"type": "array", "prefixItems": items, "items": {}, "maxItems": 2},
     }
     simplified, _ = simplify_schema({"type": "object", "properties": {"q": draft}}, "plain")
-    assert simplified["properties"]["q"] == {"type": "array", "items": {"anyOf": said}}
+    assert simplified["properties"]["q"] == {"type": "array", "items": {"anyOf": items}}
 
 
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
 def test_tool_without_an_object_is_removed_and_others_are_offered(value: str) -> None:
     tools = tuple(Tool(name, "", schema) for name, schema in (("a", {"type": "string"}), ("b", BY_URL)))
-    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, make_context())
+    found, reports = apply_steps(
+        CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, make_context()
+    )
     assert [tool.name for tool in found.tools] == ["b"]
-    assert told["schemas"] == "not offered, because their arguments are no object: a"
+    assert reports["schemas"] == "not offered, because their arguments are no object: a"
 
 
 @pytest.mark.parametrize("words", ["grammar", "plain"])
-@pytest.mark.parametrize("came", [{"type": ["string", "null"]}, {"type": ["null", "string"]}, NULLABLE])
-def test_null_stays_where_a_value_must_be_given(came: Json, words: str) -> None:
-    schema = {"type": "object", "properties": {"p": {**came, "description": "b"}}, "required": ["p"]}
+@pytest.mark.parametrize("given", [{"type": ["string", "null"]}, {"type": ["null", "string"]}, NULLABLE])
+def test_null_stays_where_a_value_must_be_given(given: Json, words: str) -> None:
+    schema = {"type": "object", "properties": {"p": {**given, "description": "b"}}, "required": ["p"]}
     found, _ = simplify_schema(schema, words)
     parameter = found["properties"]["p"]
     assert [member["type"] for member in parameter["anyOf"]] == ["string", "null"]
@@ -291,14 +293,15 @@ DEFINITIONS = {
 }
 
 
-def unsaid(value: Any) -> list[Any]:
+def omit_nulls(value: Any) -> list[Any]:
     """Return the value without any of its members that are null, in all combinations: such calls are equivalent."""
     if isinstance(value, list):
-        return [[*one] for one in product(*map(unsaid, value))]
+        return [[*one] for one in product(*map(omit_nulls, value))]
     if not isinstance(value, dict):
         return [value]
     members = [
-        [*([()] if inner is None else []), *(((name, one),) for one in unsaid(inner))] for name, inner in value.items()
+        [*([()] if inner is None else []), *(((name, one),) for one in omit_nulls(inner))]
+        for name, inner in value.items()
     ]
     return [dict(chain.from_iterable(some)) for some in product(*members)]
 
@@ -334,4 +337,4 @@ def test_every_schema_is_accepted_and_accepts_the_same_values(words: str, fitted
     assert not FAULTS[words](written)
     assert simplify_schema(written, words)[0] is written
     if Draft202012Validator(schema).is_valid(value):  # several schemas of `oneOf` can accept it
-        assert any(map(Draft202012Validator(written).is_valid, unsaid(value)))
+        assert any(map(Draft202012Validator(written).is_valid, omit_nulls(value)))
