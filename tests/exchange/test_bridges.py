@@ -381,6 +381,7 @@ def test_reply_has_a_time_even_if_the_server_sends_none(client: str, server: str
     times = re.findall(rb'"created(?:_at)?": ?"?([\d-]+)', sent)
     assert {*times} <= {b"1790000000", b"2026-09-21"}, sent
     assert bool(times) == (client not in ("anthropic-messages", "gemini-generate"))
+    assert not re.search(rb'"model(?:Version)?": ?""', sent)
 
 
 NAMED = st.sampled_from(["read", "write", "list_files"])

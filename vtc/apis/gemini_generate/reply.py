@@ -211,8 +211,9 @@ class Encoder(msgspec.Struct):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
             return []
-        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):  # the server sent no start
-            self._record_start(Start())
+        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):
+            # Some servers send no start; otherwise it may follow the content.
+            self._record_start(next((event for event in events if isinstance(event, Start)), Start()))
         # Step 1: collect the parts, and the additional fields of the event, the candidate and its content.
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}

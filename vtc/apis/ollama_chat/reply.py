@@ -133,8 +133,9 @@ class Encoder(msgspec.Struct):
         lines: list[Json] = []
         if self.ended:
             return lines
-        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):  # the server sent no start
-            self._record_start(Start())
+        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):
+            # Some servers send no start; otherwise it may follow the content.
+            self._record_start(next((event for event in events if isinstance(event, Start)), Start()))
         # Step 1: collect this API's own fields, usage and the end.
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
