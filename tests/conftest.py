@@ -59,12 +59,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
 
     Up to `MANY` sets, each value of each parameter is tried, but not each combination, so a list of cases is tried
     whole. Above that, one in twelve or one in 24 is tried. The selection differs between tests, so each dialect, API
-    and policy is tried by many tests. A test that is named on the command line runs with all its parameters.
+    and policy is tried by many tests. Of a test that is marked `halved`, one in two of the selected sets is tried, and
+    `make test-rest` tries the others. A test that is named on the command line runs with all its parameters.
     """
     yield
-    if metafunc._calls and not _runs_all_parameters(metafunc.config):
+    if not metafunc._calls:
+        return
+    sets = _select_sets(metafunc)
+    others = _list_other_half(metafunc, sets) if metafunc.definition.get_closest_marker("halved") else []
+    if not _runs_all_parameters(metafunc.config):
         # Keep at least one: if all are marked `rest`, `pytest_collection_modifyitems` deselects the test.
-        metafunc._calls = _select_sets(metafunc) or metafunc._calls[:1]
+        metafunc._calls = [chosen for chosen in sets if chosen not in others] or metafunc._calls[:1]
+    for chosen in others:
+        chosen.marks.append(pytest.mark.rest.mark)
 
 
 def _select_sets(metafunc: pytest.Metafunc) -> list[Any]:
@@ -73,7 +80,7 @@ def _select_sets(metafunc: pytest.Metafunc) -> list[Any]:
     sets = [chosen for chosen in metafunc._calls if not any(mark.name == "rest" for mark in chosen.marks)]
     if len(sets) <= MAX_SETS_FOR_ALL or test.get_closest_marker("every"):
         return sets
-    numbers = {id(chosen): crc32(f"{test.nodeid}[{chosen.id}]".encode(errors="backslashreplace")) for chosen in sets}
+    numbers = {id(chosen): _number_set(test, chosen) for chosen in sets}
     if len(sets) > MAX_SETS_FOR_EACH_VALUE:
         share = test.get_closest_marker("one_in")
         one_in = share.args[0] if share else 24 if len(sets) > MAX_SETS_FOR_ONE_IN_TWELVE else 12
@@ -88,6 +95,15 @@ def _select_sets(metafunc: pytest.Metafunc) -> list[Any]:
             tried |= values
             chosen_sets.append(chosen)
     return chosen_sets
+
+
+def _number_set(test: pytest.Function, chosen: Any) -> int:
+    return crc32(f"{test.nodeid}[{chosen.id}]".encode(errors="backslashreplace"))
+
+
+def _list_other_half(metafunc: pytest.Metafunc, sets: list[Any]) -> list[Any]:
+    """Return one in two of the selected sets, always the same."""
+    return sorted(sets, key=lambda chosen: _number_set(metafunc.definition, chosen))[1::2]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -27,6 +27,7 @@ from itertools import pairwise, product
 from re import _constants as ops  # type: ignore[attr-defined]
 from types import FrameType
 from typing import Any
+from zlib import crc32
 
 import regex
 
@@ -337,13 +338,16 @@ def find_slowness(one: Recorded) -> str:
     return ""
 
 
-def main() -> None:
+def main(one_in: int) -> None:
+    """Print each expression that is too slow, of one in `one_in`, always the same."""
     start_recording()
     load_all()
     for one in [*RECORDED.values()]:
+        if crc32(repr(one.compiled.pattern).encode()) % one_in:
+            continue
         if why := find_slowness(one):
             sys.stdout.write(f"{one.place}: {why}\n    {str(one.compiled.pattern)[:200]}\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -10,12 +10,11 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import PurePosixPath
 
-type Tree = Mapping[str, str]
+from tests.source_tree import Tree, find_nodes, parse_module
 
 MAX_PARTICIPLE_SHARE = 0.01
 """Share of all functions of a folder whose whole name is a participle: `told()` does not say what the function does."""
@@ -83,15 +82,10 @@ FRONT_DOCUMENTS = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
 """Documents outside `docs/`."""
 
 
-@lru_cache(maxsize=1024)
-def _parse(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
 def _list_modules(tree: Tree, folder: str = "vtc") -> Iterator[tuple[str, ast.Module]]:
     for path, source in tree.items():
         if path.startswith(f"{folder}/") and path.endswith(".py"):
-            yield path, _parse(source)
+            yield path, parse_module(source)
 
 
 def is_participle(name: str) -> bool:
@@ -112,8 +106,8 @@ def check_function_names(tree: Tree) -> list[str]:
     for folder in ("vtc", TESTS):
         count, found = 0, []
         for path, module in _list_modules(tree, folder):
-            for node in ast.walk(module):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _names_value(node):
+            for node in find_nodes(module, ast.FunctionDef, ast.AsyncFunctionDef):
+                if not _names_value(node):
                     count += 1
                     if is_participle(node.name) and node.name not in HOOKS:
                         found.append(
@@ -127,11 +121,9 @@ def check_type_names(tree: Tree) -> list[str]:
     """Check that each class and `type` alias has a name of its own, except one name and file per API folder."""
     places: dict[str, list[str]] = {}
     for path, module in _list_modules(tree):
-        for node in ast.walk(module):
-            name = (
-                node.name if isinstance(node, ast.ClassDef) else node.name.id if isinstance(node, ast.TypeAlias) else ""
-            )
-            if name and not (name in SAME_IN_EACH_API and path.startswith("vtc/apis/")):
+        for node in find_nodes(module, ast.ClassDef, ast.TypeAlias):
+            name = node.name if isinstance(node, ast.ClassDef) else node.name.id
+            if not (name in SAME_IN_EACH_API and path.startswith("vtc/apis/")):
                 places.setdefault(name.lstrip("_"), []).append(f"{path}:{node.lineno}")
     return [
         f"{place}: the type {name} is also defined at {first}; name what distinguishes them"
@@ -162,8 +154,8 @@ def _read_prose(source: str) -> str:
     """Return the docstrings and comments of a module in lower case."""
     texts = [
         node.value.value
-        for node in ast.walk(_parse(source))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for node in find_nodes(parse_module(source), ast.Expr)
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return " ".join([*texts, *(token.string for token in tokens if token.type == tokenize.COMMENT)]).lower()

@@ -13,15 +13,14 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pytest
 
 from tests import budgets, language
+from tests.source_tree import Tree, find_nodes, parse_module
 
 pytestmark = pytest.mark.every
 
-type Tree = Mapping[str, str]
 type Check = Callable[[Tree], list[str]]
 
 ROOT = Path(__file__).parent.parent
@@ -104,24 +103,7 @@ REGISTRY = re.compile(
 def modules(tree: Tree) -> Iterator[tuple[str, ast.Module]]:
     for path, source in tree.items():
         if path.startswith("vtc/") and path.endswith(".py"):
-            yield path, _parse_module(source, path)
-
-
-# Each rule looks at all modules.
-_parse_module = lru_cache(maxsize=1024)(ast.parse)
-
-
-@lru_cache(maxsize=1024)
-def _by_class(module: ast.Module) -> Mapping[type[ast.AST], list[Any]]:
-    nodes: dict[type[ast.AST], list[Any]] = {}
-    for node in ast.walk(module):
-        nodes.setdefault(type(node), []).append(node)
-    return nodes
-
-
-def nodes[N: ast.AST](module: ast.Module, *classes: type[N]) -> Iterator[N]:
-    """Yield all nodes of a module of these classes, unordered."""
-    return (node for name in classes for node in _by_class(module).get(name, ()))
+            yield path, parse_module(source)
 
 
 def layer(path: str) -> str:
@@ -137,7 +119,7 @@ def layer(path: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
-    return [*nodes(module, ast.Import, ast.ImportFrom)]
+    return [*find_nodes(module, ast.Import, ast.ImportFrom)]
 
 
 @lru_cache(maxsize=256)
@@ -240,10 +222,10 @@ def check_purity(tree: Tree) -> list[str]:
                     f"{path}:{line}: imports {name}; take times, ids and data as arguments, "
                     "or do this in proxy, cli or demo"
                 )
-        for node in nodes(module, ast.Attribute):
+        for node in find_nodes(module, ast.Attribute):
             if node.attr in CLOCKS:
                 problems.append(f"{path}:{node.lineno}: calls {ast.unparse(node)}(); take the time as an argument")
-        for call in nodes(module, ast.Call) if READS_FILES.isdisjoint((here, path)) else ():
+        for call in find_nodes(module, ast.Call) if READS_FILES.isdisjoint((here, path)) else ():
             if touches_a_file(call.func):
                 problems.append(f"{path}:{call.lineno}: calls {ast.unparse(call.func)}(); take the data as an argument")
     return problems
@@ -262,7 +244,7 @@ def check_class_names(tree: Tree) -> list[str]:
     """Check that each class has a unique name, except the classes that each API defines."""
     places: dict[str, list[str]] = {}
     for path, module in modules(tree):
-        for node in nodes(module, ast.ClassDef):
+        for node in find_nodes(module, ast.ClassDef):
             if node.name not in OF_EACH_API:
                 places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
     return [
@@ -277,7 +259,7 @@ def check_size(tree: Tree) -> list[str]:
     problems = []
     actions = {f"{name[1]}.{name[2]}" for name in IN_TABLE.finditer(tree.get(READER_TABLE, ""))}
     for path, module in modules(tree):
-        for node in nodes(module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+        for node in find_nodes(module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
             if not isinstance(node, ast.ClassDef):
                 assert node.end_lineno is not None
                 if (lines := node.end_lineno - node.lineno + 1) > MAX_FUNCTION_LINES:
@@ -299,7 +281,7 @@ def check_constructors(tree: Tree) -> list[str]:
         f"{path}:{class_.lineno}: {class_.name} takes {count} parameters, over {MAX_PARAMETERS}; "
         "group those that travel together in a value with a name"
         for path, module in modules(tree)
-        for class_ in nodes(module, ast.ClassDef)
+        for class_ in find_nodes(module, ast.ClassDef)
         if (count := count_parameters(class_)) > MAX_PARAMETERS
         if class_.name not in TABLES and not mirrors_keys(class_)
     ]
@@ -323,7 +305,7 @@ def check_strictness(tree: Tree) -> list[str]:
     asking = {
         path
         for path, module in modules(tree)
-        for node in nodes(module, ast.Attribute, ast.Name)
+        for node in find_nodes(module, ast.Attribute, ast.Name)
         if isinstance(node.ctx, ast.Load)
         if STRICT.fullmatch(node.attr if isinstance(node, ast.Attribute) else node.id)
     }
@@ -373,7 +355,7 @@ def check_front_doors(tree: Tree) -> list[str]:
         path: inside
         for path, source in tree.items()
         if path.startswith("tests/") and PurePosixPath(path).name.startswith("test_") and path.endswith(".py")
-        if (inside := [*inner_names(path, _parse_module(source, path), tree)])
+        if (inside := [*inner_names(path, parse_module(source), tree)])
     }
     if len(entered) <= MOST_INSIDE:
         return []
@@ -390,7 +372,7 @@ def check_tests_share_by_helpers(tree: Tree) -> list[str]:
         path: f"{path}:{line}: takes from {name}; move what both use to a helper"
         for path, source in tree.items()
         if path.startswith("tests/") and path.endswith(".py")
-        for line, name in imports(path, _parse_module(source, path), tree)
+        for line, name in imports(path, parse_module(source), tree)
         if name.startswith("tests.") and name.rpartition(".")[2].startswith("test_")
     }
     return [*taken.values()] if len(taken) > MOST_FROM_TESTS else []
@@ -421,12 +403,12 @@ def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int
         if isinstance(node, ast.ImportFrom) and (door := module_file(node.module or "", tree)).endswith("/__init__.py"):
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                if not module_file(name, tree) and not is_offered(alias.name, _parse_module(tree[door], door)):
+                if not module_file(name, tree) and not is_offered(alias.name, parse_module(tree[door])):
                     yield node.lineno, name
 
 
 def _find_patched_names(module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
-    for node in nodes(module, ast.Constant):
+    for node in find_nodes(module, ast.Constant):
         if isinstance(node.value, str) and node.value.startswith("vtc."):
             *names, _ = node.value.split(".")
             while names and not module_file(".".join(names), tree):

@@ -52,6 +52,7 @@ def list_bash_calls(guards: dict[str, Any], reply: Any, **fields: Any) -> list[A
     return [arguments for name, arguments in chat.read(body).calls if name == "bash"]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("depth", [100, 400, 500, 600, 900, 1_000, 3_000])
 @pytest.mark.parametrize("form", range(4))
 def test_deep_arguments_switch_no_policy_off(depth: int, form: int) -> None:
@@ -189,6 +190,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("guards", [None, STEERING, {"allowed_tools": ["read*"]}, DROPPING, {"arguments": {}}])
 def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:

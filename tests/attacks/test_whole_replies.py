@@ -103,6 +103,7 @@ def text_of(api: str, reply: Json) -> str:
     return str(reply["message"]["content"])
 
 
+@pytest.mark.halved
 @API
 @pytest.mark.parametrize("encoding", ["utf-8", *ENCODINGS])
 @pytest.mark.parametrize("how", UNREAD)
@@ -115,6 +116,7 @@ def test_reply_that_cannot_be_read_is_withheld_with_a_message(how: str, encoding
     assert exchange.report.failures == []
 
 
+@pytest.mark.halved
 @API
 @pytest.mark.parametrize("encoding", ["utf-8", *ENCODINGS])
 def test_reply_in_any_unicode_encoding_is_read_and_sent_in_utf_8(encoding: str, api: str) -> None:

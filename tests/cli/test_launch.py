@@ -209,10 +209,8 @@ def test_options_reach_vtc_and_the_key_reaches_the_agent_without_messages(machin
     assert seen["proxies"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
-    "api",
-    [pytest.param(CHAT, id="the agent's API", marks=pytest.mark.rest), pytest.param(OLLAMA, id="another API")],
-)
+@pytest.mark.rest
+@pytest.mark.parametrize("api", [pytest.param(CHAT, id="the agent's API"), pytest.param(OLLAMA, id="another API")])
 def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(api: Api, machine: Machine) -> None:
     api = replace(api, path=f"/openai{api.path}")
     model = ScriptedModel("hermes", Call("read_file", "path", "hello.txt"), api=api)
@@ -223,6 +221,7 @@ def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(api: Api, ma
     assert len(model.requests) == 1
 
 
+@pytest.mark.rest
 def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     """Ctrl-C reaches both agent and launch; a signal to launch is forwarded, and VTC ends with the agent."""
     with machine.launch_waiting(server) as process:
@@ -237,6 +236,7 @@ def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     assert machine.is_over()
 
 
+@pytest.mark.rest
 def test_vtc_ends_with_a_killed_launch_and_leaves_no_key(machine: Machine, server: str) -> None:
     with machine.launch_waiting(server) as process:
         port = int(machine.witnessed["url"].rpartition(":")[2].partition("/")[0])
@@ -283,9 +283,10 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
             running.stdout.read()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("host", "named"),
-    [("127.0.0.1", ["--key-env", "MY_KEY"]), *(pytest.param(host, [], marks=pytest.mark.rest) for host in LOCAL_HOSTS)],
+    [("127.0.0.1", ["--key-env", "MY_KEY"]), *((host, []) for host in LOCAL_HOSTS)],
 )
 def test_program_that_imitates_vtc_gets_neither_key_nor_traffic(
     host: str, named: list[str], machine: Machine, server: str

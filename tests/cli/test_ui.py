@@ -125,6 +125,7 @@ def test_vtc_ends_with_a_page_that_is_killed(tmp_path: Path, confdir: Path) -> N
             assert connection.recv(1) == b""  # VTC closes it when it ends
 
 
+@pytest.mark.rest
 def test_page_ends_with_the_reason_if_vtc_cannot_start(tmp_path: Path, confdir: Path) -> None:
     arguments = ["http://127.0.0.1:1", "--port", str(find_free_port()), "--", "--no-such-argument"]
     with run_in_terminal(tmp_path, confdir, *arguments) as shown:

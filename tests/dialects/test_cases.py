@@ -51,6 +51,7 @@ def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
     assert raw(events) == case.text
 
 
+@pytest.mark.halved
 @pytest.mark.every
 @pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_cut_anywhere_changes_nothing(case: Case, some: Any) -> None:

@@ -245,6 +245,7 @@ def test_blanks_before_the_tag_after_a_value_without_closer_may_be_its_own(diale
         assert outcome(call, text.replace("  x\n", "  x\n  "), dialect) == "refused"
 
 
+@pytest.mark.halved
 @pytest.mark.every
 @pytest.mark.parametrize("dialect", TAGGED)
 @pytest.mark.parametrize("blanks", [" ", "    ", "\t"])

@@ -239,6 +239,7 @@ def test_a_call_of_gemma_that_ends_early_is_no_call_with_less_in_it(
         assert not found or dump_typed(found) == dump_typed([("save", arguments)]), text[:end]
 
 
+@pytest.mark.halved
 @pytest.mark.every
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize(

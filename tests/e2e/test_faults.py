@@ -295,6 +295,7 @@ FORMS = [crlf, cr, bom, comments, add_event_fields, several_lines, no_space, bla
 CUTS = {"frame by frame": 0, "one byte a read": 1, "five bytes a read": 5, "at once": 1 << 20}
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 async def test_forms_of_an_event_stream(form: Any, start: Start) -> None:
     """However a stream is cut, its calls are read, and a stream without calls keeps all its text."""
@@ -395,6 +396,7 @@ STATUSES = [
 ]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("reply", STATUSES, ids=lambda reply: f"{reply.status}")
 async def test_statuses_that_are_no_reply(reply: Reply, start: Start) -> None:
     lab = await start(reply)
@@ -420,6 +422,7 @@ TYPES = [
 ]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("type_", TYPES)
 async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
     """The first bytes of the body do not matter either."""

@@ -45,6 +45,7 @@ MAY_CALL = [path for path, (_, why) in CLOSE.items() if not re.search("tokens|co
 STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events", "lines"])
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("path", CLOSE)
 async def test_request_to_a_similar_path_is_unchanged_and_reported(path: str, start: Start) -> None:
     asked, why = CLOSE[path]

@@ -79,7 +79,7 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
     with pytest.raises(BadRequest, match="ZeroDivisionError: planted"):
         open_session()
     (record,) = caplog.records
-    assert "test_exchange.py" in record.message
+    assert "test_session.py" in record.message
     assert "forwarded unchanged" in record.message
 
 

@@ -95,6 +95,7 @@ def test_prose_and_code_are_not(text: str) -> None:
     assert find_possible_call(text, TOOLS) is None
 
 
+@pytest.mark.halved
 @pytest.mark.every
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_framed])
 def test_call_in_a_code_block_is_reported_in_every_framed_dialect(name: str) -> None:

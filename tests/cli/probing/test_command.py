@@ -142,6 +142,7 @@ def parse_output(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("case", CASES)
 async def test_findings_about_a_server_become_profiles(case: str, tmp_path: Path) -> None:
     server, code, expected, message = CASES[case]
@@ -395,7 +396,10 @@ async def test_a_server_that_never_answers_ends_the_probe_soon(at: str, message:
 @pytest.mark.parametrize(
     ("hangs", "server", "code", "verdict"),
     [
-        (b"Use the tool", Server(), 1, "It is not known whether an agent will work: stopped by Ctrl-C."),
+        pytest.param(
+            *(b"Use the tool", Server(), 1, "It is not known whether an agent will work: stopped by Ctrl-C."),
+            marks=pytest.mark.rest,
+        ),
         pytest.param(
             *(
                 b"Use the tool",

@@ -40,6 +40,7 @@ def test_limit_is_lowered_to_the_room_that_the_server_states(case: dict[str, Any
     assert found is None or [*found.steps] == ["context"]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize(("step", "value", "words"), ONE, ids=[words[:30] for *_, words in ONE])
 def test_rejection_teaches_one_step(step: str, value: object, words: str, status: int) -> None:
@@ -48,6 +49,7 @@ def test_rejection_teaches_one_step(step: str, value: object, words: str, status
     assert again is None or step not in again.steps
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize(
     ("words", "steps"),
     [(words, case["steps"]) for case in STEPS["sequences"] for words in case["words"]],

@@ -80,6 +80,7 @@ def test_a_match_may_span_a_denied_call_and_the_text_around_it() -> None:
     assert found.content == "I go - it."
 
 
+@pytest.mark.halved
 @pytest.mark.every
 @pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
 @pytest.mark.parametrize("manner", ["text", "steer", "drop"])

@@ -108,6 +108,7 @@ CHOSEN = [
 ]
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("case", CHOSEN)
 def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case, some: Any) -> None:
     text = case.written
