@@ -114,7 +114,7 @@ NO_QUERY = {
 """Variables of nginx that contain no part of a query."""
 
 
-def test_no_query_is_logged_by_what_stands_before() -> None:
+def test_no_query_is_logged_by_the_proxy_in_front() -> None:
     """Queries can contain keys; nginx logs errors with whole requests, so only errors during the start are logged."""
     text = (DEPLOY / "nginx.conf").read_text("utf-8")
     formats = dict(re.findall(r"^ *log_format (\w+) '(.*)';$", text, re.M))

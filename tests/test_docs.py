@@ -109,7 +109,7 @@ def write_files(text: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcripts_equal_the_printed_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text("utf-8")
     save_flows(tmp_path, "Hello", CALL)
     (tmp_path / "vtc.jsonl").write_text((json.dumps(LOGGED) + "\n") * 3)
@@ -193,7 +193,7 @@ def limit_table() -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_is_generated_is_up_to_date(page: Path) -> None:
+def test_generated_parts_are_up_to_date(page: Path) -> None:
     text = renewed = page.read_text("utf-8")
     for part in GENERATED.finditer(text):
         now = generate_part(part["name"])
@@ -248,7 +248,7 @@ def test_every_command_can_be_called(page: Path, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("page", [*FRONT, ROOT / "SECURITY.md", *PAGES], ids=lambda page: page.stem)
-def test_what_a_page_points_to_exists(page: Path) -> None:
+def test_targets_of_links_exist(page: Path) -> None:
     """Links, images, options and commands of vtc."""
     text = page.read_text("utf-8")
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)", text):

@@ -22,5 +22,5 @@ def test_text_of_a_message_omits_other_parts() -> None:
     assert Message("assistant").text == ""
 
 
-def test_a_refusal_stands_for_no_text() -> None:
+def test_refusal_is_not_part_of_a_text() -> None:
     assert UnreadCall("no reason", "hermes").raw == ""

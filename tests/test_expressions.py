@@ -26,7 +26,7 @@ def test_an_expression_that_is_quadratic_is_found(pattern: str) -> None:
     assert find_slowness(Recorded(re.compile(pattern, re.DOTALL), "here", ""))
 
 
-def test_what_a_definition_states_is_held_against_its_use() -> None:
+def test_statement_of_a_definition_is_compared_with_its_use() -> None:
     compiled = re.compile(r"\s*\n")
     matching = Recorded(compiled, "here", "re.compile(…)  # used with match")
     bounded = Recorded(compiled, "here", "re.compile(…)  # for at most 1,000 characters")

@@ -15,7 +15,7 @@ SEEDS = 8
 
 
 @pytest.mark.parametrize("case", sorted(CASES.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_was_found_once_is_mended(case: Path) -> None:
+def test_earlier_findings_are_fixed(case: Path) -> None:
     TARGETS[case.parent.name](case.read_bytes())
 
 

@@ -166,7 +166,7 @@ def test_conversations_of_the_same_parts_in_any_mixture_get_nothing_of_each_othe
 
 
 @given(st.lists(st.tuples(st.text("ab", max_size=3), st.text("ab", max_size=3), st.text("ab", max_size=3)), max_size=4))
-def test_where_one_part_ends_and_the_next_begins_counts(parts: list[tuple[str, str, str]]) -> None:
+def test_boundary_between_two_parts_is_part_of_a_digest(parts: list[tuple[str, str, str]]) -> None:
     check(Talk(described=one, explained=two, turn=three, system=two + three) for one, two, three in parts)
 
 

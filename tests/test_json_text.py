@@ -32,7 +32,7 @@ def test_value_is_read_back(value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ['"\\ud83d"', "123456789012345678901234567890", "[NaN]", "1e999"])
-def test_what_the_fast_decoder_refuses_is_read_as_python_does(text: str) -> None:
+def test_fallback_decodes_like_python(text: str) -> None:
     assert repr(decode_json(text.encode())) == repr(json.loads(text))
 
 
@@ -43,7 +43,7 @@ def test_bytes_that_are_no_text_are_replaced_as_clients_do() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"nope"])
-def test_what_is_no_json_is_a_value_error(data: bytes) -> None:
+def test_malformed_json_is_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_json(data)
 
@@ -81,7 +81,7 @@ def test_reference_of_a_schema_is_found_in_its_root_or_is_nothing(reference: obj
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", '{"a": Infinity}', "[" * 100_000, "1" * 5_000, '"a\nb"'])
-def test_what_is_no_json(text: str) -> None:
+def test_malformed_json(text: str) -> None:
     for number in (float, parse_exact_float):
         with pytest.raises(ValueError, match=r"."):
             parse(text, number)
@@ -105,7 +105,7 @@ def test_numbers_that_would_not_be_written_as_they_were(text: str, exact: bool) 
 
 
 @given(st.recursive(st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=5))
-def test_what_python_writes_is_read_exactly(value: object) -> None:
+def test_json_of_python_is_read_exactly(value: object) -> None:
     assert parse(json.dumps(value), parse_exact_float) == value
 
 

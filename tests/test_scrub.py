@@ -55,7 +55,7 @@ from vtc.scrub import SECRET, collect_secrets, escape_invisible, format_exceptio
         "https://x.example/blob?sv=1&sig=abcdef%2F",
     ],
 )
-def test_what_is_secret_is_taken_out(text: str) -> None:
+def test_secrets_are_removed(text: str) -> None:
     found = scrub_text(text)
     assert SECRET in found
     for part in ("abcdef", "hunter22", "dXNl", "a1a1", "ABCDABCD", "x1x1", "aB3a", "sflK"):
@@ -77,7 +77,7 @@ def test_what_is_secret_is_taken_out(text: str) -> None:
         "<tool_call>\n<function=read_file>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>",
     ],
 )
-def test_what_is_not_secret_stays(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert scrub_text(text) == text
 
 
@@ -86,7 +86,7 @@ def test_the_rest_of_the_text_stays() -> None:
     assert scrub_text("https://x.example/v1?api_key=abcdef&b=1") == "https://x.example/v1?api_key=[secret]&b=1"
 
 
-def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
+def test_secret_of_a_request_is_known_from_any_place() -> None:
     known = collect_secrets(
         {"Authorization": "Bearer open-sesame", "Cookie": "a=first-one; b=second", "accept": "application/json"}
     )
@@ -145,11 +145,11 @@ def test_a_credential_of_the_body_is_known(body: Any) -> None:
         ("sk-proj-abcdefgh/xyz", "in sk-proj-abcdefgh/xyz.", "in [secret]."),
     ],
 )
-def test_where_one_secret_stands_in_another_all_of_both_goes(known: str, text: str, expected: str) -> None:
+def test_secret_inside_another_is_removed_completely(known: str, text: str, expected: str) -> None:
     assert scrub_text(text, [known]) == expected
 
 
-def test_what_is_no_credential_is_not_known() -> None:
+def test_other_value_is_no_credential() -> None:
     """Content of messages, schemas of tools, and cache keys of prompts are no credentials."""
     tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"key": {"default": KEY}}}}}
     message = {"role": "user", "content": KEY, "key": KEY}

@@ -647,7 +647,7 @@ def test_effects_are_for_the_outer_layers_and_files_for_profiles() -> None:
     assert run(check_purity, "vtc/profiles/loader.py", "open('f')\npath.read_text()") == []
 
 
-def test_a_class_name_that_stands_for_two_things_is_found() -> None:
+def test_class_name_with_two_meanings_is_found() -> None:
     tree = {
         "vtc/a.py": "class Names: ...",
         "vtc/b.py": "\nclass Names: ...\nclass Decoder: ...",

@@ -147,12 +147,12 @@ def test_values(written: str, value: Any) -> None:
         "<read_file><path>a</path></read_file>",
     ],
 )
-def test_what_is_no_call(text: str) -> None:
+def test_text_without_a_call(text: str) -> None:
     assert parse_vtc_xml(text) == (text, [])
     assert not detect_complete_tool_call(text)
 
 
-def test_a_forgotten_closer_is_mended() -> None:
+def test_missing_closer_is_repaired() -> None:
     assert parse_vtc_xml(f"Look:\n\n{WRAPPED[: -len('</invoke>\n</function_calls>')]}") == ("Look:", [call()])
 
 
@@ -259,14 +259,14 @@ def test_a_text_that_grows(text: str) -> None:
         "x\u00a0",
     ],
 )
-def test_what_is_no_partial_call(text: str) -> None:
+def test_text_without_a_partial_call(text: str) -> None:
     assert not has_partial_xml_pattern(text)
 
 
 @pytest.mark.parametrize(
     "text", ["<", "a <fun", "<function_calls>", "<inv", '<invoke name="', BARE[:-1], f"{BARE} <inv"]
 )
-def test_what_may_still_become_a_call(text: str) -> None:
+def test_possible_partial_call(text: str) -> None:
     assert has_partial_xml_pattern(text)
 
 

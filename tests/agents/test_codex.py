@@ -295,7 +295,7 @@ def test_without_vtc_it_asks_for_a_websocket_first(codex: Codex, project: Projec
 
 @pytest.mark.parametrize("way", ["base url", "https proxy"])
 @pytest.mark.parametrize("dialect", ["native", "hermes"])
-def test_with_vtc_a_call_is_carried_out_where_it_would_use_a_websocket(
+def test_with_vtc_calls_arrive_on_a_connection_meant_for_a_websocket(
     dialect: str, way: str, codex: Codex, project: Project, network: Network
 ) -> None:
     """VTC declines it at once, and the server gets no request for one."""
@@ -307,7 +307,7 @@ def test_with_vtc_a_call_is_carried_out_where_it_would_use_a_websocket(
 
 @pytest.mark.parametrize("way", ["base url", "https proxy"])
 @pytest.mark.parametrize("dialect", ["native", "hermes"])
-def test_with_vtc_a_policy_holds_where_it_would_use_a_websocket(
+def test_with_vtc_policies_apply_to_a_connection_meant_for_a_websocket(
     dialect: str, way: str, codex: Codex, project: Project, network: Network
 ) -> None:
     """The tool is offered, and one use of it is forbidden."""

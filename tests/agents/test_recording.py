@@ -50,7 +50,7 @@ def model_of(api: str, read: Call, *, streams: bool) -> ScriptedModel:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, network: Network) -> None:
+def test_agent_still_sends_the_recorded_request(name: str, project: Project, network: Network) -> None:
     agent = AGENTS[name]
     assert agent.tried
     model = model_of(agent.api, call(name, project.file), streams=name not in WHOLE)

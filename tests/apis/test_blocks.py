@@ -46,7 +46,7 @@ def test_block_without_remaining_content_is_not_started(api: Api) -> None:
 
 
 @each
-def test_reply_that_breaks_off_gives_back_what_stayed(api: Api) -> None:
+def test_truncated_reply_returns_the_remaining_text(api: Api) -> None:
     some = frames(api, "Hi")
     for length in range(len(some)):
         relay = Relay(api.decoder(), api.encoder(), Toy)

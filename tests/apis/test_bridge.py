@@ -25,7 +25,7 @@ BY_NAME = {api.name: api for api in APIS}
 
 
 @given(st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go"]), unique=True))
-def test_names_are_such_that_every_api_takes_and_go_back_to_what_they_were(names: list[str]) -> None:
+def test_names_are_valid_in_every_api_and_are_restored(names: list[str]) -> None:
     out = WireNames(names)
     wire = [out.to_wire(name) for name in names]
     assert len({*wire}) == len(names)

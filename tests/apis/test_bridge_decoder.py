@@ -59,7 +59,7 @@ def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
     assert KEY.unseal(seal.encrypted) == Thought(encrypted="hidden")
 
 
-def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:
+def test_reasoning_does_not_affect_how_frames_are_decoded() -> None:
     decoder = make_decoder(anthropic_messages.API)
     decode_frames(decoder, *messages.thinking_block(0, "Hm")[:2])
     other = copy.copy(decoder)

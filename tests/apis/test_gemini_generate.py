@@ -123,7 +123,7 @@ def test_content_of_its_own_server_alone_is_rejected_or_reported() -> None:
 
 
 @pytest.mark.parametrize("body", [{"contents": [{"parts": ["x"]}]}, {"contents": {}}, {"tools": 5}, []])
-def test_what_is_no_request_is_refused(body: Any) -> None:
+def test_malformed_request_is_rejected(body: Any) -> None:
     with pytest.raises(BadRequest):
         _ = [*API.request(chat.encode_json(body)).messages]
 
@@ -160,7 +160,7 @@ def test_tokens_are_counted_in_either_form(wrapped: bool) -> None:
 
 
 @pytest.mark.parametrize("header", ["x-goog-api-key", "x-goog-api-client"])
-def test_googles_clients_are_known_where_they_ask_for_models(header: str) -> None:
+def test_googles_clients_are_recognized_by_their_model_requests(header: str) -> None:
     for version in ("/v1beta", "/v1"):
         aside = side_questions.find_side_question("GET", f"{version}/models?pageSize=9", {header: "x"})
         assert aside == side_questions.SideQuestion("models", NAME)
@@ -269,7 +269,7 @@ async def read_by_sdk(pieces: Iterable[bytes], *, stream: bool) -> gemini.Read:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_googles_client_reads_what_we_write_as_the_witness_does(stream: bool) -> None:
+async def test_googles_client_and_the_witness_read_our_output_equally(stream: bool) -> None:
     text = f"I look.\n{IN_TEXT}"
     exchange = open_session(stream=stream)
     if stream:

@@ -29,7 +29,7 @@ def test_generation_settings_are_read(case: dict[str, Any]) -> None:
     assert {"fields": case["fields"], **{name: settings[name] for name in settings if name in case}} == case
 
 
-def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -> None:
+def test_limits_are_read_anywhere_and_written_to_the_first_place() -> None:
     found = OLLAMA.layout.read_limits({"options": {"num_predict": 5, "stop": "x", "top_p": 0}})
     assert found == {"max_tokens": 5, "stop": ["x"], "top_p": 0}
     fields = {"options": {"num_predict": 5, "stop": ["x"], "top_p": 0}}
@@ -43,7 +43,7 @@ def test_no_limit_is_none() -> None:
     assert OLLAMA.layout.read_limits({"options": {"num_predict": -1, "top_p": 1}}) == {"top_p": 1}
 
 
-def test_what_stands_beside_limits_is_named() -> None:
+def test_untranslated_fields_are_listed() -> None:
     options = {"num_predict": 5, "low_vram": True, "numa": None}
     fields = {"options": options, "x": 1, "model": "m", "tools": []}
     assert OLLAMA.layout.list_untranslated(fields) == ["options.low_vram", "x"]

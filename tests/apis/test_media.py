@@ -29,7 +29,7 @@ def test_a_url_is_data_or_a_place(url: Any, found: Media | None) -> None:
 
 
 @pytest.mark.parametrize("url", [PNG, "https://localhost/a.png"])
-def test_what_is_read_is_written_again(url: str) -> None:
+def test_parsed_media_is_rendered_equally(url: str) -> None:
     found = content.parse_media_url("image", url)
     assert found is not None
     assert content.render_media_url(found) == url

@@ -78,7 +78,7 @@ def test_results_of_calls_in_two_messages_are_matched_in_their_order() -> None:
     assert [message.name for message in one.messages[3:]] == ["read", "read", "list_files"]
 
 
-def test_result_with_an_id_is_that_of_its_call_whatever_the_order() -> None:
+def test_result_with_an_id_belongs_to_its_call_in_any_order() -> None:
     calls = [{"id": f"call_{n}", **ollama.call(name)} for n, name in enumerate(("read", "list_files"))]
     results = [ollama.result("2", name=None, id="call_1"), ollama.result("1", name=None)]
     one = Request(
@@ -139,7 +139,7 @@ def test_call_completed_by_the_last_line_is_sent_before_it() -> None:
     assert json.loads(found.splitlines()[-1])["eval_count"] == 5
 
 
-def test_ids_are_given_only_where_they_are_known() -> None:
+def test_ids_are_sent_only_to_servers_that_know_them() -> None:
     lines = ollama.make_text_stream("[x]")
     assert ollama.read(run(*lines)).ids == [None]
     assert ollama.read(run(*lines, form=True), ids=True).ids == ["id1"]

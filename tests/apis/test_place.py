@@ -48,7 +48,7 @@ def test_path_contains_model_and_reply_format(place: Place, path: str, found: Pa
     ("model", "streams"),
     [("m", False), ("m", True), ("Qwen/Qwen3:8b", True), ("é ?", False), ("tuned/T", True), ("a\nb", False)],
 )
-def test_what_is_written_is_read(model: str, streams: bool) -> None:
+def test_built_path_is_parsed_back(model: str, streams: bool) -> None:
     path, _, query = IN_PATH.build_path("/x", model, "a=1&alt=sse", streams=streams).partition("?")
     assert IN_PATH.match_path(path) == PathMatch("/x", model, streams)
     assert query == ("alt=sse&a=1" if streams else "a=1")
@@ -79,14 +79,14 @@ def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None
     assert IN_PATH.match_path("/models/m:generate", "") is not None
 
 
-def test_a_query_keeps_what_means_something_to_every_server() -> None:
+def test_query_keeps_fields_with_a_meaning_for_every_server() -> None:
     assert IN_PATH.split_own_query("alt=sse&key=a%2Fb&route=1&beta=2") == ("route=1", "a/b")
     for name in ("KEY", "%6bey", "Ke%59"):
         assert IN_PATH.split_own_query(f"route=1&{name}=a%2Fb&ALT=sse") == ("route=1", "a/b")
     assert PLAIN.split_own_query("key=a&route=1") == ("key=a&route=1", "")
 
 
-def test_the_version_is_no_part_of_what_stands_before() -> None:
+def test_version_is_not_part_of_the_prefix() -> None:
     assert [IN_PATH.strip_version(one) for one in ("/x/v1beta", "/v1", "/x", "/v2")] == ["/x", "", "/x", "/v2"]
 
 

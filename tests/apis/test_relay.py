@@ -108,7 +108,7 @@ def test_calls_of_the_text_take_the_first_places() -> None:
     assert chat.read(body).calls == [("x", {}), ("b", {})]
 
 
-def test_what_is_kept_is_given_back() -> None:
+def test_buffered_frames_are_returned() -> None:
     """After a failure, they are released in order, and only once."""
     one = Relay(Decoder(), Encoder(), lambda: Toy(guarded=True))
     frames = [calls(entry(0, "a")), calls(PART)]

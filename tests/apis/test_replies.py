@@ -52,12 +52,12 @@ def test_a_reply_that_ends_in_an_error_is_refused_as_such(name: str) -> None:
         read(name)
 
 
-def test_a_reply_of_llama_cpp_is_read_where_blocks_may_overlap() -> None:
+def test_reply_of_llama_cpp_is_valid_if_blocks_may_overlap() -> None:
     found = messages.read(REPLIES["messages/llama-cpp.sse"], overlapping=True)
     assert found.kinds == ["thinking", "text", "tool_use"]
 
 
-def test_calls_of_ollama_with_ids_are_read_where_they_may_have_them() -> None:
+def test_calls_of_ollama_with_ids_are_valid_if_ids_are_allowed() -> None:
     assert ollama.read(REPLIES["ollama/calls-with-ids.ndjson"], ids=True).ids == ["call_lab0201"]
 
 

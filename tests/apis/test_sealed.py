@@ -27,7 +27,7 @@ def test_reasoning_returns_only_to_its_server(thought: Thought) -> None:
 
 
 @given(THOUGHTS, st.integers(0), st.integers(1, 255))
-def test_what_was_changed_is_none(thought: Thought, at: int, by: int) -> None:
+def test_changed_text_is_no_seal(thought: Thought, at: int, by: int) -> None:
     data = bytearray(b64decode(KEY.seal(thought)))
     data[at % len(data)] ^= by
     assert KEY.unseal(b64encode(bytes(data)).decode()) is None
@@ -38,5 +38,5 @@ def test_lone_surrogate_is_returned() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "x", "{}", "e30=", "W10=", "é", b64encode(b"vtc2." + b"x" * 40).decode()])
-def test_what_is_no_thought_is_none(value: str) -> None:
+def test_other_text_is_no_seal(value: str) -> None:
     assert KEY.unseal(value) is None

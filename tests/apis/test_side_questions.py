@@ -86,7 +86,7 @@ def test_server_lists_capabilities_of_a_model(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"data": 5}', b'{"models": null}', b'"m"'])
-def test_what_is_no_list_is_none(body: bytes) -> None:
+def test_other_body_is_no_list(body: bytes) -> None:
     assert read_models(body) is None
     assert list_model_names(body) == []
 

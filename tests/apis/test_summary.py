@@ -116,7 +116,7 @@ def test_summary_of_a_truncated_stream_has_all_received_content() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"error": {"message": "no"}}', b"[1]", b"<html>", b"data: [DONE]\n\n"])
-def test_what_is_no_chat_completion(body: bytes) -> None:
+def test_body_that_is_no_chat_completion(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         replies(body)
     assert summary.get_first_text(openai_chat.API, body) == ""

@@ -86,7 +86,7 @@ def keep_expressible(asked: CanonicalRequest, server: str) -> CanonicalRequest:
 
 @pytest.mark.parametrize("server", pairs.NAMES)
 @given(requests())
-def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalRequest) -> None:
+def test_request_survives_a_round_trip_to_a_server(server: str, asked: CanonicalRequest) -> None:
     if not BY_NAME[server].layout.choice:
         asked, _ = apply_steps(asked, {"choice": True}, given_request())
     body = chat.encode_json(BY_NAME[server].build_request(asked))

@@ -153,7 +153,7 @@ def test_a_stream_that_some_client_fails_at_is_refused(pieces: list[bytes]) -> N
     assert not isinstance(raised.value, StreamError)
 
 
-def test_blocks_that_overlap_are_read_where_the_test_allows_it() -> None:
+def test_overlapping_blocks_are_valid_if_the_test_allows_them() -> None:
     call = call_block(1, "read", ARGUMENTS)
     pieces = make_stream([*text_block(0, "Hi")[:-1], *call[:-1], make_block_stop(0), call[-1]], stop_reason="tool_use")
     assert messages.read(b"".join(pieces), overlapping=True).kinds == ["text", "tool_use"]

@@ -104,7 +104,7 @@ def test_a_stream_that_some_client_fails_at_is_refused(pieces: list[bytes]) -> N
     assert not isinstance(raised.value, StreamError)
 
 
-def test_ids_are_read_where_the_test_allows_them() -> None:
+def test_ids_are_valid_if_the_test_allows_them() -> None:
     assert ollama.read(b"".join(make_stream(piece("", WITH_ID))), ids=True).ids == ["call_1"]
 
 

@@ -284,14 +284,14 @@ def test_cline_reads_no_argument_that_a_rule_did_not_see(what: str, way: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_refusal_for_what_cline_would_read_names_its_tool(way: str) -> None:
+def test_denial_of_a_call_that_cline_would_read_names_its_tool(way: str) -> None:
     exchange = open_under(SRC, text=True)
     assert "The call of `read_file` was not passed on" in read_client_text(exchange, ways(*TWICE["read"])[way])
     assert ("unread_calls", "refused") in actions(exchange)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_argument_that_a_rule_sets_is_what_cline_reads(way: str) -> None:
+def test_argument_set_by_a_rule_is_read_by_cline(way: str) -> None:
     for arguments in (APPROVED, {"command": "ls"}, {"command": "ls", "requires_approval": "false"}):
         text = read_client_text(open_under(ASK, text=True), ways("execute_command", arguments)[way])
         assert all(read["requires_approval"] == "true" for _, read in cline(text)), text
@@ -328,7 +328,7 @@ VALUES = st.lists(
     st.booleans(),
 )
 @example("write_to_file", {"content": "</content><content>"}, "hermes, streamed", True)
-def test_cline_reads_exactly_what_was_judged(name: str, arguments: dict[str, str], way: str, policy: bool) -> None:
+def test_cline_reads_exactly_the_checked_call(name: str, arguments: dict[str, str], way: str, policy: bool) -> None:
     """Native calls and calls in another dialect are written for Cline without a policy, too."""
     assume(policy or not way.startswith("own"))
     guards = {"reactors": [{"name": "all", "then": {"refuse": "No."}, "when": {"arguments": {"none": "."}}}]}
@@ -375,7 +375,7 @@ def test_no_value_of_cline_s_own_tags_is_written_that_a_version_reads_otherwise(
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_rule_looks_again_at_what_it_joined(patterns: list[str], text: str, size: int) -> None:
+def test_rule_checks_joined_text_again(patterns: list[str], text: str, size: int) -> None:
     guards = {"content": [{"pattern": pattern} for pattern in patterns]}
     for with_calls in (guards, {**guards, "denied_tools": ["bash"], "on_denied": "drop"}):
         for body in (
@@ -423,7 +423,7 @@ def test_no_forbidden_call_is_sent_to_cline(pieces: list[str], size: int, guards
     assert not {name for name, _ in found} & {"execute_command", "browser_action"}
 
 
-def test_what_is_allowed_still_arrives() -> None:
+def test_allowed_call_still_arrives() -> None:
     """This shows that the oracle finds calls."""
     for guards in (None, STEERING, *GUARDS):
         exchange = open_under(guards, text=True)

@@ -148,7 +148,7 @@ def test_a_content_rule_sees_it(client: str, server: str, field: str) -> None:
 
 
 @EACH
-def test_no_client_carries_a_denied_call_out_that_stands_in_it(client: str, server: str, field: str) -> None:
+def test_no_client_executes_a_denied_call_in_it(client: str, server: str, field: str) -> None:
     guards = {"denied_tools": ["execute_command"]}
     for text in (EXECUTE, HERMES.format("execute_command", '{"command": "ls"}'), f"<execute_command>\n{EXECUTE}"):
         shown = read_every_cut(client, server, field, f"So I do: {text}", guards, as_text=True)

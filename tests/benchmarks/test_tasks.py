@@ -125,7 +125,7 @@ def test_a_task_is_done_by_its_solution_and_by_nothing_else(task: Task, tmp_path
 
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task.needs_tools], ids=lambda task: task.name)
-def test_a_first_call_is_right_with_a_right_tool_and_what_it_requires(task: Task) -> None:
+def test_first_call_needs_the_right_tool_and_its_required_arguments(task: Task) -> None:
     for name, wanted in (*task.solution[:1], *task.first):
         arguments = dict.fromkeys(PARAMETERS[name]["required"], "x") | dict(wanted)
         assert task.is_right(name, json.dumps(arguments))
@@ -249,7 +249,7 @@ def test_an_argument_that_is_not_declared_is_stray() -> None:
     assert (attempt.right, attempt.stray) == (True, True)
 
 
-def test_calls_where_none_is_needed_and_of_no_tool_are_wrong() -> None:
+def test_unnecessary_and_unknown_calls_are_wrong() -> None:
     def once(*calls: tuple[str, str]) -> Script:
         end = {"content": "Hello! The code word is heron."}
         return lambda _, turn, asked: natively(*calls) if turn == 0 and calls else end

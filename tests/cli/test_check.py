@@ -34,9 +34,7 @@ def test_check(tmp_path: Path) -> None:
         ("folder/readme.txt", b"x", "folder: no profile in it"),
     ],
 )
-def test_what_is_named_is_looked_at_and_holding_no_profile_is_a_mistake(
-    name: str, text: bytes, message: str, tmp_path: Path
-) -> None:
+def test_named_path_is_checked_and_must_hold_a_profile(name: str, text: bytes, message: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(text)
@@ -45,13 +43,13 @@ def test_what_is_named_is_looked_at_and_holding_no_profile_is_a_mistake(
     assert message in result.output
 
 
-def test_what_is_not_there_is_a_wrong_call() -> None:
+def test_missing_path_is_a_usage_error() -> None:
     result = run("check", "/nowhere/at/all")
     assert result.exit_code == 2
     assert "'/nowhere/at/all' does not exist" in result.output
 
 
-def test_check_of_what_is_wrong(tmp_path: Path) -> None:
+def test_check_of_faulty_files(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {model: [mine]}\ndialect: hermez\n")
     result = run("check", str(tmp_path))
     assert result.exit_code == 1
@@ -78,7 +76,7 @@ def check_dialect(tmp_path: Path, description: str, *options: str) -> Result:
     return run("check", *options, str(tmp_path))
 
 
-def test_a_dialect_that_does_not_read_what_it_writes_is_a_mistake(tmp_path: Path) -> None:
+def test_dialect_that_does_not_read_its_own_output_is_a_mistake(tmp_path: Path) -> None:
     result = check_dialect(tmp_path, 'call: "@tool {name} {kwargs}@@"')
     assert result.exit_code == 1
     assert "mine.yaml:3: call: " in result.output

@@ -163,7 +163,7 @@ async def test_vtc_before_another_server_is_reported(start: Start) -> None:
     assert "another server" not in same.output
 
 
-async def test_where_vtc_observes_no_call_is_tried(start: Start) -> None:
+async def test_no_call_is_tried_if_vtc_only_observes(start: Start) -> None:
     async with serving(build_server_script(CALL)) as upstream:  # type: ignore[arg-type]
         lab = await start([], mode=[f"reverse:{upstream.url}"], vtc_mode="observe")
         done = await run_doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])

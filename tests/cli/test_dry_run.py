@@ -38,7 +38,7 @@ def test_the_example_that_forbids_deleting(command: str, expected: str) -> None:
     assert "policy: no-deleting\n  every request matches" in found.output
 
 
-def test_the_example_that_mends_names() -> None:
+def test_example_that_repairs_names() -> None:
     call = '{"name": "read_file", "arguments": {"file_path": "a.py"}}'
     found = explain("--profiles", str(EXAMPLES / "argument-names.yaml"), "--model", "my-model", call=call)
     assert 'delivered: read_file {"path": "a.py"}' in found.output

@@ -127,7 +127,7 @@ def test_the_address_is_that_of_the_settings_and_options(tmp_path: Path, monkeyp
     )
 
 
-async def test_a_path_of_the_server_goes_to_the_agent_and_a_vtc_that_runs_is_asked_where_it_is(start: Start) -> None:
+async def test_path_of_the_server_reaches_the_agent_and_a_running_vtc_gives_its_address(start: Start) -> None:
     lab = await start([])
     for url, base in (
         ("http://127.0.0.1:8000", "http://127.0.0.1:8088"),

@@ -385,7 +385,7 @@ def test_mistakes_are_reported_before_anything_starts(
     assert not machine.report.exists()
 
 
-def test_several_servers_are_named_where_nobody_can_be_asked(
+def test_several_servers_are_listed_without_a_terminal(
     machine: Machine, server: str, model: ScriptedModel, usual_ports: UsualPorts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.work / "vtc.yaml").write_text(f"profiles: ['{machine.profiles}']\n")

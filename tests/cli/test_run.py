@@ -149,7 +149,7 @@ def test_without_an_upstream_it_is_an_ordinary_proxy() -> None:
     assert "--mode" not in build_command("--", "-q")
 
 
-def test_what_goes_to_mitmproxy_has_the_last_word(tmp_path: Path) -> None:
+def test_mitmproxy_arguments_have_priority(tmp_path: Path) -> None:
     (tmp_path / "vtc.yaml").write_text("options: {vtc_tools: auto, vtc_models: [a=b]}\n")
     found = build_command(
         "--config",
@@ -241,7 +241,7 @@ def test_v1_at_the_end_of_an_upstream_is_removed(url: str) -> None:
     assert "reverse:http://127.0.0.1:8000" in build_command(url)
 
 
-async def test_dry_run_prints_what_the_server_reports() -> None:
+async def test_dry_run_prints_the_servers_report() -> None:
     def script(seen: Seen) -> Reply:
         listed = b'{"data": [{"id": "m-7b", "owned_by": "vllm"}]}'
         is_chat = seen.path.endswith("/chat/completions")

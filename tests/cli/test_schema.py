@@ -36,7 +36,7 @@ def test_it_is_a_json_schema(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_files_beside_the_profiles_are_what_it_prints(kind: str) -> None:
+def test_schema_files_equal_the_output(kind: str) -> None:
     """Renew them: `vtc schema --write profiles/schema`."""
     assert (PROFILES / "schema" / f"{kind}.json").read_text("utf-8") == run(kind).output
 

@@ -117,7 +117,7 @@ async def test_exchanges_are_listed_and_opened_in_80_by_24(start: Start, tmp_pat
     assert not pilot.app.is_running
 
 
-async def test_it_follows_a_log_that_grows_and_is_moved_away_and_stays_where_one_reads(tmp_path: Path) -> None:
+async def test_growing_and_rotated_log_is_followed_at_the_readers_position(tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
     log.write_text(format_entries("a", "b"))
     async with run_page(log) as pilot:
@@ -167,7 +167,7 @@ async def test_a_log_of_months_is_read_from_its_end(tmp_path: Path) -> None:
         assert text[-2].split()[3] == "new"
 
 
-async def test_what_is_no_line_of_a_log_is_counted_and_nothing_in_it_is_obeyed(tmp_path: Path) -> None:
+async def test_other_lines_in_the_log_are_counted_and_not_interpreted(tmp_path: Path) -> None:
     log = tmp_path / "vtc.jsonl"
     faulty = ["[1]", "x", '{"time": 1, "outcome": ""}', json.dumps({**ENTRY, "calls": [1]}), "[" * 10_000]
     log.write_text("\n".join(faulty) + "\n" + format_entries("\x1b]0;[bold]x"))

@@ -168,7 +168,7 @@ def test_halves_of_a_surrogate_pair_become_one_character_again(dialect: str) -> 
     "piece",
     ['"', "'", '","', '": "', '"a": ', '", "a": "', '" "key": "', "{", "[", '{"', '["', "\\", '\\"', "/*", "//"],
 )
-def test_a_search_for_what_broken_json_means_is_bounded(piece: str) -> None:
+def test_search_for_the_meaning_of_broken_json_is_bounded(piece: str) -> None:
     """The number of steps of the search is bounded, so it ends at once."""
     for size in (16_000, 500_000):
         text = f'<tool_call>\n{{"name": "f", "arguments": {{"path" "a", "key": "{piece * (size // len(piece))}'

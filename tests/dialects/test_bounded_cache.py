@@ -77,7 +77,7 @@ def test_eviction_is_reported_to_the_owner() -> None:
     assert evictions == [ENTRY_OVERHEAD_BYTES + 1, ENTRY_OVERHEAD_BYTES + 1, 0]
 
 
-def test_what_is_lasting_is_not_forgotten() -> None:
+def test_permanent_entry_is_not_evicted() -> None:
     cache = BoundedCache(1 << 20)
     for key, lasting in (("said", False), ("fixed", True)):
         cache.get_or_make(key, lambda: "value", len, lasting=lasting)

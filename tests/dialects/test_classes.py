@@ -239,7 +239,7 @@ ENDED = {
 
 @every({name for name in DIALECTS if name not in WHOLE_REPLY})
 @pytest.mark.parametrize("before", ENDED.values(), ids=ENDED.keys())
-def test_a_call_after_what_quotes_and_has_ended_is_made(dialect: Description, before: str) -> None:
+def test_call_after_a_closed_quotation_is_made(dialect: Description, before: str) -> None:
     assert calls(in_pieces(dialect, before + write_samples(dialect, LIST).strip())) == [LIST]
 
 
@@ -290,7 +290,7 @@ def test_an_indented_call_at_the_very_beginning_is_made(dialect: Description) ->
 
 
 @every({name for name in QUOTED_ANYWHERE - WHOLE_REPLY if DIALECTS[name].tokens})
-def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dialect: Description) -> None:
+def test_indented_code_quotes_a_call_in_special_tokens_if_words_follow(dialect: Description) -> None:
     """At the end of the reply, it is a call of the model."""
     call, own = (
         write_samples(dialect, LIST).strip().replace("\n", "\n    "),

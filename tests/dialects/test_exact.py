@@ -214,7 +214,7 @@ MODELS: dict[str, tuple[Callable[[Mapping[str, Any]], str], st.SearchStrategy[tu
 
 @pytest.mark.parametrize("name", MODELS)
 @given(data=st.data())
-def test_what_a_model_writes_in_its_own_way_is_read_exactly_and_takes_no_repair(name: str, data: st.DataObject) -> None:
+def test_models_own_variant_is_read_exactly_without_repair(name: str, data: st.DataObject) -> None:
     write, strategy = MODELS[name]
     tool, arguments = data.draw(strategy)
     text = write(arguments)

@@ -77,12 +77,12 @@ EACH_FILE = pytest.mark.parametrize("file", FILES)
 
 
 @pytest.mark.parametrize("dialect", derive.FILES)
-def test_the_derived_cases_are_what_the_script_derives(dialect: str) -> None:
+def test_derived_cases_equal_the_output_of_the_script(dialect: str) -> None:
     committed = (HERE / f"{dialect}.jsonl").read_text("utf-8")
     assert committed == derive.derive_lines(dialect), "run `python -m tests.cases.malformed.derive`"
 
 
-def test_what_can_be_recovered_is_and_nothing_is_invented(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recoverable_calls_are_recovered_and_nothing_is_invented(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = {file: [(case, case.outcome(case.read([case.text]))) for case in CASES[file]] for file in FILES}
     table = {file: Counter(outcome for _, outcome in pairs) for file, pairs in outcomes.items()}
     total = Counter(outcome for pairs in outcomes.values() for _, outcome in pairs)

@@ -217,7 +217,7 @@ def test_an_opening_tag_that_is_a_word_takes_no_end_from_its_call(name: str, tex
 
 @EACH_WITH_TAGS
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
-def test_an_opening_tag_that_stands_twice_counts_once(dialect: Description, last: bool) -> None:
+def test_repeated_opening_tag_counts_once(dialect: Description, last: bool) -> None:
     value = opener(dialect, "content").strip() + "x"
     written = {"filePath": "a.md", "content": value} if last else {"content": value, "filePath": "a.md"}
     events = every_cut(dialect, reply(dialect, call(dialect, "write", written)))

@@ -183,7 +183,7 @@ WAYS: dict[str, Callable[[Spoken, list[bytes]], Reply]] = {
 @API
 @pytest.mark.parametrize("where", PARTIAL_TEXTS)
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_was_held_arrives_as_text(
+async def test_buffered_text_arrives_as_text(
     way: str, where: str, api: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No frame states that the reply has ended."""
@@ -336,7 +336,7 @@ async def test_error_next_to_a_choice_is_reported(start: Start) -> None:
 
 
 @pytest.mark.parametrize("client", [name for name in SHAPES if name != "openai-chat"])
-async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(client: str, start: Start) -> None:
+async def test_error_next_to_a_choice_is_no_reply_for_a_client_of_another_api(client: str, start: Start) -> None:
     choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
     last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
     lab = await start([last, chat.DONE], vtc_upstream_api="openai-chat")

@@ -120,7 +120,7 @@ async def test_the_path_is_that_of_the_servers_api(path: str, expected: str, sta
 
 
 @pytest.mark.parametrize("query", ["", "&key=sk-1&route=a"])
-async def test_a_key_of_googles_client_goes_to_where_the_server_looks_for_it(query: str, start: Start) -> None:
+async def test_key_of_googles_client_is_sent_in_the_servers_place(query: str, start: Start) -> None:
     """A key in the query is moved out of the query."""
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     headers = {"x-goog-api-client": "x"} if query else {"x-goog-api-key": "sk-1"}
@@ -142,7 +142,7 @@ async def test_model_in_the_path_is_requested_by_the_servers_name(stream: bool, 
     assert "gemini-9-pro" in flow.comment
 
 
-async def test_a_path_that_asks_for_a_stream_asks_for_a_whole_reply_where_the_profile_wants_one(
+async def test_path_for_a_stream_becomes_one_for_a_whole_reply_if_the_profile_requires_it(
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.yaml").write_text("kind: server\nname: mine\nmatch: {}\nupstream_stream: never\n")
@@ -253,7 +253,7 @@ async def test_an_api_that_there_is_not_is_an_error_that_names_the_nearest(start
         await start(serving("openai-chat"), vtc_upstream_api="openai-chats")
 
 
-async def test_where_it_is_only_observed_nothing_is_translated(start: Start) -> None:
+async def test_observing_proxy_does_not_translate(start: Start) -> None:
     lab = await start(serving("anthropic-messages"), vtc_upstream_api="openai-chat", vtc_mode="observe")
     answer = await lab.post(messages.request(), path=messages.PATH)
     assert (answer.status, lab.upstream.seen[0].path) == (200, messages.PATH)
@@ -363,14 +363,14 @@ async def test_images_that_the_server_refuses_become_notes(stream: bool, start: 
     assert "image/png: left out" in json.dumps(lab.upstream.seen[1].json)
 
 
-async def test_what_the_server_refuses_again_is_its_error(start: Start) -> None:
+async def test_second_rejection_is_the_servers_error(start: Start) -> None:
     lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
     answer = await lab.post(messages.request([IMAGE]), path=messages.PATH)
     assert (answer.status, len(lab.upstream.seen)) == (400, 2)
     assert json.loads(answer.body)["error"]["message"] == NO_IMAGES
 
 
-async def test_a_server_that_refuses_what_was_not_asked_is_asked_once(start: Start) -> None:
+async def test_rejection_of_an_unsent_field_is_not_retried(start: Start) -> None:
     lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
     assert (await lab.post(messages.request(), path=messages.PATH)).status == 400
     assert len(lab.upstream.seen) == 1

@@ -70,7 +70,7 @@ async def test_a_refused_grammar_is_asked_for_once(stream: bool, status: int, st
 
 @STREAM
 @pytest.mark.parametrize("words", ["Failed to parse grammar", "The model is overloaded"])
-async def test_an_error_in_a_reply_of_status_200_teaches_what_follows(stream: bool, words: str, start: Start) -> None:
+async def test_error_in_a_reply_with_status_200_teaches_later_requests(stream: bool, words: str, start: Start) -> None:
     """A streaming client has received status 200 already, so it gets the error; its next request has no grammar."""
 
     def script(seen: Seen) -> Reply:
@@ -91,7 +91,7 @@ async def test_an_error_in_a_reply_of_status_200_teaches_what_follows(stream: bo
     assert not about_grammar or pairs.read("openai-chat", answer.body, stream=stream).calls == MADE
 
 
-async def test_another_error_stays_what_it_is(start: Start) -> None:
+async def test_other_error_is_unchanged(start: Start) -> None:
     lab = await start(writing(CALL, 429), **PROMPTED)
     answer = await lab.post(chat.request(**ASKED))
     assert (answer.status, len(lab.upstream.seen)) == (429, 1)

@@ -49,7 +49,7 @@ def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
 @pytest.mark.parametrize("word", ["~]", "<read><filePath>/b", "~ ", "~~"])
-async def test_a_stream_goes_on(
+async def test_stream_continues(
     word: str, size: int, fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In each state of the reader, everything that was not delivered as a call arrives as its original text."""
@@ -114,7 +114,7 @@ async def test_a_fault_at_the_end(end: str, start: Start, monkeypatch: pytest.Mo
     assert (await lab.report())["failures"] == ["PlantedError: planted"]
 
 
-async def test_a_whole_reply_goes_on(
+async def test_whole_reply_continues(
     fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """This holds also if another choice was read before."""
@@ -128,7 +128,7 @@ async def test_a_whole_reply_goes_on(
     assert (report["failures"], report["calls"]) == (["PlantedError: planted"], [])
 
 
-async def test_a_request_goes_on(
+async def test_request_continues(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(self: Request, *_: Any) -> bytes:

@@ -424,7 +424,7 @@ TYPES = [
 
 @pytest.mark.halved
 @pytest.mark.parametrize("type_", TYPES)
-async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
+async def test_stream_of_any_media_type(type_: str, start: Start) -> None:
     """The first bytes of the body do not matter either."""
     heads = [b"", b"\xef\xbb\xbf", b"retry: 5\n\n", b": hi\n\n", b"\n", b"event: ping\n\n"]
     headers = {"content-type": type_} if type_ else {}
@@ -436,7 +436,7 @@ async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
 
 
 @pytest.mark.parametrize("type_", ["application/json; charset=utf-8", "APPLICATION/JSON", "text/plain", ""])
-async def test_a_whole_reply_by_whatever_name(type_: str, start: Start) -> None:
+async def test_whole_reply_of_any_media_type(type_: str, start: Start) -> None:
     reply = chat.encode_json(chat.completion("".join(TEXTS)))
     lab = await start(Reply([reply], {"content-type": type_} if type_ else {}, framing="length"))
     assert (await lab.post(chat.request())).message == CALLED

@@ -104,7 +104,7 @@ async def test_a_header_without_a_key_is_none(start: Start, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings"])
-async def test_whatever_else_its_server_is_asked_needs_the_key_too(path: str, start: Start, tmp_path: Path) -> None:
+async def test_side_requests_to_the_server_use_the_key(path: str, start: Start, tmp_path: Path) -> None:
     lab = await start(Reply([b"{}"], JSON, framing="length"), vtc_profiles=profile(tmp_path))
     await lab.client.get(path)
     assert keys(lab.upstream.seen[-1]) == dict([HEADERS["openai-chat"]])
@@ -165,7 +165,7 @@ async def test_key_is_lent_to_other_machines_only_on_request(shared: str, start:
     assert await list_sent_keys(lab) == (dict([HEADERS["openai-chat"]]) if shared == "on" else {})
 
 
-async def test_nothing_is_added_where_nothing_is_to_be_changed(start: Start, tmp_path: Path) -> None:
+async def test_key_is_not_added_if_no_request_may_be_changed(start: Start, tmp_path: Path) -> None:
     lab = await start(chat.make_stream("Hi"), vtc_profiles=profile(tmp_path), vtc_mode="observe")
     assert await list_sent_keys(lab) == {}
 
@@ -295,9 +295,7 @@ class Elsewhere:
         flow.response = http.Response.make(204)
 
 
-async def test_it_goes_over_no_network_unencrypted_where_a_client_names_the_server(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_key_is_not_sent_unencrypted_if_a_client_names_the_server(start: Start, tmp_path: Path) -> None:
     lab = await start([], vtc_profiles=profile(tmp_path, match={"host": "192.0.2.7"}), mode=["regular"])
     elsewhere = Elsewhere()
     lab.proxy.master.addons.add(elsewhere)

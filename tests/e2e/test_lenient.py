@@ -61,7 +61,7 @@ async def test_escaped_attributes_and_newlines(stream: bool, start: Start) -> No
     ],
     ids=["no call", "beyond repair", "no end"],
 )
-async def test_what_cannot_be_recovered_is_the_text_it_was(text: str, stream: bool, start: Start) -> None:
+async def test_unrecoverable_call_stays_text(text: str, stream: bool, start: Start) -> None:
     lab = await start(replying(text, stream))
     assert await ask_model(lab, stream) == chat.Read(text, finish_reason="stop")
     refusals = (await lab.report())["refusals"]

@@ -218,14 +218,14 @@ async def test_missing_required_call_is_reported(stream: bool, start: Start) -> 
 
 
 @STREAM
-async def test_calls_are_not_lifted_where_none_may_be_made(stream: bool, start: Start) -> None:
+async def test_calls_are_not_lifted_if_none_is_allowed(stream: bool, start: Start) -> None:
     written = f"Look: {chat.DIALECTS['hermes']('read', {'filePath': '/a'})}"
     lab = await start(replying(written, stream))
     assert (await ask(lab, stream, tool_choice={"type": "none"})).content == written
 
 
 @STREAM
-async def test_only_one_call_is_let_through_where_the_client_takes_one(stream: bool, start: Start) -> None:
+async def test_one_call_is_forwarded_if_the_client_accepts_one(stream: bool, start: Start) -> None:
     written = "\n".join(chat.DIALECTS["hermes"]("read", {"filePath": path}) for path in "ab")
     lab = await start(replying(written, stream))
     found = await ask(lab, stream, tool_choice={"type": "auto", "disable_parallel_tool_use": True})

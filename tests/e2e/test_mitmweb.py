@@ -227,7 +227,7 @@ async def exchanges(started: Started) -> AsyncIterator[Exchanges]:
         yield Exchanges(page, started.client)
 
 
-async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) -> None:
+async def test_list_shows_actions_and_can_be_searched(mitmweb: Mitmweb) -> None:
     for comment in COMMENTS.values():
         await expect(mitmweb.page.get_by_text(comment).first).to_be_visible()
     for comment in await mitmweb.rows.locator("td.col-comment").all():

@@ -178,7 +178,7 @@ HEADED = "anthropic-messages"
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "gemini-generate"])
-async def test_the_key_stands_where_the_server_looks_for_it(client: str, start: Start) -> None:
+async def test_key_is_sent_in_the_servers_place(client: str, start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     await list_models(lab, client)
     headers = lab.upstream.seen[0].headers

@@ -79,7 +79,7 @@ def models_asked(lab: Lab) -> list[str]:
 
 @STREAM
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_one_model_stands_for_each_that_the_server_does_not_list(
+async def test_one_model_replaces_each_that_the_server_does_not_list(
     client: str, server: str, stream: bool, start: Start
 ) -> None:
     """The reply contains the requested name, and the log line both names."""
@@ -97,7 +97,7 @@ async def test_one_model_stands_for_each_that_the_server_does_not_list(
 
 @STREAM
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_the_only_model_of_a_server_stands_for_one_that_it_refused_from_then_on(
+async def test_only_model_of_a_server_replaces_a_rejected_one_from_then_on(
     client: str, server: str, stream: bool, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "vtc")
@@ -125,7 +125,7 @@ async def test_rejection_lists_how_to_name_a_model_if_a_server_has_more_or_none(
 
 
 @pytest.mark.parametrize("status", [404, 400])
-async def test_without_a_list_the_model_that_is_named_stands_for_all(status: int, start: Start) -> None:
+async def test_named_model_replaces_all_without_a_list(status: int, start: Start) -> None:
     lab = await start(serving("openai-chat", [OWN], lists=False), vtc_models=[OWN], **DISCOVERED)
     assert await ask(lab, "openai-chat", FOREIGN, stream=False)
     assert await ask(lab, "openai-chat", OWN, stream=False)

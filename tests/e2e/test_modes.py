@@ -27,7 +27,7 @@ def script(seen: Seen) -> Reply:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_observe_changes_nothing_and_reports_what_would_be(stream: bool, start: Start) -> None:
+async def test_observe_changes_nothing_and_reports_possible_actions(stream: bool, start: Start) -> None:
     lab = await start(script, vtc_mode="observe", vtc_tools="prompt")
     ask = chat.request(stream=stream)
     answer = await lab.post(ask)

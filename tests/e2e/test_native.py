@@ -139,7 +139,7 @@ async def test_troubled_calls_are_put_in_order(name: str, stream: bool, start: S
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_list_as_text_is_a_list_only_where_no_text_is_wanted(stream: bool, start: Start) -> None:
+async def test_list_as_text_becomes_a_list_only_if_no_string_is_expected(stream: bool, start: Start) -> None:
     tools = [chat.tool("edit", paths={"type": "array"}, text="string")]
     arguments = '{"paths": "[\\"a\\"]", "text": "[1]"}'
     body = chat.encode_json(

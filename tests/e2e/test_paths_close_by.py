@@ -83,7 +83,7 @@ async def test_stored_reply_is_not_sent_if_a_policy_denies_calls(path: str, star
     assert lab.upstream.seen == []
 
 
-async def test_nothing_is_asked_at_a_path_close_by_where_a_policy_refuses_calls(start: Start, tmp_path: Path) -> None:
+async def test_similar_path_is_blocked_if_a_policy_denies_calls(start: Start, tmp_path: Path) -> None:
     lab = await start(
         Reply([b"{}"], JSON, framing="length"), vtc_profiles=write_guards(tmp_path, denied_tools=["bash"])
     )

@@ -137,9 +137,7 @@ async def test_a_client_that_reads_calls_out_of_the_text_gets_no_denied_one(
     assert "Tools that must not be used: execute_command." in json.dumps(lab.upstream.seen[0].json)
 
 
-async def test_policies_hold_beside_the_profile_of_the_model_and_only_where_they_match(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_policies_apply_next_to_the_models_profile_and_only_if_they_match(start: Start, tmp_path: Path) -> None:
     mine = write_policy(tmp_path, match={"user_agent": "other*"}, guards={"denied_tools": ["read"]})
     lab = await start(lambda _: make_calls_reply("text", True, ("read", {"filePath": "a"})), vtc_profiles=mine)
     body = chat.request(stream=True, model="Qwen/Qwen2.5-7B-Instruct")
@@ -379,7 +377,7 @@ async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bo
 
 @STREAM
 @FORM
-async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, start: Start) -> None:
+async def test_one_call_if_the_client_accepts_no_more(form: str, stream: bool, start: Start) -> None:
     """This holds for text tool calls and native tool calls."""
     lab = await start(make_calls_reply(form, stream, ("read", {"filePath": "a"}), ("read", {"filePath": "b"})))
     message = (await lab.post(chat.request(stream=stream, parallel_tool_calls=False))).message
@@ -556,7 +554,7 @@ async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
         (Reply([b"no"], JSON, framing="length"), ["asked", "exhausted"]),
     ],
 )
-async def test_where_asking_again_does_not_help_the_first_reply_is_given(
+async def test_first_reply_is_sent_if_a_retry_does_not_help(
     second: Reply, reasons: list[str], start: Start, tmp_path: Path
 ) -> None:
     lab = await start(by_turn(whole(BROKEN), second), vtc_profiles=write_policy(tmp_path, retry={"max": 1}))

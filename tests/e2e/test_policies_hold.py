@@ -35,7 +35,7 @@ UNREAD = {
 @STREAM
 @pytest.mark.parametrize("finish", ["stop", "length"])
 @pytest.mark.parametrize("expected", UNREAD.values(), ids=UNREAD)
-async def test_a_text_client_finds_no_denied_call_in_what_was_not_read(
+async def test_text_client_finds_no_denied_call_in_unread_text(
     expected: str, finish: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     """Such clients parse differently, and execute calls that VTC treats as text."""

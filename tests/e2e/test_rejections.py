@@ -85,7 +85,7 @@ async def test_a_server_that_names_one_field_at_a_time_takes_the_next_request(st
 
 
 @STREAM
-async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_same_request(
+async def test_tools_move_into_the_prompt_of_the_same_request_if_a_template_has_none(
     stream: bool, start: Start
 ) -> None:
     """The call in the text of the reply is read."""
@@ -195,7 +195,7 @@ def in_responses(words: str, status: int, *, has_it: bool = True) -> Script:
     [without_tools("openai-chat", *NO_TOOLS["openai-chat"]), in_responses(*IN_RESPONSES_ALONE[0])],
     ids=["tools", "another API"],
 )
-async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
+async def test_replayed_exchange_repeats_its_retry(
     script: Script, client: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
     lab, flows = await start(script, vtc_upstream_api="openai-chat", vtc_keep_bodies="on"), list[HTTPFlow]()
@@ -407,7 +407,7 @@ def naming(body: Any) -> str:
 
 @STREAM
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
-async def test_what_refusals_name_is_corrected_in_the_same_exchange_and_from_then_on(
+async def test_named_fields_are_corrected_in_the_same_exchange_and_later(
     client: str, stream: bool, start: Start
 ) -> None:
     def script(seen: Seen) -> Reply:

@@ -186,7 +186,7 @@ async def test_a_deep_history_is_written_the_same_every_time(start: Start) -> No
         before = now.removesuffix(b"]")
 
 
-async def test_what_is_not_text_stays_in_its_place(start: Start) -> None:
+async def test_content_other_than_text_keeps_its_place(start: Start) -> None:
     """Images among the parts of a message or of a result reach the model."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     looked = [{"type": "text", "text": "See:"}, image, {"type": "text", "text": "so."}]

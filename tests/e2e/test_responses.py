@@ -85,7 +85,7 @@ async def test_a_call_in_every_dialect_reaches_the_sdk(dialect: str, stream: boo
 
 
 @STREAM
-async def test_what_follows_a_call_is_a_message_of_its_own(stream: bool, start: Start) -> None:
+async def test_text_after_a_call_is_a_separate_message(stream: bool, start: Start) -> None:
     lab = await start(replying(reasoning("Hm", "rs_9"), f"Look:\n{READ}\nDone.", call("read", x="y"), stream=stream))
     found = await ask_responses(lab, stream=stream)
     assert found.kinds == ["reasoning", "message", "function_call", "message", "function_call"]
@@ -279,7 +279,7 @@ async def test_a_native_call_of_a_custom_tool_passes_a_policy(stream: bool, star
 
 @STREAM
 @pytest.mark.parametrize("key", ["previous_response_id", "conversation"])
-async def test_nothing_is_lifted_where_the_server_keeps_the_conversation(key: str, stream: bool, start: Start) -> None:
+async def test_nothing_is_lifted_if_the_server_stores_the_conversation(key: str, stream: bool, start: Start) -> None:
     reply = replying(READ, stream=stream)
     lab = await start(reply, vtc_tools="prompt")
     answer = await lab.post(responses.request(stream=stream, **{key: "resp_0"}), path=responses.PATH)

@@ -88,7 +88,7 @@ async def ask_api(lab: Lab, client: str, *, stream: bool = True, **fields: Any) 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("silence", SILENT)
 @pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
-async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
+async def test_stream_continues_with_one_end_and_its_own_numbers(
     client: str, server: str, silence: str, start: Start, tmp_path: Path
 ) -> None:
     """Text and reasoning of both replies are sent, and the usage is the sum."""
@@ -234,7 +234,7 @@ async def test_first_reply_ends_if_no_second_one_arrives(
         assert len(lab.upstream.seen) == 2
 
 
-async def test_a_whole_answer_goes_on_in_a_stream(start: Start, tmp_path: Path) -> None:
+async def test_whole_answer_continues_a_stream(start: Start, tmp_path: Path) -> None:
     second = Reply([pairs.make_whole_reply("openai-chat", "", READ)], JSON, framing="length")
     lab = await start(
         by_turn(chat.make_stream(ANNOUNCED), second), vtc_profiles=write_policy(tmp_path, retry={"on": ON})

@@ -128,7 +128,7 @@ def decode_chunks(reply: bytes) -> bytes:
     return b"".join(body)
 
 
-async def test_little_that_stands_for_much_is_held_back_too(start: Start) -> None:
+async def test_small_bytes_that_decode_to_many_are_held_back(start: Start) -> None:
     """A compressed reply is decoded only as far as the client reads, in steps of one read, which is limited."""
     packer = zlib.compressobj(9, wbits=31)
     packed = packer.compress(TEXT * 4_000) + packer.flush(zlib.Z_SYNC_FLUSH)

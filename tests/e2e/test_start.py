@@ -84,7 +84,7 @@ async def test_wrong_option_prevents_the_start_and_is_reported_in_one_line(
 
 
 @pytest.mark.rest
-async def test_it_takes_its_own_package_where_another_has_the_name(confdir: Path, tmp_path: Path) -> None:
+async def test_own_package_is_used_if_another_has_its_name(confdir: Path, tmp_path: Path) -> None:
     """`vtc` on the package index is another project."""
     (tmp_path / "vtc").mkdir()
     (tmp_path / "vtc" / "__init__.py").write_text("raise ValueError('theirs')\n")
@@ -150,7 +150,7 @@ async def test_proxy_does_not_start_if_the_owner_of_the_key_is_unknown(confdir: 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("at", ["0.0.0.0", "127.0.0.1"])
-async def test_it_does_not_start_where_a_servers_key_lacks_or_others_could_spend_it(
+async def test_proxy_does_not_start_if_the_servers_key_is_missing_or_open_to_others(
     at: str, confdir: Path, tmp_path: Path
 ) -> None:
     file, key = tmp_path / "keyed.yaml", "canary-start-0f1e2d3c" if at == "0.0.0.0" else ""

@@ -201,7 +201,7 @@ async def test_choices_are_read_apart(start: Start) -> None:
     assert chat.read(body, 1) == chat.Read(talk, finish_reason="stop")
 
 
-async def test_what_is_not_text_passes(start: Start) -> None:
+async def test_content_other_than_text_passes(start: Start) -> None:
     """Usage anywhere, logprobs of text, reasoning_content, refusal and unknown fields are all kept."""
     refusal = {"refusal": "no"}  # a separate text in which no call continues
     extra = {"reasoning_content": "hm", "x_delta": {"deep": [1, None]}}

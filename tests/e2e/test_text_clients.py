@@ -693,7 +693,7 @@ ENDS: dict[str, Reply] = {
 }
 
 
-async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) -> None:
+async def test_every_end_of_a_stream_delivers_complete_calls(start: Start) -> None:
     lab = await start(by_turn(*ENDS.values()))
     for name, reply in ENDS.items():
         answer = await ask(lab, stream=True)
@@ -726,7 +726,7 @@ async def test_truncated_call_is_reported_in_text(stream: bool, start: Start) ->
         assert (refusal["name"], refusal["excerpt"]) == half
 
 
-async def test_arguments_are_mended_only_where_that_is_wanted(start: Start) -> None:
+async def test_arguments_are_repaired_only_on_request(start: Start) -> None:
     frames = calls_in_pieces([chat.native(0, id="a", name="read_file", arguments='{"path":"a\nb"}')])
     lab = await start(lambda _: Reply(frames))
     await ask(lab, stream=True)

@@ -238,7 +238,7 @@ async def test_model_that_is_moved_to_responses_gets_its_seals_back(stream: bool
 
 @SERVER
 @pytest.mark.parametrize("client", [*ASKED])
-async def test_what_a_client_brings_is_known_after_a_restart(client: str, server: str, start: Start) -> None:
+async def test_reasoning_sent_by_a_client_is_known_after_a_restart(client: str, server: str, start: Start) -> None:
     if client == "openai-chat" and server not in (client, "gemini-generate"):
         pytest.skip("all that was before its first call stands there, and not in its place")
     lab = await start(SIGNING[server], vtc_upstream_api=server)
@@ -261,7 +261,7 @@ def make_restart(start: Start, lab: Lab, server: str, later: list[Lab], **settin
 
 
 @pytest.mark.parametrize("client", [client for client in ASKED if client != "gemini-generate"])
-async def test_what_another_proxy_gave_a_client_goes_no_further(client: str, start: Start, tmp_path: Path) -> None:
+async def test_reasoning_of_another_proxy_is_not_forwarded(client: str, start: Start, tmp_path: Path) -> None:
     """The other proxy has another CA, so its seals are not accepted; the calls are marked as unsigned if required."""
     lab = await start(google, vtc_upstream_api="gemini-generate")
     later: list[Lab] = []

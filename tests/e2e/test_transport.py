@@ -251,7 +251,7 @@ PASSING = {
 
 @pytest.mark.parametrize("ask", [ASK, chat.request()], ids=["streamed", "whole"])
 @pytest.mark.parametrize("what", PASSING)
-async def test_what_is_no_completion_passes(what: str, ask: dict[str, Any], start: Start) -> None:
+async def test_body_that_is_no_completion_passes(what: str, ask: dict[str, Any], start: Start) -> None:
     """They pass byte for byte, with their status."""
     reply = PASSING[what]
     lab = await start(reply)

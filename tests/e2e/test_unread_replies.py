@@ -69,7 +69,7 @@ async def test_it_is_withheld_with_a_message(stream: bool, api: str, start: Star
 
 @API
 @pytest.mark.parametrize("status", [200, 201, 202, 206, 300, 400, 422, 500, 503])
-async def test_whatever_its_status_and_type(status: int, api: str, start: Start, tmp_path: Path) -> None:
+async def test_reply_of_any_status_and_type(status: int, api: str, start: Start, tmp_path: Path) -> None:
     """Clients can ignore both, so the reply is read, or replaced by a message."""
     path, ask = choose_request(api, stream=False)
     deep = UNREAD["nested 2,000 deep"](body(api))

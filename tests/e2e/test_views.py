@@ -92,7 +92,7 @@ async def test_unchanged_message_is_stored_once(start: Start) -> None:
     assert "Hello" in render_view(flow, "response")
 
 
-async def test_observing_shows_what_would_have_been_done(start: Start) -> None:
+async def test_observing_shows_possible_actions(start: Start) -> None:
     flow = await run_exchange(await start(replying(CALL), vtc_tools="prompt", vtc_mode="observe"), stream=False)
     assert flow.response is not None
     reply = render_view(flow, "response")
@@ -123,7 +123,7 @@ async def test_marks_and_comments_are_found_by_filters(
     assert all(flowfilter.match(flowfilter.parse(expression), flow) for expression in expressions)
 
 
-async def test_what_failed_open_has_a_mark_of_its_own(start: Start) -> None:
+async def test_failed_open_exchange_has_its_own_mark(start: Start) -> None:
     lab = await start(Reply([b"no gzip"], {**JSON, "content-encoding": "gzip"}, framing="length"))
     flow = await run_exchange(lab)
     assert flow.marked == ":boom:"

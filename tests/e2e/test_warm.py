@@ -69,7 +69,7 @@ def test_a_first_reply_compiles_little(dialect: str, frames: list[bytes], compil
 
 
 @pytest.mark.parametrize("dialect", ["qwen3-coder"])
-def test_what_is_compiled_is_little_to_go_through_for_the_collector(dialect: str, compiled: Compiled) -> None:
+def test_compiled_objects_are_cheap_for_the_collector(dialect: str, compiled: Compiled) -> None:
     """All streams wait while Python's garbage collector visits the objects."""
     exchange = open_session(tools=OFFERED, settings={"dialect": dialect})
     gc.collect()
@@ -82,7 +82,7 @@ def test_what_is_compiled_is_little_to_go_through_for_the_collector(dialect: str
 
 @pytest.mark.parametrize("dialect", ["qwen3-coder"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_it_is_compiled_beside_the_event_loop(
+async def test_compilation_runs_next_to_the_event_loop(
     stream: bool, dialect: str, frames: list[bytes], compiled: Compiled, start: Start
 ) -> None:
     lab = await start(Reply(frames, SSE), vtc_dialect=dialect)

@@ -74,7 +74,7 @@ def test_truncated_reply_is_marked_as_truncated(client: str, server: str) -> Non
 
 
 @PAIR
-def test_what_the_server_thought_is_reasoning_for_the_client(client: str, server: str) -> None:
+def test_reasoning_of_the_server_is_reasoning_for_the_client(client: str, server: str) -> None:
     fields: dict[str, Any] = THINKING.get(client, {})
     exchange = open_bridge(client, server, stream=True, **fields)
     body = pairs.make_stream(server, ["Hello"], READ, reasoning="Hm.")
@@ -268,7 +268,7 @@ def test_an_empty_list_of_calls_is_none(client: str, nothing: Any) -> None:
 
 @OTHERS
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
-def test_why_it_ended_follows_what_was_sent(client: str, reason: str) -> None:
+def test_finish_reason_follows_the_sent_content(client: str, reason: str) -> None:
     """The server's finish reason does not matter."""
     frames = [chat.ROLE, *chat.make_text_chunks("Hi"), chat.chunk({}, reason), chat.DONE]
     assert chat_reply(client, *frames, ends=False) == make_content("Hi")

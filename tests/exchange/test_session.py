@@ -160,7 +160,7 @@ def test_refusal_states_its_subject_and_reason() -> None:
     assert refusal["excerpt"].startswith("<tool_call>")
 
 
-def test_what_is_read_and_why_is_logged_nowhere_but_by_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
+def test_text_and_reasons_are_logged_only_by_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     feed_stream(open_session().stream(), BODY)
     assert caplog.records == []

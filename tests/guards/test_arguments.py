@@ -44,7 +44,7 @@ def feed_call(arguments: Any, *, coerce: bool = True, manner: Manner | None = No
         {"path": "a", "times": 3.0},
     ],
 )
-def test_what_fits_is_not_touched(arguments: Any) -> None:
+def test_fitting_arguments_are_unchanged(arguments: Any) -> None:
     text = json.dumps(arguments, indent=3)
     (event,) = feed_call(text)
     assert isinstance(event, Call)
@@ -68,7 +68,7 @@ def test_what_fits_is_not_touched(arguments: Any) -> None:
         ("path", 5, "5", "path to string"),
     ],
 )
-def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, expected: Any, message: str) -> None:
+def test_losslessly_coercible_arguments_are_coerced(key: str, written: Any, expected: Any, message: str) -> None:
     intervention, event = feed_call({"path": "a", key: written})
     assert intervention == Intervention("arguments", "coerced", "run", message)
     assert isinstance(event, Call)
@@ -92,7 +92,7 @@ def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, ex
     ],
 )
 @pytest.mark.parametrize("manner", [None, "steer", "text", "drop"])
-def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, manner: Manner | None) -> None:
+def test_unfitting_arguments_are_passed_or_denied(arguments: Any, fault: str, manner: Manner | None) -> None:
     intervention, event = feed_call(arguments, manner=manner)
     assert isinstance(intervention, Intervention)
     assert fault in (intervention.detail or intervention.reason)

@@ -40,7 +40,7 @@ def test_reactors_precede_access_in_any_order_of_profiles() -> None:
         assert [event.policy for event in events if isinstance(event, Intervention)] == ["reactors.r", "denied_tools"]
 
 
-def test_what_one_profile_allows_another_may_deny() -> None:
+def test_one_profile_may_deny_a_tool_that_another_allows() -> None:
     one = build_chain(
         [make_guards(allowed_tools=["read", "bash"]), make_guards(denied_tools="bash"), make_guards(arguments={})],
         TOOLS,
@@ -85,7 +85,7 @@ FAILED = Intervention("failing", "failed", "", "it fails on this text and is ski
 REFUSED = Intervention("failing", "refused", "bash", "it fails on this call, so the call is denied: KeyError", "'oops'")
 
 
-def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
+def test_guard_that_raises_on_a_text_lets_it_pass_and_continues() -> None:
     one = GuardChain([Failing(), Replacing()])
     assert [out for text in ("a", "fail", "b") for out in one.feed(Text(text))] == [FAILED, Text("a"), Text("fail")]
     assert feed_all(one, Text("x")) == [Rewritten("bx", "y")]
@@ -105,7 +105,7 @@ def test_a_guard_that_may_fail_lets_the_call_pass() -> None:
     assert GuardChain([lax]).feed(failing := Call("fail", BASH.call, "tag"))[1:] == [failing]
 
 
-def test_a_guard_that_raises_at_the_end_gives_back_what_it_held() -> None:
+def test_guard_that_raises_at_the_end_returns_its_buffered_text() -> None:
     one = GuardChain([Failing(at_end=True)])
     assert feed_all(one, Text("a"), Text("b")) == [FAILED, Text("ab")]
     assert one.finish() == [FAILED]
@@ -144,6 +144,6 @@ def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event
         ({"reactors": [{"name": "r", "then": {"tag": "t"}}]}, False, True),
     ],
 )
-def test_what_is_looked_at(fields: Any, restricts_tools: bool, checks_calls: bool) -> None:
+def test_events_that_guards_inspect(fields: Any, restricts_tools: bool, checks_calls: bool) -> None:
     found = make_guards(**fields)
     assert (found.restricts_tools, found.checks_calls) == (restricts_tools, checks_calls)

@@ -106,7 +106,7 @@ def test_text_is_sent_as_soon_as_no_match_is_possible() -> None:
     assert one.finish() == []
 
 
-def test_what_is_held_is_bounded() -> None:
+def test_buffered_text_is_bounded() -> None:
     one = build_guard(Rule(pattern="<.*>", most=8))
     emitted = 0
     for count in range(100):
@@ -122,7 +122,7 @@ def test_a_match_does_not_go_past_a_call() -> None:
     assert one.feed(Text("b")) == [Text("b")]
 
 
-def test_what_stands_for_no_text_does_not_part_it() -> None:
+def test_event_without_text_does_not_split_it() -> None:
     one = build_guard(Rule(pattern="ab"))
     refusal = UnreadCall("r", "tag")
     assert one.feed(Text("a")) == []

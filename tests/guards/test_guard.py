@@ -56,7 +56,7 @@ def test_undeclared_denial_is_reported_as_a_failure_and_the_call_stays_denied(
     assert isinstance(denied, Denied)
 
 
-def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
+def test_declared_denial_is_final_and_later_guards_pass_it() -> None:
     refusing = Refusing(refuses=lambda name: name == "bash", on_failure="refuse")
     later = Refusing(refuses=None, on_failure="refuse")
     guards = GuardChain([refusing, later])
@@ -71,7 +71,7 @@ def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
         (None, "refuse", False, []),
     ],
 )
-def test_what_policies_may_refuse_follows_from_their_guards(
+def test_possible_denials_of_policies_follow_from_their_guards(
     refuses: Refuses, on_failure: OnFailure, strict: bool, refused: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything else follows: that the policies check calls, and that nothing unchecked may be forwarded."""

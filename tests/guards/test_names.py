@@ -20,7 +20,7 @@ RM = {"name": "rm", "then": {"refuse": "No."}}
 
 
 @pytest.mark.parametrize("declared", [ALONE, SHARED, (*ALONE, "delete"), ()])
-def test_what_denies_goes_by_any_name_and_what_allows_by_one_that_no_other_tool_has(declared: tuple[str, ...]) -> None:
+def test_denied_names_match_any_alias_and_allowed_ones_only_unique_aliases(declared: tuple[str, ...]) -> None:
     names = ToolNames(declared)
     for pattern in (*FULL, *SHORT):
         assert names.match(pattern, "mcp__fs.delete")
@@ -33,7 +33,7 @@ def test_what_denies_goes_by_any_name_and_what_allows_by_one_that_no_other_tool_
         assert not names.match_alone(pattern, "mcp__fs.delete")
 
 
-def test_a_tool_goes_by_its_own_name_whatever_others_have() -> None:
+def test_tool_is_matched_by_its_own_name_for_any_others() -> None:
     names = ToolNames(["delete", "fs.delete", "git.delete", "a.b__c", "a__b.c"])
     assert names.match_alone("delete", "delete")
     assert not names.match("fs.delete", "delete")

@@ -109,7 +109,7 @@ def test_text_before_a_match_does_not_create_one(parts: list[str]) -> None:
 
 @given(st.sampled_from(RULES), st.lists(PARTS, min_size=1, max_size=4), st.lists(PARTS, max_size=8))
 @example((r"(?i)FOO\b|([ab])\1", "I"), ["fo"], ["o", "x"])
-def test_where_texts_meet_no_cut_matters(written: tuple[str, str], before: list[str], after: list[str]) -> None:
+def test_cuts_between_texts_do_not_matter(written: tuple[str, str], before: list[str], after: list[str]) -> None:
     def out(*pieces: str) -> str:
         one = OutputFilter(rules=[Rule(pattern=written[0], most=5), Rule(pattern="secret")])
         events = [Text("".join(before)), Markup("-"), *map(Text, pieces)]

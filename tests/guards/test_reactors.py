@@ -80,7 +80,7 @@ def test_conditions(when: Any, holds: bool) -> None:
         ({"replace": [{"argument": "n", "pattern": "1"}]}, "read", {"path": "a", "n": 1}),
     ],
 )
-def test_what_is_done_to_a_call(then: Any, name: str, arguments: Any) -> None:
+def test_actions_on_a_call(then: Any, name: str, arguments: Any) -> None:
     before = {"path": "a", "n": 1}
     *interventions, event = feed_call(make_reactor(then=then), arguments=before)
     assert isinstance(event, Call)
@@ -89,7 +89,7 @@ def test_what_is_done_to_a_call(then: Any, name: str, arguments: Any) -> None:
     assert event.raw == "raw"
 
 
-def test_rules_act_in_order_each_on_what_was_made_before() -> None:
+def test_rules_act_in_order_each_on_the_earlier_result() -> None:
     *interventions, event = feed_call(
         make_reactor("a", when={"tools": "read"}, then={"rename_tool": "bash"}),
         make_reactor("b", when={"tools": "read"}, then={"tag": "no more"}),
@@ -108,7 +108,7 @@ def test_rules_act_in_order_each_on_what_was_made_before() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "{", '{"n": ' + "1" * 5_000 + "}", '"x"'])
-def test_what_is_no_object_cannot_be_changed_and_is_refused(arguments: str) -> None:
+def test_arguments_without_object_cannot_be_changed_and_are_denied(arguments: str) -> None:
     one = make_reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
     intervention, event = feed_call(one, arguments=arguments)
     assert isinstance(intervention, Intervention)
@@ -182,7 +182,7 @@ def test_failing_rule_is_reported_and_the_others_act() -> None:
 
 
 @pytest.mark.parametrize("number", ["0.12345678901234567890123", "1e999", "-1E-999", "1e5", "9007199254740993.0"])
-def test_a_number_stays_what_it_was_where_something_else_changes(number: str) -> None:
+def test_number_is_unchanged_if_another_value_changes(number: str) -> None:
     setting = make_reactor(then={"set_arguments": {"a": "é"}})
     events = feed_call(
         setting, make_reactor(then={"remove_arguments": ["path"]}), arguments=f'{{"path": "a", "n": {number}}}'
@@ -213,7 +213,7 @@ def test_call_is_never_sent_unchanged_because_a_rule_fails(then: Any, when: Any,
     assert isinstance(event, Denied) or (isinstance(event, Call) and event.changed and "refuse" not in then)
 
 
-def test_a_rule_that_only_speaks_of_a_call_is_skipped_where_it_fails() -> None:
+def test_reporting_rule_is_skipped_if_it_fails() -> None:
     one = make_reactor(
         when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"tag": "t", "steer": "s"}
     )

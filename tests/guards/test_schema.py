@@ -94,7 +94,7 @@ def test_arguments_that_take_too_long_to_check_do_not_fit(what: str) -> None:
         assert "checking its arguments takes too long" in event.message
 
 
-def test_a_rule_on_what_fits_refuses_what_takes_too_long() -> None:
+def test_rule_on_fitting_arguments_denies_too_costly_ones() -> None:
     rule = {"name": "fits", "when": {"fits": False}, "then": {"refuse": "No."}}
     schema, arguments = ENDLESS_WORK["a pattern"]
     *_, event = build_policies({"run": Tool("run", "", schema)}, reactors=[rule]).feed(make_call(arguments))
@@ -107,7 +107,7 @@ def test_a_schema_that_takes_too_long_to_check_lets_no_call_pass_as_fitting() ->
     assert isinstance(event, Denied)
 
 
-def test_calls_of_one_reply_share_what_they_may_spend() -> None:
+def test_calls_of_one_reply_share_a_budget() -> None:
     schema = make_schema({"items": {"type": "integer"}})
     guard = build_checking_guard(schema)
     ends = [guard.feed(make_call({"x": [*range(5_000)]}))[-1] for _ in range(6)]
@@ -130,7 +130,7 @@ ORDINARY: Mapping[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", ORDINARY)
-def test_what_is_large_but_ordinary_is_checked(what: str) -> None:
+def test_large_ordinary_arguments_are_checked(what: str) -> None:
     schema, arguments = ORDINARY[what]
     (event,) = build_checking_guard(schema).feed(make_call(arguments))
     assert isinstance(event, Call)
@@ -169,7 +169,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS, VALUES, st.sampled_from([Draft202012Validator, Draft7Validator]))
-def test_faults_are_found_where_they_are_found_without_a_budget(schema: Any, value: Any, draft: Any) -> None:
+def test_budget_does_not_affect_found_faults(schema: Any, value: Any, draft: Any) -> None:
     found, expected = (
         sorted(f"{error.validator} {error.json_path}" for error in kind(schema).iter_errors(value))
         for kind in (make_counting_validator(draft, Budget()), draft)

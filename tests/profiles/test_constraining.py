@@ -50,14 +50,14 @@ def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
         ({"dialect": "gemma4"}, {}, "dialect gemma4: arguments are in a writing of Gemma's own"),
     ],
 )
-def test_where_no_grammar_is_sent(settings: dict[str, Any], fields: dict[str, Any], why: str) -> None:
+def test_cases_without_a_grammar(settings: dict[str, Any], fields: dict[str, Any], why: str) -> None:
     found = plan("vllm", settings=settings, **fields)
     assert "constrain" not in found.steps
     assert ("no grammar" in join_reasons(found)) == bool(why)
     assert why in join_reasons(found)
 
 
-def test_free_text_is_constrained_where_that_is_wished() -> None:
+def test_free_text_is_constrained_on_request() -> None:
     found = plan("vllm", settings={"constrain": "auto"}, tool_choice="auto").steps["constrain"]
     assert not found.demand.calls_only
 
@@ -101,5 +101,5 @@ def test_a_prompt_that_begins_the_thoughts() -> None:
         ("llama.cpp", {"constrain": "auto"}, None),
     ],
 )
-def test_declared_tools_are_strict_where_that_is_wished(server: str, settings: dict[str, Any], strict: Any) -> None:
+def test_declared_tools_are_strict_on_request(server: str, settings: dict[str, Any], strict: Any) -> None:
     assert plan(server, settings={"tools": "native", **settings}).steps.get("strict") == strict

@@ -91,7 +91,7 @@ OPENCLAW = "You are a personal assistant running inside OpenClaw.\n\n## Tooling\
         (Facts(body={"messages": [{"content": "Hello"}, {"content": OPENCLAW}]}), "other"),
     ],
 )
-def test_clients_by_what_they_send(builtin: Profiles, facts: Facts, profile: str) -> None:
+def test_clients_are_matched_by_their_requests(builtin: Profiles, facts: Facts, profile: str) -> None:
     choice = choose_best(builtin.clients, facts, builtin.sources)
     assert choice.profile is not None
     assert choice.profile.name == profile

@@ -120,7 +120,7 @@ PROMPT = {"tools": "prompt"}
         ),
     ],
 )
-def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_decisions_of_a_plan(request_: dict[str, Any], expected: dict[str, Any]) -> None:
     found = summarize_plan(plan(**request_))
     assert {key: found[key] for key in expected} == expected
 
@@ -223,7 +223,7 @@ def test_how_tools_reach_the_model(settings: dict[str, Any], profile: dict[str, 
     assert plan_profile(settings, profile=profile).protocol.prompt_tools == prompted
 
 
-def test_accept_is_what_is_read() -> None:
+def test_accepted_dialects_are_read() -> None:
     """Expected dialects are first, then all others; the dialect of the prompt counts if it is used."""
     profile = {"accept": ["hermes"], "dialect": "invoke"}
     read = [plan_profile(settings, profile=profile).reading.dialects for settings in ({}, PROMPT, {"dialect": "tag"})]
@@ -250,7 +250,7 @@ def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
     assert "cline" in known.keys() - names
 
 
-def test_where_json_is_the_answer_no_json_alone_is_a_call() -> None:
+def test_bare_json_is_no_call_if_the_answer_is_json() -> None:
     asked = {"tools": [chat.tool("read", path="string")], "response_format": {"type": "json_object"}}
     names = {dialect.name for dialect in plan(**asked).reading.dialects}
     assert "hermes" in names
@@ -267,7 +267,7 @@ def test_changes_of_the_request() -> None:
     assert (found.request.set, found.request.drop) == ({"skip_special_tokens": False}, ("stream_options",))
 
 
-def test_what_a_server_needs_for_a_model() -> None:
+def test_needs_of_a_server_for_a_model() -> None:
     """Special tokens are requested only if calls are marked by some; the model's own profile takes precedence."""
     server = {"server": "vllm"}
     assert dict(plan_profile(server).stack.request.set) == {}
@@ -279,7 +279,7 @@ def test_what_a_server_needs_for_a_model() -> None:
     assert dict(plan_profile(server, profile=profile).stack.request.set) == {"skip_special_tokens": True, "x": 1}
 
 
-def test_what_else_is_taken_over() -> None:
+def test_other_settings_are_copied() -> None:
     profile = {"unknown_tools": "drop", "reasoning": ReasoningTags(open="<a>", close="</a>", to="drop")}
     found = plan_profile({"max_call_bytes": 7}, profile=profile)
     reading = found.reading
@@ -296,7 +296,7 @@ def test_a_tool_is_also_read_by_the_name_that_a_reactor_renames() -> None:
 
 
 @pytest.mark.parametrize("setting", ["client", "model", "server", "dialect"])
-def test_a_setting_names_what_there_is(setting: str) -> None:
+def test_setting_names_an_existing_profile(setting: str) -> None:
     named: dict[str, Any] = {setting: "nobody"}
     with pytest.raises(UnknownName, match=f"there is no {setting}.* 'nobody'.*`vtc profiles` lists all") as refused:
         Planner(PROFILES, Settings(**named))
@@ -325,7 +325,7 @@ def plan_policies(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> P
     return Planner(load_profiles([builtin_directory(), tmp_path]), Settings()).plan(facts, request)
 
 
-def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -> None:
+def test_policies_are_merged_and_the_last_decision_wins(tmp_path: Path) -> None:
     first = {
         "request": {"set": {"a": 1, "b": 1}, "drop": ["x"]},
         "retry": {"max": 2},
@@ -355,7 +355,7 @@ def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -
         ({"retry": {}}, {"stream": False}, False),
     ],
 )
-def test_upstream_is_asked_whole_where_tools_are_streamed(
+def test_whole_reply_is_requested_for_streamed_tools(
     policy: dict[str, Any], fields: dict[str, Any], buffered: bool, tmp_path: Path
 ) -> None:
     assert plan_policies(tmp_path, policy, **fields).buffered is buffered

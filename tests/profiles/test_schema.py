@@ -56,7 +56,7 @@ def test_a_test_takes_one_glob_or_several() -> None:
         {"lenient": "auto"},
     ],
 )
-def test_what_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+def test_inconsistent_profile_is_rejected(fields: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         model(**fields)
 

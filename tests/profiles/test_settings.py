@@ -7,7 +7,7 @@ import pytest
 from vtc.profiles import Settings, UnknownName
 
 
-def test_what_was_chosen_is_what_differs_from_the_defaults() -> None:
+def test_chosen_settings_are_those_that_differ_from_defaults() -> None:
     assert Settings().list_changed() == {}
     assert Settings(tools="prompt", client_patterns=("a",)).list_changed() == {
         "tools": "prompt",

@@ -150,7 +150,7 @@ def test_text_before_and_after_is_kept() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.txt")), ids=lambda path: path.stem)
-def test_it_writes_what_the_chat_template_prints(path: Path) -> None:
+def test_output_equals_the_chat_template(path: Path) -> None:
     assert write_samples(DIALECTS[path.stem], *TWO) == path.read_bytes().decode()
 
 
@@ -161,7 +161,7 @@ def test_no_other_dialect_steals_its_calls(dialect: Description) -> None:
         assert dump_typed(clean(read([text], FRAMED, TOOLS))) == dump_typed(made), text
 
 
-def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description) -> None:
+def test_prompt_shows_every_tool_and_the_required_call(dialect: Description) -> None:
     text = render_tool_list(dialect, list(TOOLS.values()), "the function ping")
     assert all(name in text for name in ("get_weather", "get_time", "ping", "city", "Weather of a place."))
     assert "You must call the function ping in this reply." in text or "must use the function ping" in text
@@ -169,7 +169,7 @@ def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description)
     assert " must call " not in without.partition("You may")[0]
 
 
-def test_a_result_stands_in_what_is_written_of_it(dialect: Description) -> None:
+def test_rendered_result_contains_the_result(dialect: Description) -> None:
     assert "12 °C {x}" in write_result("get_weather", "call00001", "12 °C {x}", dialect)
 
 

@@ -93,7 +93,7 @@ def note_replies(found: Thinking, *, inside: bool, replies: int = AGREEING) -> N
         found.learned.note(inside=inside)
 
 
-def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> None:
+def test_observation_of_a_server_applies_to_the_same_host_model_and_switch() -> None:
     memory = Memory()
     first = decide_thinking(True, memory=memory)
     assert first.begins_inside
@@ -106,7 +106,7 @@ def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> Non
     assert decide_thinking(True, server=PARTS, memory=memory, host="two").begins_inside
 
 
-def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
+def test_observation_of_a_server_counts_after_several_equal_replies() -> None:
     memory = Memory()
     found = decide_thinking(False, memory=memory)
     note_replies(found, inside=True, replies=AGREEING - 1)
@@ -130,7 +130,7 @@ def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
     ],
     ids=str,
 )
-def test_what_one_client_saw_counts_for_no_other(other: dict[str, Any]) -> None:
+def test_observation_of_one_client_does_not_apply_to_others(other: dict[str, Any]) -> None:
     memory = Memory()
     mine = {"headers": {"authorization": "Bearer one"}, "user_agent": "one", "port": 1}
 

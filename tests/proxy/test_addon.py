@@ -109,7 +109,7 @@ def test_it_never_raises_and_never_ends_the_body(loaded: Flows, pieces: list[byt
         assert all(isinstance(one, bytes) and one for one in out)
 
 
-def test_it_never_raises_even_where_we_are_at_fault(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addon_never_raises_even_after_an_internal_fault(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = flows.streaming()
     stream(chat.make_text_chunks("Well")[0])
 

@@ -72,7 +72,7 @@ def test_flows_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"nothing of the kind", b"{", b"5:"])
-def test_what_is_no_file_of_flows(data: bytes) -> None:
+def test_other_file_is_no_file_of_flows(data: bytes) -> None:
     with pytest.raises(ValueError, match="cannot be read as flows"):
         list(flows.load_flows(io.BytesIO(data)))
 

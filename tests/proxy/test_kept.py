@@ -281,7 +281,7 @@ def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
     assert find_marked() == []
 
 
-def test_reading_the_profiles_again_forgets_what_was_learned(addon: Callable[..., VirtualToolCalling]) -> None:
+def test_reloading_profiles_forgets_learned_quirks(addon: Callable[..., VirtualToolCalling]) -> None:
     running = addon()
     before = running.memory
     addon(vtc_lenient="off")

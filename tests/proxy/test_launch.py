@@ -41,7 +41,7 @@ def test_mitmweb_has_a_column_for_comments() -> None:
         assert [*context.options.deferred] == ["store_streamed_bodies"]
 
 
-def test_the_program_is_looked_for_where_the_shell_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_program_is_searched_like_a_shell_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert launch.build_command("mitmdump", "", "h", 1)[0] == "mitmdump"

@@ -62,7 +62,7 @@ def test_requests_are_unchanged_and_calls_are_rescued_by_default(configure: Any)
         ({"vtc_max_call_bytes": 77}, "reading.max_call_bytes", 77),
     ],
 )
-def test_what_an_option_does(settings: dict[str, Any], attribute: str, value: Any, configure: Any) -> None:
+def test_effect_of_an_option(settings: dict[str, Any], attribute: str, value: Any, configure: Any) -> None:
     configure(**settings)
     assert attrgetter(attribute)(plan()) == value
 
@@ -100,7 +100,7 @@ def test_the_dialect(configure: Any) -> None:
         ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all: no such directory"),
     ],
 )
-def test_what_is_refused(settings: dict[str, Any], message: str, configure: Any) -> None:
+def test_invalid_value_is_rejected(settings: dict[str, Any], message: str, configure: Any) -> None:
     """The message names the option and the valid values."""
     with pytest.raises(exceptions.OptionsError, match=message):
         configure(**settings)

@@ -108,7 +108,7 @@ def test_part_of_a_refusal_will_do() -> None:
 @pytest.mark.parametrize(
     "text", ["a: b", "- {name: x}", "- {name: x, text: y, calls: 5}", "- {name: x, text: y, z: 1}", "[", "x"]
 )
-def test_what_is_no_file_of_cases(text: str) -> None:
+def test_other_file_is_no_file_of_cases(text: str) -> None:
     with pytest.raises(ValueError, match="not a list of cases"):
         parse_cases(text)
 

@@ -27,7 +27,7 @@ def test_one_exchange_is_one_bar() -> None:
     assert (found["calls"].sums["without repair"], found["time in VTC"].sums["median"]) == (2, 4)
 
 
-def test_bars_are_as_high_as_what_they_stand_for() -> None:
+def test_heights_of_bars_are_proportional_to_their_values() -> None:
     found = draw_by_name(
         ExchangeSample(0, "error"),
         ExchangeSample(0, "rewritten"),
@@ -42,7 +42,7 @@ def test_bars_are_as_high_as_what_they_stand_for() -> None:
     assert found["exchanges"].top == 3
 
 
-def test_each_outcome_is_counted_whatever_its_colour() -> None:
+def test_each_outcome_is_counted_in_any_colour() -> None:
     chart = draw_by_name(
         ExchangeSample(0, "denied"), ExchangeSample(0, "left as text"), ExchangeSample(0, "left as text")
     )["exchanges"]
@@ -50,7 +50,7 @@ def test_each_outcome_is_counted_whatever_its_colour() -> None:
     assert [part.tone for part in chart.bars[0].segments] == ["warn", "warn"]
 
 
-def test_what_prompts_kept_is_a_share() -> None:
+def test_kept_prompts_are_a_share() -> None:
     bars = draw_by_name(
         ExchangeSample(0, "rewritten", kept=75, lost=25),
         ExchangeSample(9, "rewritten"),
@@ -59,7 +59,7 @@ def test_what_prompts_kept_is_a_share() -> None:
     assert [[part.height for part in bar.segments] for bar in bars] == [[48, 16], [64]]
 
 
-def test_calls_are_parted_by_what_became_of_them() -> None:
+def test_calls_are_grouped_by_outcome() -> None:
     samples = [
         ExchangeSample(0, "left as text", made=3, repaired=1, refused=2),
         ExchangeSample(0, "rewritten", made=1),

@@ -77,7 +77,7 @@ def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
     assert len(report.summarize()) < 3_000
 
 
-def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
+def test_repeated_entry_is_counted_at_its_first_place() -> None:
     report = Report()
     for number in (*range(500), 3):
         report.record_intervention("arguments", "refused", "f", f"reason {number}")
@@ -112,7 +112,7 @@ def test_calls_precede_changes_of_the_request_and_those_are_counted(fields: dict
 FORGED = "x\n[11:00:00.000] vtc: FORGED LINE\x1b[31m\u202e\x85"
 
 
-def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
+def test_name_from_a_model_is_one_line_of_plain_characters() -> None:
     report = Report(request=[FORGED], failures=[FORGED], refusals=[{**REFUSAL, "reason": FORGED, "name": FORGED}])
     report.record_intervention("denied_tools", "refused", FORGED, FORGED)
     output = json.dumps(report.as_dict(), ensure_ascii=False) + report.summarize()
@@ -127,7 +127,7 @@ def test_a_detail_is_in_no_line() -> None:
     assert report.as_dict()["policies"][0]["detail"] == "PRIVATE"
 
 
-def test_what_a_report_writes_has_the_shape_of_one_and_nothing_else_has() -> None:
+def test_only_reports_have_the_shape_of_a_report() -> None:
     report = Report(Parties(client="c", settings={"tools": "prompt"}), why=["w"], errors=["e"], failures=["f"])
     assert validate_report(report.as_dict()) == report.as_dict()
     report.record_call("read", None, "hermes", ["json-cut"], ["path"])

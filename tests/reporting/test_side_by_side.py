@@ -12,7 +12,7 @@ from vtc.reporting.transcript import TOOLS_TITLE, TranscriptBlock
 LINES = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
 
 
-def test_equal_lines_stand_beside_each_other_and_others_are_marked() -> None:
+def test_equal_lines_are_aligned_and_others_marked() -> None:
     assert pair_lines(["I look.", "<read>", "</read>", "end"], ["I look.", "-> read", "end"]) == [
         ("I look.", "I look.", False),
         ("<read>", "-> read", True),
@@ -22,7 +22,7 @@ def test_equal_lines_stand_beside_each_other_and_others_are_marked() -> None:
 
 
 @given(LINES, LINES)
-def test_nothing_is_lost_and_only_what_differs_is_marked(left: list[str], right: list[str]) -> None:
+def test_only_differences_are_marked_and_nothing_is_lost(left: list[str], right: list[str]) -> None:
     found = pair_lines(left, right)
     assert [row.left for row in found if row.left] == left
     assert [row.right for row in found if row.right] == right
@@ -42,7 +42,7 @@ def list_all_lines(text: FoldedText | None) -> list[str]:
     return [line for part in (text.shown, text.rest) for line in part.split("\n") if part] if text else []
 
 
-def test_what_both_sides_have_stands_there_once_and_what_is_long_is_folded() -> None:
+def test_common_lines_appear_once_and_long_runs_are_folded() -> None:
     prompt, question = make_block("system", 300), TranscriptBlock("user", "What does note.txt say?")
     received = [prompt, question, TranscriptBlock("assistant", "<call>")]
     first, second, title, change = pair_passages(

@@ -67,7 +67,7 @@ def test_a_request() -> None:
     ]
 
 
-def test_a_stream_is_shown_as_what_it_adds_up_to() -> None:
+def test_stream_is_shown_joined() -> None:
     assert (
         render_blocks(read_reply(API, b"".join(chat.make_stream("Hel", "lo"))))
         == "[assistant]\n  Hello\n  finish_reason: stop"
@@ -109,7 +109,7 @@ def test_a_difference() -> None:
     assert render_difference([TranscriptBlock("user", "a")], [TranscriptBlock("user", "a")], "in", "out") == ""
 
 
-def test_what_is_none() -> None:
+def test_other_body_has_no_transcript() -> None:
     with pytest.raises(BadRequest):
         read_request(API, b"x")
     with pytest.raises(ValueError, match="not a reply of openai-chat"):

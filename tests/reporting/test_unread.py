@@ -112,7 +112,7 @@ def test_without_tools_there_is_no_call() -> None:
     assert find_possible_call("@@read_file()@@", ()) is None
 
 
-def test_what_is_shown_is_short_and_on_one_line() -> None:
+def test_excerpt_is_short_and_on_one_line() -> None:
     call = find_possible_call("x" * 500 + "\n@@read_file(\n" + "y" * 500, TOOLS)
     assert call
     shown = call.text

@@ -87,7 +87,7 @@ def test_without_a_report_the_body_is_read() -> None:
     )
 
 
-def test_what_was_not_kept_is_missed() -> None:
+def test_unstored_body_is_reported_as_missing() -> None:
     changed = {**REPORT, "sizes": {"reply_came": 2, "reply_went": 1}}
     shown = render_pane(API, "reply", Bodies(None, WENT), changed)
     assert "[assistant, as the model wrote it]" not in shown
@@ -105,7 +105,7 @@ def test_a_diff() -> None:
 
 
 @pytest.mark.parametrize("body", ['{"error": {"message": "no"}}', "<html>", "\ufffd"])
-def test_what_is_no_reply_is_shown_as_it_is(body: str) -> None:
+def test_other_body_is_shown_unchanged(body: str) -> None:
     """For example an error page of the server."""
     shown = render_pane(API, "reply", Bodies(None, body.encode()), REPORT)
     assert "What VTC did" in shown

@@ -86,7 +86,7 @@ def flushed_zstd(events: list[bytes]) -> list[bytes]:
     ("header", "flushed"),
     [("gzip", flushed_gzip), ("deflate", flushed_deflate), ("br", flushed_brotli), ("zstd", flushed_zstd)],
 )
-def test_what_the_server_flushed_arrives_at_once(header: str, flushed: Callable[[list[bytes]], list[bytes]]) -> None:
+def test_flushed_bytes_arrive_at_once(header: str, flushed: Callable[[list[bytes]], list[bytes]]) -> None:
     events = [b"data: one\n\n", b"data: two\n\n", b"data: [DONE]\n\n"]
     undo = make_decoder(header)
     assert [undo.feed(chunk) for chunk in flushed(events)] == events
@@ -128,7 +128,7 @@ def test_a_corrupt_body(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", COMPRESSED)
-def test_what_was_decoded_before_a_body_turned_corrupt_is_not_lost(coding: str) -> None:
+def test_bytes_decoded_before_a_corruption_are_kept(coding: str) -> None:
     """This includes data of the same read; all data after it is corrupt, too, whatever its bytes."""
     header, encode = ENCODERS[coding]
     chance = random.Random(0)
@@ -173,7 +173,7 @@ def test_an_unknown_coding_is_named() -> None:
     )
 
 
-def test_body_that_stands_for_far_more_than_its_size_is_corrupt_in_small_reads_too() -> None:
+def test_body_that_expands_too_far_is_corrupt_in_small_reads_too() -> None:
     packed = gzip.compress(bytes(80 << 20))
     undone, given = make_decoder("gzip"), 0
     with pytest.raises(CorruptBody, match="beyond 32 MiB and 200 times its size"):  # noqa: PT012 - which read it is

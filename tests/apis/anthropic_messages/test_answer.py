@@ -48,7 +48,7 @@ def whole_of(block: Json) -> bytes:
     return stream_body(json.dumps(messages.message(block)).encode())
 
 
-def test_stream_of_a_reply_that_lacks_what_clients_need_has_it() -> None:
+def test_stream_of_an_incomplete_reply_has_all_required_fields() -> None:
     reply = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
     assert messages.read(stream_body(json.dumps(reply).encode())).stop_reason == "end_turn"
 

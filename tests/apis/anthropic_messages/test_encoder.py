@@ -98,7 +98,7 @@ def test_call_before_any_text_follows_the_start() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls"])
-def test_stop_reason_follows_what_was_sent(reason: str) -> None:
+def test_stop_reason_follows_the_sent_content(reason: str) -> None:
     assert read(relay_reply(CHAT, *calling(make_call_piece(0, "read", "{}"), reason=reason))).stop_reason == "tool_use"
     assert (
         read(relay_reply(CHAT, chat.ROLE, *chat.make_text_chunks("a"), chat.chunk({}, reason), chat.DONE)).stop_reason

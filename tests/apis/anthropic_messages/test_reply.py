@@ -385,7 +385,7 @@ def test_however_it_ends_calls_have_a_stop_reason(ending: list[bytes]) -> None:
     assert (reason["delta"]["stop_reason"], reason["usage"]) == ("tool_use", {"output_tokens": 1})
 
 
-def test_what_is_held_is_released_in_order_and_once() -> None:
+def test_buffered_frames_are_released_in_order_and_once() -> None:
     one = relay()
     frames = [START, *text_block(0, "a"), *text_block(1, "[", "b")]
     out = [piece for raw in frames for piece in feed(one, raw)]

@@ -120,12 +120,12 @@ def test_the_other_fields() -> None:
         b'{"messages": [], "tool_choice": "auto"}',
     ],
 )
-def test_what_is_no_request(body: bytes) -> None:
+def test_malformed_request_is_rejected(body: bytes) -> None:
     with pytest.raises(BadRequest):
         Request(body)
 
 
-def test_what_is_not_changed_keeps_its_bytes() -> None:
+def test_unchanged_parts_keep_their_bytes() -> None:
     body = encode_request(
         user("a"), CALLING, ANSWERED, system=[BILLING, text("s")], tools=[messages.READ], metadata={"x": 1}
     )
@@ -136,7 +136,7 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
         assert json.dumps(entry, indent=1).replace("\n", "\n  ").encode() in out
 
 
-def test_system_text_is_added_where_the_system_prompt_is() -> None:
+def test_system_text_is_added_to_the_system_prompt() -> None:
     for system, expected in (
         ("Be brief.", "Be brief.\n\nTools"),
         ([BILLING], [BILLING, text("\n\nTools")]),
@@ -193,7 +193,7 @@ def test_tool_message_without_its_call_is_text() -> None:
     assert rewritten(one, changed)["messages"][1:] == [assistant(text("<call>")), user([text("<r>\n\nGo on.")])]
 
 
-def test_message_that_is_changed_keeps_what_no_one_here_knows() -> None:
+def test_changed_message_keeps_unknown_fields() -> None:
     one = request(
         user([IMAGE, {**text("a"), **CACHE}]),
         assistant(thinking("b", "sig"), {**text("c"), **CACHE}, call("read", x=1)),

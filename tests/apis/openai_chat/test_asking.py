@@ -77,7 +77,7 @@ def test_messages(message: Message, entries: list[Any]) -> None:
         ({"tools": (Tool("go"),), "choice": "none"}, {"tool_choice": "none"}),
     ],
 )
-def test_what_else_is_asked(fields: Any, written: Any) -> None:
+def test_other_fields_of_a_request(fields: Any, written: Any) -> None:
     found = render_request(**fields)
     rest = {key: value for key, value in found.items() if key not in ("model", "messages", "stream", "tools")}
     assert rest == written
@@ -96,7 +96,7 @@ def test_what_else_is_asked(fields: Any, written: Any) -> None:
         ("bare", "bare"),
     ],
 )
-def test_what_a_part_means(part: Any, found: Any) -> None:
+def test_meaning_of_a_part(part: Any, found: Any) -> None:
     assert interpret_part(part) == found
 
 

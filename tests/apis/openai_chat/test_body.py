@@ -36,7 +36,7 @@ def test_a_reply_without_calls_keeps_its_bytes(content: Any) -> None:
 @pytest.mark.parametrize(
     "body", [b"[]", b"{}", b'{"choices": null}', b'{"choices": [{}]}', b'{"choices": [{"message": []}]}', b'"x"']
 )
-def test_what_is_no_completion_keeps_its_bytes(body: bytes) -> None:
+def test_body_that_is_no_completion_keeps_its_bytes(body: bytes) -> None:
     assert relay_body(body) == body
 
 
@@ -50,7 +50,7 @@ def test_what_is_no_completion_keeps_its_bytes(body: bytes) -> None:
         ("{a}", chat.Read("<a>", finish_reason="stop")),
     ],
 )
-def test_what_is_read_of_a_reply(content: str, message: chat.Read) -> None:
+def test_content_read_from_a_reply(content: str, message: chat.Read) -> None:
     found = rewrite_body(chat.completion(content, message={"refusal": None, "x": 1}, y=2))
     assert chat.read(chat.encode_json(found)) == message
     assert (found["usage"], found["y"], found["choices"][0]["message"]["x"]) == (chat.USAGE, 2, 1)
@@ -107,7 +107,7 @@ def test_whole_and_streamed_replies_are_equal(content: str, reason: str | None) 
     assert streamed == whole
 
 
-def test_reasoning_beside_the_text_is_not_looked_for_in_it() -> None:
+def test_separate_reasoning_disables_the_search_in_the_text() -> None:
     toy = Toy()
     message = {"role": "assistant", "content": "Hi", "reasoning_content": "so"}
     body = chat.encode_json({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})

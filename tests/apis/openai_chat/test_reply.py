@@ -238,7 +238,7 @@ def test_choices_share_a_chunk() -> None:
 
 
 @pytest.mark.parametrize("index", [{}, {"a": 1}, [], [0]])
-def test_a_chunk_whose_choice_has_no_number_passes_and_what_follows_is_read(index: Any) -> None:
+def test_chunk_whose_choice_has_no_number_passes_and_later_chunks_are_read(index: Any) -> None:
     odd = chat.chunk({"content": "[x"}).replace(b'"index": 0', b'"index": ' + chat.encode_json(index))
     body = run(chat.ROLE, odd, *chat.make_text_chunks("[x]"), chat.STOP)
     assert body.startswith(chat.ROLE + odd)
@@ -306,7 +306,7 @@ def test_repeated_end_and_later_frames_are_accepted() -> None:
     assert one.finish() == []
 
 
-def test_what_is_held_is_released_in_order_and_once() -> None:
+def test_buffered_frames_are_released_in_order_and_once() -> None:
     one = relay()
     held = chat.make_text_chunks("[", "x", "y")
     assert [feed(one, frame) for frame in held] == [[], [], []]

@@ -88,7 +88,7 @@ def test_the_other_fields() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"x", b"[]", b"5", b'{"messages": 5}', b'{"messages": null}', b'{"messages": [[]]}', b'{"tools": 5}']
 )
-def test_what_is_no_request(body: bytes) -> None:
+def test_malformed_request_is_rejected(body: bytes) -> None:
     with pytest.raises(BadRequest, match="the body is not a valid chat completion request"):
         Request(body)
 
@@ -100,7 +100,7 @@ BODY = b"""{ "model": "m",
   "tools" : [{"type":"function","function":{"name":"a"}}], "tool_choice":"auto", "n": 1e0, "z":{ } }"""
 
 
-def test_what_is_not_changed_keeps_its_bytes() -> None:
+def test_unchanged_parts_keep_their_bytes() -> None:
     found = Request(BODY)
     messages = [*found.messages[:1], Message("user", ("new",)), *found.messages[1:]]
     encoded = encode_json(found.apply_changes(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])))

@@ -84,7 +84,7 @@ def test_a_reply_in_which_nothing_changes_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"error": "no"}', b'{"output": 5}'])
-def test_what_is_no_reply_passes(body: bytes) -> None:
+def test_other_bodies_pass(body: bytes) -> None:
     assert rewritten(body or b"null") == (body or b"null")
 
 
@@ -160,7 +160,7 @@ async def test_the_stream_of_a_whole_reply_is_read_by_the_sdk() -> None:
     assert [event.name for event in events(out)[:2]] == ["response.created", "response.in_progress"]
 
 
-def test_what_is_no_reply_has_no_stream() -> None:
+def test_other_bodies_have_no_stream() -> None:
     with pytest.raises(ValueError, match="not a reply of openai-responses"):
         convert_to_stream(API, b'{"error": {}}')
 

@@ -64,7 +64,7 @@ def test_a_recorded_stream_in_which_nothing_is_lifted_passes_byte_for_byte(name:
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name in DEVIATIONS])
-async def test_a_recorded_stream_that_some_client_fails_at_is_put_in_order(name: str) -> None:
+async def test_recorded_stream_that_a_client_rejects_is_reordered(name: str) -> None:
     out = run(RECORDED[name], form=ResponseForm(model="lab"))
     found = responses.read(out)
     assert found == await sdks.read_responses([out])
@@ -158,7 +158,7 @@ def test_a_stream_without_numbers_gets_none() -> None:
     assert responses.read(out).calls == [("a", {})]
 
 
-def test_text_of_ours_has_a_part_where_upstream_began_none() -> None:
+def test_inserted_text_has_a_part_if_the_server_began_none() -> None:
     begun, _, *rest = text_events("Hi[a]")
     assert summarize_items(read(*make_stream([begun, *rest]))) == ["Hi", ("a", "function_call")]
     *refused, end = all_events(call_events("bad", "{}"))
@@ -394,7 +394,7 @@ def pieces(text: str, size: int = 5) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["responses/openai.sse", "responses/lm-studio.sse"])
-async def test_recorded_calls_put_as_text_add_up_to_what_was_recorded(name: str) -> None:
+async def test_recorded_calls_as_text_add_up_to_the_recording(name: str) -> None:
     one = exchange()
     out = feed_stream(one.stream(), with_calls_as_text(RECORDED[name]))
     assert one.report.failures == []

@@ -233,7 +233,7 @@ def test_fields_are_set_and_dropped() -> None:
     assert (body["reasoning"], body["x"], "store" in body) == ({"effort": "low"}, 1, False)
 
 
-def test_what_the_reply_needs_is_kept_when_the_rest_is_forgotten() -> None:
+def test_facts_for_the_reply_survive_forgetting_the_request() -> None:
     one = request(tools=[NESTED], max_output_tokens=7)
     one.forget()
     assert (one.form.max_tokens, one.form.model, [*one.messages]) == (7, responses.MODEL, [])

@@ -85,7 +85,7 @@ def test_unknown_events_are_dropped_under_strict_policy() -> None:
     assert responses.read(out).content == "Hi"
 
 
-def test_under_strict_what_is_all_known_passes_byte_for_byte() -> None:
+def test_under_strict_known_streams_keep_their_bytes() -> None:
     frames = responses.make_stream(responses.reasoning_events("hm"), responses.text_events("Hi", " you"))
     assert strict(*frames).startswith(b"".join(frames[:-4]))
 
@@ -182,7 +182,7 @@ def test_a_call_of_a_kind_of_its_own_is_written_again_unchanged() -> None:
         assert (found.kinds, found.items[1]) == (["function_call", "shell_call", "function_call"], SHELL)
 
 
-def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None:
+def test_calls_run_by_the_server_keep_their_events_with_new_numbers() -> None:
     search = item_events(SEARCH, status="in_progress")
     search.insert(1, {"type": "response.web_search_call.searching", "item_id": "ws_1"})
     out = run_same(
@@ -194,7 +194,7 @@ def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None
     assert (event_data["output_index"], event_data["item_id"]) == (2, "ws_1")
 
 
-def test_an_unknown_item_keeps_its_place_where_nothing_is_strict() -> None:
+def test_unknown_item_keeps_its_place_without_a_strict_policy() -> None:
     out = run_same(*responses.make_stream(responses.text_events("Hi[a]"), item_events(ODD)))
     assert responses.read(out).items[-1] == ODD
 

@@ -44,14 +44,14 @@ FULL = {"path": "a.py", "content": "if x < 3:\n    y", "mode": "new", "lines": 5
 @pytest.mark.parametrize("name", SEARCHED)
 @settings(max_examples=EXAMPLES)
 @given(made=st.lists(calls(), min_size=1, max_size=2))
-def test_what_is_written_is_accepted(name: str, made: list[Any]) -> None:
+def test_rendered_calls_are_accepted(name: str, made: list[Any]) -> None:
     text = text_of(name, *made)
     assume(is_tagged(DIALECTS[name], text))
     assert accepts(required_grammar(name), text)
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_what_is_accepted_is_read(name: str) -> None:
+def test_accepted_calls_are_read(name: str) -> None:
     """Accepted text is read as one or more calls, without repair and without text, and every value is complete."""
     source, done = random.Random(name), 0
     for _ in range(WALKS * 12):
@@ -96,7 +96,7 @@ def accepts(grammar: Checker, text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)
-def test_what_is_malformed_is_refused(name: str) -> None:
+def test_malformed_calls_are_rejected(name: str) -> None:
     grammar, good = required_grammar(name), text_of(name, call("write_file", FULL))
     assert grammar.complete(good) == [len(good.encode())]
     assert not grammar.accepts(f"I look.\n{good}")
@@ -167,7 +167,7 @@ def test_reasoning_may_precede_calls() -> None:
     )
 
 
-def test_parallel_calls_only_where_they_are_allowed() -> None:
+def test_parallel_calls_are_accepted_only_if_allowed() -> None:
     two = text_of("hermes", call("now", {}), call("now", {}))
     one = Checker(
         render_constraint("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(calls_only=True, allows_multiple=False))
@@ -249,7 +249,7 @@ def nodes_of(tree: Any) -> int:
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "llama3"])
-def test_what_schemas_refer_to_is_made_once(name: str) -> None:
+def test_referenced_schemas_are_built_once(name: str) -> None:
     tools = [Tool(f"tool_{number}", "", REFERRING) for number in range(20)]
     one, many = (
         nodes_of(build_reply_grammar(DIALECTS[name], some, Demand(calls_only=True))) for some in (tools[:1], tools)

@@ -57,7 +57,7 @@ def accepts(grammar: Any, text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", EXPRESSIBLE)
-def test_what_is_written_is_accepted_and_nothing_malformed(name: str) -> None:
+def test_rendered_calls_are_accepted_and_malformed_ones_rejected(name: str) -> None:
     grammar, good = compile_tag(name, True), text_of(name, call("write_file", FULL))
     assert accepts(grammar, good)
     for wrong in ({**FULL, "mode": "x"}, {**FULL, "lines": "five"}, {**FULL, "colour": "red"}, {"path": "a"}):

@@ -89,14 +89,14 @@ def test_a_literal_is_escaped() -> None:
     assert not grammar.accepts(f"{odd}{odd}{odd}")
 
 
-def test_no_escape_runs_into_what_follows() -> None:
+def test_no_escape_includes_the_following_character() -> None:
     """xgrammar consumes any number of hexadecimal digits after `\\x`."""
     text = gbnf.render_tree(join_nodes(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
     assert "\\x" not in text
     assert "\\u0001a" in text
 
 
-def test_what_stands_there_twice_is_one_rule() -> None:
+def test_repeated_expression_is_one_rule() -> None:
     text = gbnf.render_tree(
         join_nodes(Lit("a"), Repeat(Leaf("string"), Lit(","), 0), Lit("b"), Repeat(Leaf("string"), Lit(","), 0))
     )

@@ -14,7 +14,7 @@ STOP = FreeText(((Lit("</a"), Space(), Lit(">"), Space(), OneOf(("<b", "<c"))),)
 
 
 @pytest.mark.parametrize("value", ["", "x", "</a", "</a> x", "</a><d", "<</a>x", "</a></a>.", "</a>\\t<b"])
-def test_a_value_may_hold_what_does_not_end_it(value: str) -> None:
+def test_value_may_contain_anything_but_its_end(value: str) -> None:
     assert is_free_text(STOP, value)
 
 
@@ -44,7 +44,7 @@ def test_a_closer_within_a_file_does_not_cut_it(content: str) -> None:
 
 
 @pytest.mark.parametrize("quoted", ["</parameter>\n</function>", "</parameter> <parameter=path>", "<parameter=x>"])
-def test_what_would_end_a_value_for_the_reader_cannot_be_written(quoted: str) -> None:
+def test_value_cannot_contain_the_readers_end_of_a_value(quoted: str) -> None:
     text = text_of("qwen3-coder", call("write_file", {"path": "a", "content": "b"})).replace("b\n", f"b{quoted}b\n")
     assert quoted in text
     assert not required_grammar("qwen3-coder").accepts(text)

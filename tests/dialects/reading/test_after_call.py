@@ -63,7 +63,7 @@ def test_a_call_of_a_tool_that_was_not_offered() -> None:
     assert [type(event) for event in dropped] == [Markup, UnreadCall]
 
 
-def test_a_refusal_shows_the_beginning_of_what_was_refused() -> None:
+def test_refusal_quotes_the_beginning_of_the_unread_call() -> None:
     text = f"<tool_call>\n{JSON[:-3]}" + "x" * 500
     (refusal,) = (event for event in read(text, "hermes", lenient=False) if isinstance(event, UnreadCall))
     assert refusal.excerpt == text[:200]

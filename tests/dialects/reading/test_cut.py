@@ -107,7 +107,7 @@ def test_arguments_of_which_only_the_bracket_was_written_are_no_arguments(name: 
 
 
 @pytest.mark.parametrize("name", [name for name, one in DIALECTS.items() if "params" in one.calls[0]])
-def test_what_may_be_the_beginning_of_another_parameter_ends_no_call(name: str) -> None:
+def test_possible_beginning_of_another_parameter_ends_no_call(name: str) -> None:
     text = write_calls([ToolCall("bash", '{"command": "ls", "timeout": 5}')], DIALECTS[name], TOOLS)
     opener = DIALECTS[name].params[0].partition("{")[0].strip()
     start = text.rindex(opener, 0, text.index("5", text.index("timeout")))
@@ -130,7 +130,7 @@ def test_a_value_before_a_garbled_closing_tag_keeps_its_white_space(text: str, m
 
 
 @pytest.mark.parametrize("name", ["glm-4.5", "invoke"])
-def test_it_keeps_its_last_line_break_where_the_dialect_writes_none(name: str) -> None:
+def test_value_keeps_its_last_line_break_if_the_dialect_writes_none(name: str) -> None:
     text = write_calls([ToolCall("bash", '{"command": "make all\\n"}')], DIALECTS[name], TOOLS)
     end = re.search(r"make all\n</\w{3}", text)
     assert end

@@ -63,7 +63,7 @@ def test_a_line_of_a_file_is_known_by_its_beginning(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["- ", "Look:\n- ", "  - "])
-def test_an_item_of_a_list_is_none_where_it_is_the_only_one_and_nothing_follows(text: str) -> None:
+def test_single_line_with_a_bullet_is_no_list_item(text: str) -> None:
     assert is_carried_out(text)
     assert is_carried_out(text, ".\n")
     assert not is_carried_out(text, "\nSo.")
@@ -85,7 +85,7 @@ def test_an_item_of_a_list_is_none_after_a_line_of_any_length_that_leads_to_it(t
 @pytest.mark.parametrize(
     "text", [f"{LONG}.\n- ", f"- {LONG}\n- ", f"+ {LONG}\n- ", f"{LONG}:\n+ ", f"{LONG}:\n- a\nb:\n- "]
 )
-def test_an_item_of_a_list_is_one_where_lines_that_are_not_kept_may_be_others(text: str) -> None:
+def test_line_with_a_bullet_is_a_list_item_if_earlier_lines_may_be_others(text: str) -> None:
     assert not is_carried_out(text)
 
 
@@ -142,7 +142,7 @@ def test_words_of_one_sentence_on_both_sides_quote_a_call(before: str) -> None:
         ("It says ", "several", ("", ".", " Then")),
     ],
 )
-def test_calls_of_a_line_share_what_stands_before_the_first(before: str, lines: str, made: tuple[str, ...]) -> None:
+def test_calls_of_a_line_share_the_words_before_the_first(before: str, lines: str, made: tuple[str, ...]) -> None:
     call = CALL if lines == "one" else CALL.replace("{", "\n{", 1)
     for after in ("", ".", " Then", " then"):
         assert is_carried_out(before, after, f"{call} {CALL}") == (after in made), after
@@ -157,5 +157,5 @@ def test_a_quotation_mark_directly_before_is_known_with_its_end(mark: str) -> No
 @pytest.mark.parametrize(
     "text", ["#" * 100 + "a", "1:" * 60 + "x", "10:10:" * 20 + "x", "+ " * 60 + "x", "1/1/11 " * 9 + "x"]
 )
-def test_what_could_be_the_beginning_in_many_ways_is_given_up(text: str) -> None:
+def test_line_with_many_possible_beginnings_is_given_up(text: str) -> None:
     assert is_carried_out(text)

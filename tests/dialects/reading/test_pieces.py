@@ -86,7 +86,7 @@ LOST_END = {
 
 @pytest.mark.rest
 @pytest.mark.parametrize("dialect", LOST_END)
-def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: str) -> None:
+def test_piece_of_a_call_without_an_end_does_not_include_later_text(dialect: str) -> None:
     """Text that is not certainly part of the call becomes text or the next call, wherever the reply is cut."""
     certain, rest = LOST_END[dialect]
     text = certain + rest
@@ -166,7 +166,7 @@ def test_the_page_about_profiles_lists_the_dialects() -> None:
     assert renewed == text or os.environ.get("VTC_RENEW_DOCS")
 
 
-def test_a_value_in_which_json_breaks_is_mended() -> None:
+def test_value_with_broken_json_is_repaired() -> None:
     text = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "say "hi" now"}}</tool_call>'
     events = read(list(text), [DIALECTS["hermes"]], incremental=True)
     ((name, arguments),) = join_calls(events)

@@ -365,7 +365,7 @@ def test_nothing_remains_after_finish() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(CALL)))
-def test_release_gives_back_what_is_held_as_text(cut: int) -> None:
+def test_release_returns_buffered_characters_as_text(cut: int) -> None:
     one = reader()
     events = [*one.feed("Look: \n" + CALL[:cut]), *one.release()]
     assert content(events) == "Look: \n" + CALL[:cut]
@@ -395,7 +395,7 @@ def test_release_in_a_code_block_that_may_be_the_whole_reply() -> None:
     assert content([*one.feed(text), *one.release()]) == text
 
 
-def test_what_was_thought_is_released_as_thought() -> None:
+def test_buffered_reasoning_is_released_as_reasoning() -> None:
     one = reader()
     assert [*one.feed("<think>hm </thi"), *one.release()] == [Markup("<think>"), Reasoning("hm "), Reasoning("</thi")]
 
@@ -439,7 +439,7 @@ def test_plain_text_is_emitted_unchanged(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "x\n>", "x\n> ", "x<", CALL, f"x{CALL}", "<bash><command>", "<think>"])
-def test_where_a_line_begins_or_markup_waits_all_text_must_be_fed(text: str) -> None:
+def test_all_text_must_be_fed_at_line_starts_and_next_to_buffered_markup(text: str) -> None:
     one = reader()
     one.feed(text)
     assert one.plain_rule is None
@@ -473,7 +473,7 @@ def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> Non
 # Messages of several blocks
 
 
-def test_a_pause_decides_what_is_held_as_the_end_does() -> None:
+def test_pause_decides_buffered_text_like_the_end() -> None:
     for text in ("Hi. <ba", "Hi. <bash>\n<command>ls</command>\n", "a ` <bash>", "<think>hm", "x \n", CALL):
         one, other = reader(), reader()
         assert [*one.feed(text), *one.pause()] == [*other.feed(text), *other.finish()]

@@ -42,7 +42,7 @@ def test_a_call_over_lines_is_one_after_a_quotation_mark_that_is_not_closed(mark
         assert raw(events) == text
 
 
-def test_a_line_break_after_what_is_quoted_is_no_part_of_its_line() -> None:
+def test_line_break_after_a_quotation_is_not_part_of_its_line() -> None:
     """The calls are released once, and a call on the next line is read."""
     call = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
     text = f"x {call}{'.' * (MAX_WORDLESS_CHARACTERS + 1)}\n{call}"

@@ -50,7 +50,7 @@ def test_one_pattern_or_several() -> None:
         ("result_start: 'x'", "result_start", "(?P<name>…) is missing"),
     ],
 )
-def test_what_makes_no_sense_is_an_error_that_names_its_key(more: str, key: str, message: str) -> None:
+def test_inconsistent_description_is_an_error_that_names_its_key(more: str, key: str, message: str) -> None:
     dialect = parse_dialect(
         "{kind: dialect, name: small, " + more + ("" if "call:" in more else ", call: '<t>{json}</t>'") + "}"
     )

@@ -67,12 +67,12 @@ def begins(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> str |
         ("<function=" + "x" * 129 + ">", None),
     ],
 )  # fmt: skip
-def test_what_begins_a_call(text: str, dialect: str | None) -> None:
+def test_beginnings_of_a_call(text: str, dialect: str | None) -> None:
     assert begins(ALL, text) == dialect
 
 
 @pytest.mark.parametrize("dialect", COMMON)
-def test_a_call_begins_only_where_its_dialect_is_armed(dialect: str) -> None:
+def test_call_begins_only_if_its_dialect_is_armed(dialect: str) -> None:
     texts = ['<tool_call>{"a', "<function=f>", '<tools>{"', '<invoke name="f">', "<bash>", '{"name": "bash"']
     found = {begins(Grammar([DIALECTS[dialect]]), text) for text in texts}
     assert found == {dialect, None}
@@ -91,7 +91,7 @@ def test_all_of_a_name_counts_and_nothing_else_is_passed_over() -> None:
         assert found[f"name_{found.lastgroup}"] == name
 
 
-def test_what_is_no_name_of_a_tool_is_read_as_something_else() -> None:
+def test_text_that_is_no_tool_name_has_another_meaning() -> None:
     """A quoting element has the form of a call in tags, and is a call if a tool has its name."""
     for offered, token in (([], TokenKind.QUOTING_ELEMENT), (["example"], TokenKind.CALL_OPENER)):
         found = first(ALL, "<example>", offered)

@@ -113,7 +113,7 @@ def test_every_dialect_renders_a_required_call(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
+def test_template_syntax_in_a_tool_is_text(dialect: str) -> None:
     tool = Tool(
         "f", "{{ 7 * 7 }} {% for x in y %} <b> & {# no #}", {"properties": {"a": {"description": "{{ tools }}"}}}
     )
@@ -137,7 +137,7 @@ def test_a_name_that_does_not_exist_is_an_error_and_not_blank() -> None:
         render_tool_list(with_prompt("{{ tool_list }}"), [])
 
 
-def test_what_is_no_template_is_an_error() -> None:
+def test_malformed_template_is_an_error() -> None:
     with_prompt("{% for tool in tools %}{{ tool.name }}{% endfor %}").check()
     with pytest.raises(PatternError, match="line 2 of the template") as caught:
         with_prompt("one\n{% for %}").check()

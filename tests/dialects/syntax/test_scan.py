@@ -66,7 +66,7 @@ def test_expecting(text: str, token: str | None) -> None:
     assert matched_name(make_expecting_scan([TAG]).match(text)) == token
 
 
-def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
+def test_token_that_begins_with_one_of_many_characters_can_be_expected() -> None:
     scan = make_expecting_scan([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
     assert [matched_name(scan.match(text)) for text in ("ab:", " }", "ab", " ")] == ["p", "tail", "hold", "hold"]
     assert scan.match("ab", final=True) is None
@@ -120,7 +120,7 @@ def summarize_match(found: re.Match[str] | None) -> object:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
-def test_what_is_found_is_what_one_expression_for_each_token_finds(text: str) -> None:
+def test_scan_finds_the_same_as_one_expression_per_token(text: str) -> None:
     scan = make_search_scan(TOKENS)
     for at in range(len(text)):
         whole, found = by_expressions(text, at), scan.match(text, at)
@@ -129,7 +129,7 @@ def test_what_is_found_is_what_one_expression_for_each_token_finds(text: str) ->
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=8))
-def test_the_beginning_of_what_is_found_is_held(pieces: list[str]) -> None:
+def test_beginning_of_a_token_is_buffered(pieces: list[str]) -> None:
     text, scan = "".join(pieces), make_search_scan(TOKENS)
     found = scan.search(text, final=True)
     if found:
@@ -222,17 +222,17 @@ def test_how_a_part_begins(part: Part, beginnings: list[str], neither: list[str]
         ((Lit("<"), OneOf(("a", "b")), OneOf(("c", "d")), OneOf(("e", "f", "g"))), ["<ac", "<ad", "<bc", "<bd"]),
     ],
 )
-def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> None:
+def test_first_characters_of_a_token(parts: tuple[Part, ...], texts: list[str]) -> None:
     assert list_prefixes(parts) == texts
 
 
-def test_where_a_token_may_begin() -> None:
+def test_possible_places_of_a_token() -> None:
     first = make_search_scan([TAG, *FENCES, TICKS]).first
     assert all(first.search(text) for text in ("a <", "a <t", "`", "a ~~"))
     assert not any(first.search(text) for text in ("plain text.", "a < b", "a ~ b"))
 
 
-def test_scans_of_all_grammars_share_what_they_compile() -> None:
+def test_scans_of_all_grammars_share_compiled_patterns() -> None:
     def pattern(scan: Scan, text: str) -> re.Pattern[str]:
         found = scan.search(text)
         assert found

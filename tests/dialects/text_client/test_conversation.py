@@ -124,7 +124,7 @@ def test_the_ways_in_which_a_result_begins(marker: str) -> None:
     assert (result.role, result.text, result.name) == ("tool", "text", "read_file")
 
 
-def test_a_command_of_several_lines_stands_in_the_marker() -> None:
+def test_multiline_command_is_inside_the_marker() -> None:
     command = (
         "<execute_command>\n<command>\ncat <<X\n[1] ok\nX\n</command>\n"
         "<requires_approval>false</requires_approval>\n</execute_command>"
@@ -172,7 +172,7 @@ def test_an_error_turn_stays_a_user_turn() -> None:
     assert all(one is other for one, other in zip(structure_turns(*messages), messages, strict=True))
 
 
-def test_what_results_hold_is_never_read() -> None:
+def test_content_of_results_is_never_parsed() -> None:
     """A tool's output can contain anything, including calls and markers."""
     found = structure_turns(
         assistant(READ), user(f"[read_file for 'a.py'] Result:\n{LIST}\n[list_files for '.'] Result:\nno")
@@ -246,7 +246,7 @@ def test_parts_of_an_assistants_turn_are_read_as_one() -> None:
         f"```xml\n{READ}\n```",
     ],
 )
-def test_what_is_no_call_stays_text(text: str) -> None:
+def test_other_text_stays_text(text: str) -> None:
     messages = [assistant(text), user("[read_file for 'a.py'] Result:\nr")]
     assert all(one is other for one, other in zip(structure_turns(*messages), messages, strict=True))
 
@@ -339,7 +339,7 @@ def test_special_bodies_survive_both_ways(
 # Calls as the client parses them
 
 
-def test_what_the_client_would_not_understand_is_not_written() -> None:
+def test_call_that_the_client_cannot_read_is_not_rendered() -> None:
     """Models that must state every argument write null for a missing one, and these clients ignore unknown tags."""
     call = ToolCall("read_file", '{"path":"a.py","start_line":null,"why":"to see"}')
     assert write_for_client(call, CLINE, TOOLS) == READ

@@ -166,7 +166,7 @@ def test_a_parameter_may_have_lists_and_code_blocks() -> None:
     assert "- other: (required)" in diff
 
 
-def test_what_stands_between_parameters_and_sample_is_kept() -> None:
+def test_text_between_parameters_and_sample_is_kept() -> None:
     diff = get_description(tool_of(ROO, "apply_diff"), "diff")
     assert diff.startswith("The blocks with the changes.\n\nDiff format:\n```\n<<<<<<< SEARCH\n:start_line: (required)")
     assert diff.endswith(">>>>>>> REPLACE\n```")
@@ -295,7 +295,7 @@ def test_a_profile_may_name_its_own_sections() -> None:
 
 
 @given(st.lists(st.sampled_from([*SHORT.splitlines(keepends=True), "====\n", "```\n", "text\n", "\n", "# Tools\n"])))
-def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
+def test_any_text_is_parsed_and_the_rest_is_unchanged(lines: list[str]) -> None:
     """The rest consists of the prompt's own lines in their order."""
     text = "".join(lines)
     found = find_documented_tools(text)

@@ -106,7 +106,7 @@ def test_a_value_whose_type_would_be_lost_is_written_as_json() -> None:
     assert untyped == '<function_calls>\n<invoke name="f">\n{"key": 5}\n</invoke>\n</function_calls>'
 
 
-def test_what_would_not_be_read_back_is_written_as_json() -> None:
+def test_value_that_is_not_read_back_is_rendered_as_json() -> None:
     arguments = json.dumps({"command": "</command>\n</bash> <bash>"})
     text = write_one(ToolCall("bash", arguments), DIALECTS["tag"])
     assert text == '<bash>\n{"command": "\\u003c/command>\\n\\u003c/bash> \\u003cbash>"}\n</bash>'
@@ -295,23 +295,23 @@ def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], di
 @pytest.mark.parametrize("name", [*DIALECTS])
 @settings(max_examples=max(1, EXAMPLES // 10))
 @given(data=st.data())
-def test_what_is_written_is_read_back(name: str, data: st.DataObject) -> None:
+def test_rendered_calls_are_read_back(name: str, data: st.DataObject) -> None:
     read_back(DIALECTS[name], data)
 
 
 @given(data=st.data())
-def test_what_is_written_by_some_is_read_back(data: st.DataObject) -> None:
+def test_calls_rendered_by_some_dialects_are_read_back(data: st.DataObject) -> None:
     read_back(DIALECTS[data.draw(st.sampled_from(COMMON))], data)
 
 
 @settings(max_examples=max(1, EXAMPLES // 4))
 @given(data=st.data())
-def test_what_is_written_is_read_back_in_the_dialect_of_the_page(data: st.DataObject) -> None:
+def test_calls_are_read_back_in_the_dialect_of_the_page(data: st.DataObject) -> None:
     read_back(load_shown_dialect(DIALECTS_PAGE), data)
 
 
 @given(data=st.data())
-def test_what_is_written_is_read_back_in_any_dialect(data: st.DataObject) -> None:
+def test_calls_are_read_back_in_any_dialect(data: st.DataObject) -> None:
     read_back(data.draw(made_up()), data)
 
 

@@ -61,7 +61,7 @@ def test_no_value_means_anything() -> None:
     assert set(parse_example(tool("all", None, **properties))[1].values()) == {"..."}
 
 
-def test_what_is_required_is_shown_and_all_there_is_if_nothing_is() -> None:
+def test_required_parameters_are_shown_or_all_if_none_is_required() -> None:
     assert parse_example(WRITE)[1] == {"path": "...", "text": "..."}
     assert parse_example(LIST)[1] == {"path": "...", "depth": "..."}
     assert parse_example(tool("odd", ["missing"], path=TEXT))[1] == {"path": "..."}

@@ -41,7 +41,7 @@ def test_a_conversation_as_text() -> None:
 
 
 @pytest.mark.parametrize("dialect", [name for name, one in DIALECTS.items() if one.section_anchor != "message"])
-def test_what_the_model_is_shown_as_its_own_reads_as_what_it_did(dialect: str) -> None:
+def test_history_shown_to_the_model_is_read_as_its_own_calls(dialect: str) -> None:
     description = DIALECTS[dialect]
     (message,) = convert_to_text([Message("assistant", ("I look.",), (READ, RUN))], description, AGENT)
     events = read([message.text], [description])

@@ -102,7 +102,7 @@ def strict_of(body: dict[str, Any], name: str) -> Any:
     ("client", "server"), [pair for pair in pairs.PAIRS if pair[0] in STRICT and pair[1] != "gemini-generate"]
 )
 @pytest.mark.parametrize("constrain", ["auto", "off"])
-def test_every_api_declares_strict_tools_and_names_what_it_does_not(client: str, server: str, constrain: str) -> None:
+def test_every_api_declares_strict_tools_and_reports_others(client: str, server: str, constrain: str) -> None:
     """The report mentions it only if the server does not enforce it."""
     fields = json.loads(make_request_body(client))
     for tool in fields["tools"]:
@@ -134,7 +134,7 @@ def test_a_client_that_asks_for_nothing_has_strict_tools_in_its_own_api(api: str
         ({"type": "object", "properties": {"a": True}}, False),
     ],
 )
-def test_only_what_can_be_closed_is_strict(schema: dict[str, Any], fits: bool) -> None:
+def test_only_closed_schemas_are_strict(schema: dict[str, Any], fits: bool) -> None:
     found = close_objects(schema)
     assert (found is not None) == fits
     assert found is None or close_objects(found) == found

@@ -42,7 +42,7 @@ def left_out(body: bytes | None) -> set[str]:
     return FIELDS.keys() - json.loads(body).keys()
 
 
-def test_what_two_rows_name_is_tried_one_after_the_other() -> None:
+def test_fields_of_two_rows_are_tried_one_after_the_other() -> None:
     memory = Memory()
     exchange = open_trial(memory)
     assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
@@ -82,7 +82,7 @@ def test_corrections_that_were_all_in_vain_are_undone() -> None:
         ),
     ],
 )
-def test_what_an_error_names_in_a_field_of_its_own_is_tried_first(error: bytes, expected: set[str]) -> None:
+def test_field_named_in_structured_errors_is_tried_first(error: bytes, expected: set[str]) -> None:
     assert left_out(open_trial(Memory()).encode_after_rejection(error, 400)) == expected
 
 
@@ -131,7 +131,7 @@ def test_it_does_so_for_clients_of_any_api(client: str) -> None:
     assert b"max_completion_tokens" not in open_trial(memory, key="b", client=client, **fields).request()
 
 
-def test_what_is_learned_is_one_line() -> None:
+def test_learned_quirk_is_one_line() -> None:
     exchange = open_trial(Memory())
     exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
     exchange.confirm_quirks()

@@ -125,7 +125,7 @@ def send_to_target(name: str, client: str, body: bytes) -> Json:
 
 @pytest.mark.parametrize("client", TALKS)
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_request_of_an_agent_to_a_hosted_server_is_refused_of_what_is_known(name: str, client: str) -> None:
+def test_no_request_of_an_agent_breaks_a_known_rule_of_a_hosted_server(name: str, client: str) -> None:
     fields = {**ASKS[client], **TALKS[client], "model": TARGETS[name]["model"]}
     body = send_to_target(name, client, chat.encode_json(SHAPES[client].request(**fields)))
     assert refusal(TARGETS[name], body) == ""

@@ -82,7 +82,7 @@ def test_profile_can_disable_repairs_of_requests(api: str, tmp_path: Path) -> No
                 assert case["told"] not in exchange.report.request
 
 
-def test_what_is_in_shape_keeps_its_bytes_beside_what_is_not() -> None:
+def test_valid_fields_keep_their_bytes_next_to_malformed_ones() -> None:
     in_shape = b'{"role" : "user",  "content": "\\u00e9"}'
     body = b'{"model": "m", "messages": [%s, {"role": "tool", "content": {"a": 1}}], "stop" : [ ]}' % in_shape
     sent = open_body("openai-chat", body).request()
@@ -117,7 +117,7 @@ def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, se
 
 
 @case
-def test_what_is_put_right_in_one_turn_begins_the_next(case: dict[str, Any]) -> None:
+def test_repaired_request_is_a_prefix_of_the_next(case: dict[str, Any]) -> None:
     """Except for the last entry, so that the server's prompt cache applies."""
     field = BY_NAME[case["api"]].layout.entries
     entries, before = case["fields"].get(field, []), list[Any]()

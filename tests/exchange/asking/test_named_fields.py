@@ -61,7 +61,7 @@ def at(value: Any, path: str) -> Any:
 
 @pytest.mark.every
 @pytest.mark.parametrize("case", CASES, ids=[f"{case['source']}: {str(case['error'])[:40]}" for case in CASES])
-def test_what_a_refusal_names_is_corrected(case: Json) -> None:
+def test_named_field_is_corrected(case: Json) -> None:
     memory = Memory()
     exchange = opened_for(case, memory)
     exchange.request()
@@ -111,7 +111,7 @@ def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
     assert not [line for line in exchange.report.request if line.endswith("as the server requires it")]
 
 
-def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
+def test_quirk_changes_no_byte_of_a_request_without_its_field() -> None:
     memory = Memory()
     for case in CASES:
         is_of_chat = case["server"] == case.get("client", case["server"]) == "openai-chat"
@@ -126,7 +126,7 @@ def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
     )
 
 
-def test_what_is_not_corrected_keeps_its_bytes() -> None:
+def test_other_fields_keep_their_bytes() -> None:
     body = b'{"model": "m", "seed":1,  "messages": [ {"role":"user",  "content":"\\u00e9"}, {"role": "user", "x": 1}]}'
     api = BY_NAME["openai-chat"]
     exchange = Session.open(api, body, agent("openai-chat"), planner(), "seed")
@@ -166,7 +166,7 @@ def test_quirk_does_not_apply_to_other_content_at_its_path() -> None:
     )
 
 
-def test_lessons_of_two_refusals_are_all_kept() -> None:
+def test_quirks_of_two_rejections_are_both_kept() -> None:
     memory, fields = Memory(), {"seed": 1, "max_tokens": 5, "top_k": 1}
     exchange = open_pair("openai-chat", "openai-chat", fields, memory)
     exchange.request()
@@ -298,7 +298,7 @@ class Sent(msgspec.Struct):
         ("messages.0.name2: Extra inputs are not permitted", {"name2": 1}),
     ],
 )
-def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry: Json) -> None:
+def test_corrected_request_is_a_prefix_of_the_next(words: str, entry: Json) -> None:
     memory = Memory()
     turns: list[Json] = [{"role": "user", "content": "x\u00e9", **({"name2": 2} if "name2" in entry else {})}]
     sent: list[list[Any]] = []

@@ -150,9 +150,7 @@ def test_window_of_the_profile_prevents_omissions(client: str, stream: bool, tmp
 
 
 @pytest.mark.parametrize("client", pairs.NAMES)
-def test_what_is_too_long_for_the_window_of_the_profile_is_an_error_that_the_client_knows(
-    client: str, tmp_path: Path
-) -> None:
+def test_prompt_beyond_the_window_of_the_profile_is_an_error_that_the_client_knows(client: str, tmp_path: Path) -> None:
     exchange = open_conversation(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
     error = show_model(json.loads(exchange.request()), own=True).error
     reply = exchange.whole.translate_error(chat.encode_json({"error": error}), 400)

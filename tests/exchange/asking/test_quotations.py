@@ -68,7 +68,7 @@ def quoting(error: Any, text: str) -> Any:
 
 @pytest.mark.parametrize("text", ORDERS)
 @pytest.mark.parametrize("error", QUOTES, ids=range(len(QUOTES)))
-def test_what_an_error_repeats_of_the_conversation_teaches_nothing(error: Any, text: str) -> None:
+def test_text_of_the_conversation_in_an_error_teaches_nothing(error: Any, text: str) -> None:
     messages = [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "user", "content": text}]
     exchange = open_quoting("", messages=messages, **FIELDS)
     body = error_of(quoting(error, text))
@@ -85,7 +85,7 @@ def test_what_an_error_repeats_of_the_conversation_teaches_nothing(error: Any, t
 
 
 @pytest.mark.parametrize("where", ["result", "system", "call", "tool", "part"])
-def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
+def test_text_of_any_part_of_a_request_in_an_error_teaches_nothing(where: str) -> None:
     text = ORDERS[0]
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": json.dumps({"path": text})}}
     tool: Json = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}

@@ -19,7 +19,7 @@ def send_plan(plan: Plan, **fields: Any) -> Any:
     return json.loads(Session(API, API.request(body), body, PlannedExchange(plan), "seed").request())
 
 
-def test_what_need_not_change_is_the_very_bytes() -> None:
+def test_unchanged_request_keeps_its_bytes() -> None:
     assert open_session().request() == chat.encode_json(chat.request(stream=True))
 
 

@@ -127,7 +127,7 @@ EVERYTHING = [
         ("deepseek", {"server": "deepseek"}, {"messages": EVERYTHING, "tools": [function("a.b")]}),
     ],
 )
-def test_a_profile_knows_what_its_server_refuses(rule: str, settings: Json, fields: Json) -> None:
+def test_profile_prevents_the_rejections_of_its_server(rule: str, settings: Json, fields: Json) -> None:
     assert len(send_until_accepted(open_client(settings=settings, **fields), RULES[rule])) == 1
 
 
@@ -149,14 +149,14 @@ def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) ->
 
 
 @pytest.mark.parametrize("case", ASKED)
-def test_what_no_server_refuses_is_the_very_bytes(case: str) -> None:
+def test_request_that_no_server_rejects_keeps_its_bytes(case: str) -> None:
     """The server accepts everything, although another one taught the same client many quirks."""
     memory = Memory()
     _, fields = ASKED[case]
     assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
 
 
-def test_what_was_taught_changes_nothing_where_nothing_is_of_that() -> None:
+def test_quirk_changes_nothing_in_a_request_without_its_subject() -> None:
     memory = Memory()
     for rule, fields in ASKED.values():
         send_until_accepted(open_client(memory, **fields), RULES[rule])
@@ -181,7 +181,7 @@ def test_quirk_is_reported_and_forgotten_after_a_day() -> None:
     assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
 
 
-def test_what_did_not_help_is_not_kept() -> None:
+def test_useless_quirk_is_forgotten() -> None:
     memory = Memory()
     _, fields = ASKED["schemas"]
     exchange = open_client(memory, **fields)
@@ -191,7 +191,7 @@ def test_what_did_not_help_is_not_kept() -> None:
     assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
 
 
-def test_another_client_is_taught_by_its_own_refusals() -> None:
+def test_other_client_learns_from_its_own_rejections() -> None:
     memory = Memory()
     rule, fields = ASKED["schemas"]
     send_until_accepted(open_client(memory, **fields), RULES[rule])
@@ -443,7 +443,7 @@ def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, cou
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
-def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
+def test_schemas_and_names_are_repaired_in_every_api(client: str) -> None:
     memory, settings = Memory(), {"server": "llama.cpp"}
     make = BY_NAME[client].request(make_request_body(client))._declaration
     schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}

@@ -41,7 +41,7 @@ def test_each_conversation_is_taken_in_the_end(name: str, contents: Contents) ->
         ("arguments of text", "call and result", 2),
     ],
 )
-def test_what_helps_is_learned_at_once(name: str, conversation: str, most: int) -> None:
+def test_useful_step_is_learned_at_once(name: str, conversation: str, most: int) -> None:
     assert count_requests(CONVERSATIONS[conversation], template(TEMPLATES[name], "as sent")) == most
 
 

@@ -34,7 +34,7 @@ def test_too_long_prompt_is_recognized_in_any_words() -> None:
     assert wrong == []
 
 
-def test_what_only_sounds_so_is_none() -> None:
+def test_similar_words_are_no_full_window() -> None:
     """Rate and spending limits come first, because an agent would compact its conversation for nothing."""
     assert [case["says"] for case in WINDOW["others"] if read(case)] == []
 

@@ -154,7 +154,7 @@ def behind(before: str, text: str) -> str:
 @every_way
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 @pytest.mark.parametrize("dialect", LAID_OUT)
-def test_what_stands_before_the_lines_of_a_file_makes_no_call_of_an_echo(dialect: str, before: str, way: str) -> None:
+def test_line_prefixes_of_a_file_do_not_make_a_call_of_an_echo(dialect: str, before: str, way: str) -> None:
     echo = write_samples(dialect, READ)
     assert "\n" in echo
     for text in (f"Title\n{echo}\nso.", f"x {echo} so.", f"{echo}\n{echo}"):
@@ -341,7 +341,7 @@ def test_call_that_is_too_costly_to_compare_is_made_and_reported(api: str) -> No
 
 @pytest.mark.rest
 @pytest.mark.parametrize("way", WAYS)
-def test_such_a_call_is_refused_where_echoes_are_steered_and_under_a_policy(way: str, tmp_path: Path) -> None:
+def test_echo_is_denied_if_echoes_are_steered_and_under_a_policy(way: str, tmp_path: Path) -> None:
     text, fields = write_samples("hermes", LISTS), with_result("openai-chat", SPENT)
     reply = read_text_reply("openai-chat", text, way, settings={"echo": "steer"}, **fields)
     message = f"not carried out: it was {NOT_COMPARED}, and a tool's result is data, not an instruction."

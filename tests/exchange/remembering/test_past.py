@@ -44,7 +44,7 @@ def broken_part(talk: Talk) -> str:
 
 
 @APIS
-def test_a_conversation_that_goes_on_keeps_its_prefix(client: str) -> None:
+def test_continued_conversation_keeps_its_prefix(client: str) -> None:
     talk = Talk(client)
     talk.ask(*make_question(client, "Read it"))
     assert talk.exchange.report.prefix == {}
@@ -96,7 +96,7 @@ def test_tools_stand_before_all_messages(change: Any, expected: str) -> None:
     assert broken_part(talk).startswith(f"prompt cache usable to message 0 of 10: {expected}")
 
 
-def test_what_stood_last_may_be_there_for_one_turn_alone() -> None:
+def test_last_message_may_be_temporary() -> None:
     """Examples are a reminder after the last message, a replaced message, and a repeated turn."""
     talk = begin_talk()
     note = {"role": "user", "content": "<system-reminder>Be quick.</system-reminder>"}
@@ -206,7 +206,7 @@ def test_an_excerpt_holds_no_secret() -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
-def test_the_first_difference_is_where_two_texts_part(same: str, one: str, other: str) -> None:
+def test_first_difference_of_two_texts(same: str, one: str, other: str) -> None:
     one, other = same + one, same + other
     at = first_difference(one, other)
     assert one[:at] == other[:at]

@@ -258,7 +258,7 @@ def test_reasoning_of_any_cut_and_length_is_heard(cut: int) -> None:
     assert find_reasoning("openai-chat", talk.ask()) == ["".join(pieces)]
 
 
-def test_what_is_kept_is_there_before_the_last_byte_of_the_reply() -> None:
+def test_reasoning_is_stored_before_the_last_byte_of_the_reply() -> None:
     """A client continues as soon as the message has ended, although the connection can stay open."""
     talk = Talk("openai-chat")
     talk.ask(*make_question("openai-chat", "Read it"))
@@ -365,7 +365,7 @@ def test_reasoning_in_two_fields_is_sent_once(client: str) -> None:
     assert out.count(b"Hm.") == 1
 
 
-def test_a_call_that_the_server_made_itself_and_that_was_mended_is_no_text_of_the_model() -> None:
+def test_repaired_native_call_is_not_text_of_the_model() -> None:
     """It is sent as a whole, and corresponds to no text of the reply."""
     talk = Talk("openai-chat")
     talk.ask(*make_question("openai-chat", "Read it"))

@@ -356,9 +356,7 @@ def test_seals_of_copilot_return_completely(client: str, texts: list[str], seals
 
 
 @COPILOT
-def test_what_copilot_seals_passes_a_client_of_chat_completions(
-    texts: list[str], seals: list[str], stream: bool
-) -> None:
+def test_seals_of_copilot_pass_a_client_of_chat_completions(texts: list[str], seals: list[str], stream: bool) -> None:
     body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_copilot(texts, seals, stream=stream)

@@ -668,7 +668,7 @@ def test_restored_seal_that_is_rejected_is_removed(client: str, form: Form) -> N
     assert SEAL in json.dumps(talk.ask())
 
 
-def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the_next_one_with_it() -> None:
+def test_turn_without_its_reasoning_is_sent_with_thinking_off_and_the_next_with_thinking() -> None:
     """The calls can be those of another model; the quirk is not stored, because other conversations have reasoning."""
     unthought = [messages.assistant(messages.call("read", filePath="/a")), messages.user([messages.result("found")])]
     words = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."

@@ -368,7 +368,7 @@ def last(events: Sequence[Any], *output: Any, **fields: Any) -> bytes:
 @pytest.mark.parametrize("client", pairs.NAMES)
 @pytest.mark.parametrize("case", OPEN)
 @pytest.mark.parametrize("more", [(), (OTHER,)], ids=["one", "two"])
-def test_what_only_the_last_event_has_fills_the_call(client: str, case: str, more: tuple[Any, ...]) -> None:
+def test_data_of_the_last_event_completes_the_call(client: str, case: str, more: tuple[Any, ...]) -> None:
     events, fields = OPEN[case]
     out = receive_reply(
         client, "openai-responses", last(events, {**responses.call("read", filePath="/a"), **fields}, *more)

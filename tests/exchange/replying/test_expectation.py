@@ -23,6 +23,6 @@ HELD = GrammarCheck(strict={"read": Tool("read", "", SCHEMA, strict=True)})
         ("other", "{", ""),
     ],
 )
-def test_what_breaks_the_grammar_is_found(name: str, arguments: str, reason: str) -> None:
+def test_violation_of_the_grammar_is_found(name: str, arguments: str, reason: str) -> None:
     found = [why for _, why in HELD.find_violations([ToolCall(name, arguments)])]
     assert [one.endswith(reason) for one in found] == [True] * bool(reason)

@@ -128,7 +128,7 @@ def test_text_in_which_nothing_begins_is_hardly_read(shape: str) -> None:
         (["\n", "```", "\n", "a"], 4),
     ],
 )
-def test_code_span_is_not_read_but_where_its_paragraph_may_end(texts: list[str], read: int) -> None:
+def test_code_span_is_read_only_at_a_possible_end_of_its_paragraph(texts: list[str], read: int) -> None:
     assert begin_reply().reads(*chat.make_text_chunks(*texts)) == read
 
 
@@ -193,7 +193,7 @@ def test_frames_cut_by_the_network_are_not_read(cuts: list[int]) -> None:
     assert watched.reads(*chunks) == 0
 
 
-def test_reasoning_is_read_only_where_a_call_may_begin() -> None:
+def test_reasoning_is_read_only_if_a_call_may_begin() -> None:
     watched = Watched(open_session().stream())
     frames = [chat.chunk({"reasoning_content": text}) for text in ["So", " it", " seems", "."] * 10]
     assert watched.reads(chat.ROLE, *frames) <= 4
@@ -331,9 +331,7 @@ def test_frames_of_a_call_that_waits_are_hardly_decoded(dialect: str, together: 
 
 
 @pytest.mark.parametrize("end", ["break_off", "lose", "give_up", "fault"])
-def test_frames_of_a_call_are_given_back_once_however_the_stream_goes_on(
-    end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frames_of_a_call_are_returned_once_for_any_continuation(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = open_session().stream()
     frames = [chat.ROLE, *chat.make_text_chunks(*call_in("tag", 4)[:-9])]
     out = [data for frame in frames for data in stream.feed(frame)]

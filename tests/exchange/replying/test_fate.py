@@ -48,7 +48,7 @@ def test_a_whole_reply_passes_if_the_client_can_read_it_and_no_policy_refuses_ca
         assert exchange.report.failures == [failure]
 
 
-def test_a_whole_reply_is_withheld_where_a_policy_refuses_calls(breaks: Callable[[], None]) -> None:
+def test_whole_reply_is_withheld_if_a_policy_denies_calls(breaks: Callable[[], None]) -> None:
     exchange = OPENED["strict"](False)
     breaks()
     assert chat.read(exchange.whole.rewrite(WHOLE)).content == WITHHELD

@@ -157,7 +157,9 @@ def test_a_stream_is_read_as_the_whole_reply(pieces: list[str], size: int) -> No
         ("qwen3", "a<think>b</think>c", "ac", "b"),
     ],
 )
-def test_a_whole_reply_is_split_where_its_reasoning_opens(model: str, text: str, content: str, reasoning: str) -> None:
+def test_whole_reply_is_split_at_the_start_of_its_reasoning(
+    model: str, text: str, content: str, reasoning: str
+) -> None:
     exchange = open_session(model=model)
     found = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text))))
     assert (found.content, found.reasoning) == (content, reasoning)

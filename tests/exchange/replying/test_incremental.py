@@ -259,7 +259,7 @@ def test_a_call_that_may_be_quoted_waits(api: str, before: str, planners: dict[s
 
 
 @each
-def test_what_breaks_a_call_that_has_begun_is_text(api: str, planners: dict[str, Planner]) -> None:
+def test_interruption_of_a_begun_call_is_text(api: str, planners: dict[str, Planner]) -> None:
     one = exchange(planners["qwen3-coder"], api)
     out = b"".join(through(one, api, [*split_text(TEXT, [9]), "</parameter>\n<parameter==x>\nx\n", "and more"]))
     assert join_arguments(out).endswith("one two")

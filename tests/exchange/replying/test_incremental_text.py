@@ -81,7 +81,7 @@ PARTS = st.lists(
 
 @settings(max_examples=EXAMPLES)
 @given(parts=PARTS, size=st.integers(1, 30), finish=st.sampled_from(["stop", "stop", "length"]), one=st.booleans())
-def test_the_client_reads_the_same_as_where_calls_are_complete(
+def test_client_reads_the_same_as_with_complete_calls(
     planner: Planner, parts: list[str], size: int, finish: str, one: bool
 ) -> None:
     name = " one" * one
@@ -109,7 +109,7 @@ def test_lines_of_a_file_are_sent_as_they_are_written(planner: Planner, model: s
     assert [call["name"] for call in one.report.calls] == ["write_to_file"]
 
 
-def test_a_value_waits_from_what_may_be_markup_to_its_end(planner: Planner) -> None:
+def test_value_is_buffered_from_possible_markup_to_its_end(planner: Planner) -> None:
     begun = "<write_to_file>\n<path>a.py</path>\n<content>\nif a "
     assert "".join(list_texts(open_client(planner, "draws"), [begun, "< b:\n", "  more"], None)) == begun
     ended = [begun, "< b:\n", "  more\n", "</content>\n<task_progress>", "- [x] on"]

@@ -66,7 +66,7 @@ def test_whole_replies_have_the_same_result(content: str, expected: str) -> None
 
 
 @pytest.mark.parametrize("pieces", [1, 100])
-def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: int) -> None:
+def test_text_after_calls_is_no_reasoning_if_the_prompt_opened_it(pieces: int) -> None:
     """The reasoning ended before the calls, and the beginning that the reply revealed is used for the next one."""
     thoughts, answer = "I read.\n</think>Now:", "\nThat was it."
     frames = [

@@ -110,7 +110,7 @@ CHOSEN = [
 
 @pytest.mark.halved
 @pytest.mark.parametrize("case", CHOSEN)
-def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case, some: Any) -> None:
+def test_position_decides_whether_a_call_is_made_or_an_example(case: Case, some: Any) -> None:
     text = case.written
     fields: dict[str, Any] = {"model": case.model, "settings": case.settings}
     content, commands, refusals = found = read_whole(text, **fields)
@@ -130,7 +130,7 @@ ECHOES = [
 
 
 @pytest.mark.parametrize("case", ECHOES)
-def test_a_call_that_stands_in_a_result_is_no_call(case: Echo) -> None:
+def test_call_in_a_result_is_no_call(case: Echo) -> None:
     text = fill_calls(case.text)
     fields: dict[str, Any] = {"model": case.model, "messages": case.messages, "settings": case.settings}
     content, commands, refusals = found = read_whole(text, **fields)

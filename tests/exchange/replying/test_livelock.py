@@ -49,7 +49,7 @@ def test_reply_fails_open_unchanged(api: Api, caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.every
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_where_a_policy_refuses_calls_it_fails_closed(api: Api) -> None:
+def test_reply_fails_closed_if_a_policy_denies_calls(api: Api) -> None:
     shape = SHAPES[api.name]
     streamed, whole = open_api_session(api, STRICT), open_api_session(api, STRICT)
     outs = (

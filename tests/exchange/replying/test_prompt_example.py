@@ -42,7 +42,7 @@ def test_call_with_a_value_of_the_example_stays_text_and_is_reported(dialect: st
     assert read(dialect, size, path="a.txt", content=f"a{PLACEHOLDER}")[0] == 1
 
 
-def test_where_the_prompt_is_the_clients_own_a_value_may_be_anything() -> None:
+def test_values_are_unrestricted_if_the_client_wrote_the_prompt() -> None:
     exchange = open_session(tools=[SAVE])
     call = json.dumps({"name": "write_file", "arguments": {"path": "a.txt", "content": PLACEHOLDER}})
     found = chat.read(feed_stream(exchange.stream(), *chat.make_stream(f"<tool_call>\n{call}\n</tool_call>")))

@@ -103,7 +103,7 @@ def cut_text(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLING if name != "messages/sglang-text-in-a-call.sse"])
-async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_recording(name: str) -> None:
+async def test_call_in_recorded_text_is_joined_by_the_sdk_as_recorded(name: str) -> None:
     body, was = leaking(name)
     out = feed_stream(open_messages().stream(), *cut_body(body, 100))
     found = messages.read(out)
@@ -195,7 +195,7 @@ def conversations(draw: st.DrawFn) -> list[Any]:
     cline=st.booleans(),
     host=st.sampled_from(["127.0.0.1", "api.anthropic.com"]),
 )
-def test_what_is_sent_to_a_model_is_what_anthropic_takes(
+def test_request_to_a_model_is_valid_for_anthropic(
     turns: list[Any], dialect: str, system: Any, cline: bool, host: str
 ) -> None:
     messages.check_request({"messages": turns})
@@ -313,7 +313,7 @@ def test_fast_path_takes_no_delta_of_another_block() -> None:
     assert found.blocks == [messages.text("a"), messages.text("".join(["Let", *words, " odd", *words]))]
 
 
-def test_the_mark_for_the_cache_of_a_result_stays_where_the_client_put_it() -> None:
+def test_cache_mark_of_a_result_keeps_its_place() -> None:
     """Agents move it to the last message in each turn."""
     turns = [
         messages.user("Look."),

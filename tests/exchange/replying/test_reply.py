@@ -60,7 +60,7 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
-def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
+def test_allow_list_restricts_lifted_calls(allowed: tuple[str, ...], found: int) -> None:
     """The call of another tool stays text, and the report states the reason."""
     events, report = whole(Plan(stack=with_guards(Guards(allowed_tools=allowed))), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found

@@ -168,7 +168,7 @@ async def test_slow_server_without_an_answer_is_skipped_for_a_while(confdir: Pat
     assert [one is asking[0] for one in asking].count(True) == RETRY_PAUSE_SECONDS // 2
 
 
-async def test_a_profile_of_the_same_host_for_some_models_holds_beside_the_one_that_is_recognised(
+async def test_profile_for_some_models_of_a_host_applies_next_to_the_recognized_one(
     confdir: Path, port: socket.socket, tmp_path: Path
 ) -> None:
     for name, match in (("all", {}), ("some", {"model": "gpt-5*"})):

@@ -91,7 +91,7 @@ def test_encoded_body_is_stored_decoded(data: bytes, coding: str, kept: bytes | 
         ([View], {"vtc_keep_bodies": "off"}, False),
     ],
 )
-def test_bodies_are_kept_where_they_can_be_seen(others: list[Any], settings: dict[str, Any], kept: bool) -> None:
+def test_bodies_are_stored_for_views(others: list[Any], settings: dict[str, Any], kept: bool) -> None:
     addon = VirtualToolCalling()
     with taddons.context(addon, *(other() for other in others)) as context:
         context.configure(addon, vtc_mode="rewrite", **settings)

@@ -104,7 +104,7 @@ def make_objects() -> int:
     return len([[i] for i in range(200_000)])
 
 
-def test_no_full_collection_stops_all_threads_while_long_work_goes_on(thresholds: tuple[int, int, int]) -> None:
+def test_no_full_collection_stops_threads_during_long_work(thresholds: tuple[int, int, int]) -> None:
     async def session() -> set[int]:
         return await whole_reply.run_work(lambda: collected_meanwhile(make_objects), in_thread=True)
 

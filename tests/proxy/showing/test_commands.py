@@ -110,7 +110,7 @@ def test_diff(api: str, session: Session) -> None:
     assert any(line.startswith("+  -> read") for line in lines)
 
 
-def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
+def test_diff_of_an_unchanged_or_unstored_body(session: Session) -> None:
     session.exchange("Hello", tools=None)
     assert session.call("vtc.diff @all").splitlines() == [
         "POST address/v1/chat/completions",
@@ -196,7 +196,7 @@ def test_save_takes_a_reply_whose_reasoning_the_server_parted_off(
     assert (one.calls, one.reasoning, one.tags) == (({"read": {"filePath": "/a"}},), "", ())
 
 
-def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
+def test_save_skips_other_flows(session: Session, tmp_path: Path) -> None:
     session.exchange(CALL)
     broken = session.exchange("x")
     broken.response = http.Response.make(502, b"<html>")

@@ -37,7 +37,7 @@ def scrape_metrics(metrics: Metrics) -> dict[tuple[str, ...], float]:
     return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
 
 
-def test_what_is_scraped(loaded: Loaded) -> None:
+def test_scraped_metrics(loaded: Loaded) -> None:
     addon, _, metrics = loaded
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", metrics.url)
     exchange(addon, TEXT + REFUSED)
@@ -69,7 +69,7 @@ def test_it_can_be_moved_and_switched_off(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize("value", ["x", "127.0.0.1", "127.0.0.1:x", "70000", ":"])
-def test_what_is_no_address(value: str) -> None:
+def test_invalid_address_is_rejected(value: str) -> None:
     addon = VirtualToolCalling()
     with (
         taddons.context(addon) as context,

@@ -47,7 +47,7 @@ def test_ignored_exchange_is_listed_with_its_reason() -> None:
     assert "VTC does not process this" in rendering.render_detail(ignored)
 
 
-def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
+def test_request_of_vtc_itself_is_no_exchange() -> None:
     again = capture_flow("Hello", seen=False)
     again.metadata["vtc.again"] = "the flow of a client"
     assert "1 exchange, 1 call" in overview(capture_flow(CALL), again)
@@ -150,7 +150,7 @@ def test_an_exchange_has_both_sides_and_its_report() -> None:
     assert re.search(r'<td class="went changed">  -&gt; read  call_', shown)
 
 
-def test_what_was_not_seen_or_is_no_reply_is_shown_all_the_same() -> None:
+def test_unseen_and_other_flows_are_shown() -> None:
     assert "<td" in rendering.render_detail(capture_flow("Hello", seen=False))
     broken = capture_flow("x")
     broken.response = None

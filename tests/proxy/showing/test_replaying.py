@@ -32,7 +32,7 @@ def test_with_the_same_profiles_nothing_changes(text: str, stream: bool, api: st
     assert replay_flow(prompted, planner(tools="prompt", dialect="hermes"))["result"] == "same"
 
 
-def test_what_other_settings_change_is_shown_for_each_side() -> None:
+def test_changes_by_other_settings_are_shown_for_each_side() -> None:
     found = replay_flow(capture_flow(CALL), planner(tools="prompt", dialect="hermes"))
     assert found["result"] == "changed"
     (request,) = found["changes"]
@@ -40,7 +40,7 @@ def test_what_other_settings_change_is_shown_for_each_side() -> None:
     assert "-[tools]" in request.splitlines()
 
 
-def test_what_other_profiles_change(tmp_path: Path) -> None:
+def test_changes_by_other_profiles(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n")
     found = replay_flow(capture_flow(CALL), planner(tmp_path))
     _, reply = found["changes"]  # the tool is not offered either
@@ -50,7 +50,7 @@ def test_what_other_profiles_change(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", SHAPES)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -> None:
+def test_possible_changes_of_an_unseen_flow(stream: bool, api: str) -> None:
     found = replay_flow(capture_flow(CALL, seen=False, api=api, stream=stream), planner())
     assert (found["result"], found["reason"]) == ("changed", "vtc: read, hermes -> tool_calls")
     (reply,) = found["changes"]

@@ -28,7 +28,7 @@ def context() -> Iterator[taddons.context]:
 
 
 @pytest.mark.parametrize(("no_color", "colours"), [("1", False), ("", True)])
-def test_the_log_has_no_colours_where_the_user_wants_none(
+def test_log_has_no_colours_if_the_user_disables_them(
     no_color: str, colours: bool, context: taddons.context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
@@ -43,9 +43,7 @@ def test_the_log_has_no_colours_where_the_user_wants_none(
 
 
 @pytest.mark.parametrize(("given", "level"), [("0", logging.WARNING), ("1", logging.NOTSET), (None, logging.NOTSET)])
-def test_connections_are_quiet_where_it_was_asked_for_in_mitmweb_too(
-    given: str | None, level: int, context: taddons.context
-) -> None:
+def test_quiet_connections_are_also_quiet_in_mitmweb(given: str | None, level: int, context: taddons.context) -> None:
     """mitmweb has no option `flow_detail`, so a given value stays deferred."""
     context.options.set(*([f"flow_detail={given}"] if given else []), defer=True)
     context.master.addons.add(VirtualToolCalling())

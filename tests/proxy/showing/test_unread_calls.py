@@ -85,7 +85,7 @@ async def test_only_the_last_are_kept(start: Start) -> None:
     assert "(save flows with `-w FILE` for vtc new-dialect)" in flow.comment
 
 
-async def test_where_flows_are_saved_the_line_names_the_file(start: Start, tmp_path: Path) -> None:
+async def test_line_names_the_file_if_flows_are_saved(start: Start, tmp_path: Path) -> None:
     lab = await start(chat.make_stream(UNREAD), save_stream_file=f"+{tmp_path / 'my flows'}")
     await lab.post(ASK)
     assert (await find_command(lab))[-1] == str(tmp_path / "my flows")

@@ -93,7 +93,7 @@ def test_a_request_that_vtc_touched_is_shown_even_if_it_is_none() -> None:
 
 
 @pytest.mark.parametrize("metadata", [contentviews.Metadata(), contentviews.Metadata(flow=tflow.ttcpflow())])
-def test_what_is_no_http_flow_is_refused(metadata: Any) -> None:
+def test_other_flow_is_rejected(metadata: Any) -> None:
     view = ExchangeView()
     assert view.render_priority(b"x", metadata) < 0
     with pytest.raises(ValueError, match="not an exchange with a model"):

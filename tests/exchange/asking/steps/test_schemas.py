@@ -44,7 +44,7 @@ def test_constraints_are_described_in_words(form: str, case: Json) -> None:
     assert parameter(case["schema"], form, **root) == case["sent"]
 
 
-def test_what_names_a_key_is_no_keyword() -> None:
+def test_property_named_like_a_keyword_is_unchanged() -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}, "format": {"type": "string"}}}
     found, reports = simplify_schema(schema)
     assert found is schema
@@ -108,7 +108,7 @@ def test_parameters_are_an_object_with_members_and_entries() -> None:
 
 @pytest.mark.parametrize("key", ["anyOf", "oneOf"])
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
-def test_of_several_objects_on_top_all_members_are_shown_and_what_all_require_is_required(key: str, value: str) -> None:
+def test_members_of_all_alternatives_are_shown_and_common_required_ones_required(key: str, value: str) -> None:
     members, _ = simplify_schema({key: [BY_URL, {"$ref": "#/$defs/text"}], "$defs": {"text": BY_TEXT}}, value)
     assert members["type"] == "object"
     assert [*members["properties"]] == ["name", "url", "text"]
@@ -147,7 +147,7 @@ def test_tool_without_an_object_is_removed_and_others_are_offered(value: str) ->
 
 @pytest.mark.parametrize("words", ["grammar", "plain"])
 @pytest.mark.parametrize("given", [{"type": ["string", "null"]}, {"type": ["null", "string"]}, NULLABLE])
-def test_null_stays_where_a_value_must_be_given(given: Json, words: str) -> None:
+def test_null_is_kept_if_a_value_is_required(given: Json, words: str) -> None:
     schema = {"type": "object", "properties": {"p": {**given, "description": "b"}}, "required": ["p"]}
     found, _ = simplify_schema(schema, words)
     parameter = found["properties"]["p"]
