@@ -88,13 +88,13 @@ CASES = (
         "the second of two chunks of a call (hermes)",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(74, 27, 22), OLLAMA: Limits(79, 27, 27)},
+        {CHAT: Limits(74, 29, 21), OLLAMA: Limits(79, 29, 26)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.split_pieces(CALL),
-        {CHAT: Limits(888, 36, 464), OLLAMA: Limits(900, 36, 469)},
+        {CHAT: Limits(888, 39, 463), OLLAMA: Limits(900, 39, 468)},
         ends=True,
     ),
     Case(

@@ -27,7 +27,7 @@ from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.relay import choice, frames
 from vtc.dialects import Reader
-from vtc.dialects.reading import open_call, parameters
+from vtc.dialects.reading import completion, open_call, parameters
 from vtc.dialects.reading.context import Cursor, EventBuffer
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
@@ -103,7 +103,8 @@ REPLY = [
     *(Stage(Reader, name) for name in ("_advance", "_transition", "_enter_state", "feed", "finish")),
     *(Stage(Cursor, "consume", call) for call in (0, 8)),
     *(Stage(EventBuffer, name) for name in ("add_text", "add_call")),
-    *(Stage(open_call.OpenCall, name) for name in ("begin_body", "end_parameter", "complete")),
+    *(Stage(open_call.OpenCall, name) for name in ("begin_body", "end_parameter")),
+    Stage(completion, "parse_calls"),
     *(Stage(parameters.Parameters, name) for name in ("begin", "end")),
 ]
 

@@ -43,6 +43,16 @@ class NamedTool:
         """Find the tool that a name denotes."""
         return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
 
+    @property
+    def needs_nothing(self) -> bool:
+        """True if the tool is offered and requires no parameter."""
+        return self.tool is not None and not self.schema.required
+
+    @property
+    def takes_nothing(self) -> bool:
+        """True if the tool is offered and declares no parameter."""
+        return self.tool is not None and not self.declared
+
     def split_key(self) -> tuple[str, str] | None:
         """Split the written name into a tool's name and one of its parameters' names; None unless it consists of both.
 

@@ -35,7 +35,6 @@ from vtc.dialects.reading.context import (
 )
 from vtc.dialects.reading.text import REASONING_EVENTS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
-from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Event, Reasoning, Text, Tool
@@ -291,7 +290,7 @@ class Reader:
     def held_call(self) -> HeldCall | None:
         """Return the limits of text that only extends the buffered call; None if no call is buffered whole."""
         handler = self._handler
-        if not isinstance(handler, InCall | InJson | InValue) or handler.call.pieces or handler.call.text.spilled:
+        if not isinstance(handler, InCall) or handler.call.pieces or handler.call.text.spilled:
             return None
         more = FIND_STRING_END if self._find_token_start and isinstance(handler, InJson) else self._find_token_start
         return HeldCall(more, self._context.max_held - handler.call.text.size)

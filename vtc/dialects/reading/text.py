@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
-from vtc.dialects.reading.call import CallBeginning, begin_call
+from vtc.dialects.reading.call_end import MAX_EXCERPT_CHARACTERS
+from vtc.dialects.reading.call_opener import CallBeginning, begin_call
 from vtc.dialects.reading.context import (
     LOOKBEHIND_CHARACTERS,
     QUOTATION_MARKS,

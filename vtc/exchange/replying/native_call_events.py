@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
+from vtc.dialects.reading.call_end import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.syntax import tool_names
 from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Rewritten, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.native_calls import NO_ARGUMENTS, MalformedCall, as_function, normalize_call, resolve_tool

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.dialects.arguments.json_object import load_json
-from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
+from vtc.dialects.reading.call_end import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation
