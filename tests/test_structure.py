@@ -65,7 +65,6 @@ TABLES = {"Api"}
 MAX_ATTRIBUTES = 15
 MAX_PUBLIC_METHODS = 20
 LARGER = {
-    "CallSyntax": (15, 29),
     "Encoder": (18, 20),
     "SentEvents": (23, 20),
 }

@@ -30,7 +30,7 @@ TAGGED = {
     if any(find_body_slot(call) == "params" for call in dialect.calls)
 }
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
-QUOTED = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).ends_with_quote]
+QUOTED = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).parameters.ends_with_quote]
 """Dialects in which a quotation mark ends a value: a value can end with more of them, and contain text that resembles
 an opener. Such values are kept or refused, as in `tests/cases/reading/tool-hash.yaml`.
 """
@@ -167,7 +167,7 @@ ENDS = {name: end for name, one in TAGGED.items() if (end := closer(one, "conten
 WRAPPERS = {
     name: end
     for name, one in TAGGED.items()
-    if name in ENDS and (end := CallSyntax(one, one.calls[0]).list_closing_tags("write")[0]).startswith("</")
+    if name in ENDS and (end := CallSyntax(one, one.calls[0]).closers.list_tags("write")[0]).startswith("</")
 }
 """The closing tags of their calls that an element can end with, too."""
 ELEMENTS = {

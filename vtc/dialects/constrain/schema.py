@@ -323,12 +323,12 @@ class ParameterBuilder:
         """
         syntax = self._syntax
         written_key = "" if syntax.parameters.shares_closer else key
-        close, tail = syntax.parameters.make_tail(0, written_key), syntax.make_required_tail(name)
+        close, tail = syntax.parameters.make_tail(0, written_key), syntax.closers.make_required_tail(name)
         openers = [*syntax.parameters.list_quoted_openers(0, written_key)]
         if syntax.parameters.shares_closer:
             openers += [*syntax.list_quoted_heads(name), tail]
         openers += self._list_doubled_openers()
-        followers = [tail, *syntax.parameters.list_heads(), *syntax.list_last_tags(name)]
+        followers = [tail, *syntax.parameters.list_heads(), *syntax.closers.list_last_tags(name)]
         first = {follower[0].text[0] for follower in followers if follower and isinstance(follower[0], Lit)}
         ends = [(*close, Space(), Lit(mark)) for mark in sorted(first)]
         return (*map(tuple, openers), *ends), ((*close, Space()),)

@@ -34,7 +34,7 @@ class AfterCall:
         self.complete = complete
         self.syntax = complete.syntax
         self.pending = complete.calls
-        self._section_open = self.syntax.whole_reply and bool(self.syntax.make_section_tail())
+        self._section_open = self.syntax.whole_reply and bool(self.syntax.closers.make_section_tail())
         """True if the closer of a section that must be the whole reply is still missing."""
 
     def scan(self) -> Scan:
@@ -133,7 +133,7 @@ class AfterCall:
         """Drop a partial closing tag at the end of the reply."""
         cursor = self.context.cursor
         rest = cursor.text[cursor.at :]
-        if rest.strip(WHITESPACE) and repairs.is_partial_closer(rest, self.syntax.list_closing_tags("")):
+        if rest.strip(WHITESPACE) and repairs.is_partial_closer(rest, self.syntax.closers.list_tags("")):
             self.context.output.emit(Markup(cursor.consume_all()))
 
 

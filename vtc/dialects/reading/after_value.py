@@ -9,7 +9,6 @@ from vtc.dialects.reading.call_end import Ended, buffer_call_text
 from vtc.dialects.reading.context import Context, TokenMatch, Unread, Verdict
 from vtc.dialects.reading.value import OpenedValue, OpenEnd, OpenValue, open_value
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import get_token_number
 
@@ -37,7 +36,7 @@ class AfterValue(InCall):
 
     def count_closer(self, token: TokenMatch) -> Resumed | None:
         """Count one more closer. A run is one closer, except quotation marks, because a value may end with one."""
-        if self._nesting.paired or self._closers == MAX_CLOSER_RUN or self.call.syntax.ends_with_quote:
+        if self._nesting.paired or self._closers == MAX_CLOSER_RUN or self.call.syntax.parameters.ends_with_quote:
             return self.resume_value()
         self._closers += 1
         self.context.cursor.seek = token.end()
@@ -57,7 +56,7 @@ class AfterValue(InCall):
         If calls need no closer, it is the next call. Otherwise it is content, unless the closers of both calls are
         doubled or the repair at the end of the reply finds that it was the next call.
         """
-        if self.call.syntax.may_lack_closer and not (self._nesting.paired or self.value.is_guess):
+        if self.call.syntax.closers.are_optional and not (self._nesting.paired or self.value.is_guess):
             self._end_value(last=True)
             return self.end_call(None)
         after = token.groupdict().get(f"next_{token.lastgroup}")
@@ -75,7 +74,7 @@ class AfterValue(InCall):
 
         A closing tag without its slash at the end of the reply can look the same.
         """
-        cursor, closer = self.context.cursor, unslash_closer(self.call.syntax, self.call.written)
+        cursor, closer = self.context.cursor, self.call.syntax.closers.unslash(self.call.written)
         at = token.end() - len(token[0].lstrip())
         ends = closer and cursor.final and cursor.text.startswith(closer, at) and cursor.is_blank(at + len(closer))
         if ends or self._nesting.paired or self._nesting.calls:
@@ -127,9 +126,9 @@ class AfterValue(InCall):
     def handle_text_or_end(self) -> Ended | Resumed:
         """Handle text after a closer, or the end of the reply, at which only closers of the call are missing."""
         cursor = self.context.cursor
-        in_doubt = self._nesting.paired or self.value.is_guess or self.call.syntax.ends_with_quote
+        in_doubt = self._nesting.paired or self.value.is_guess or self.call.syntax.parameters.ends_with_quote
         ended = cursor.final and cursor.is_blank(cursor.seek) and not in_doubt
-        is_open = self.call.syntax.may_lack_closer and not in_doubt and self.context.complete
+        is_open = self.call.syntax.closers.are_optional and not in_doubt and self.context.complete
         if not ended or not (is_open or self.repair_at_end(Repair.MISSING_CLOSER)):
             self._note_open_end(in_doubt=in_doubt)
             return self.resume_value()
@@ -139,7 +138,7 @@ class AfterValue(InCall):
 
     def _note_open_end(self, *, in_doubt: bool) -> None:
         """Record that text follows a closer. A call that needs no closer ends there if there is only one such place."""
-        if self.call.syntax.may_lack_closer and not (in_doubt or self.call.text.spilled):
+        if self.call.syntax.closers.are_optional and not (in_doubt or self.call.text.spilled):
             size = len(self.call.text.body) + self.context.cursor.seek - self.context.cursor.at
             balance, doubled = self._nesting.balance + 1, self._closers > 1
             self.value.open_ends.append(OpenEnd(len(self.call.parameters.value), size, balance, doubled))

@@ -242,7 +242,7 @@ class AfterArguments(InCall):
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and self.repair_at_end(Repair.MISSING_CLOSER):
             return self.end_call(None)
-        closed = bool(call.syntax.make_tail(""))
+        closed = bool(call.syntax.closers.make_tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self.complete_repaired(Repair.MISSING_CLOSER, None)
         if closed:

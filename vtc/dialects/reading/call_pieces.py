@@ -51,7 +51,7 @@ def can_be_sent_in_pieces(syntax: CallSyntax, written: str) -> bool:
 
 def _list_closers(syntax: CallSyntax, written: str) -> list[str]:
     """List the closing tags of a call, and the one that all of its parameters share."""
-    closers = syntax.list_closing_tags(written)
+    closers = syntax.closers.list_tags(written)
     if syntax.body == "params":
         closers.append(syntax.parameters.get_closer(""))
     return closers
@@ -202,7 +202,7 @@ class TaggedPieces(CallPieces):
             if text[:1] in ("", "\r") and len(text) < 2:
                 self._raw = text
                 return
-            if self._syntax.may_hold_sections and (bare := text.lstrip(WHITESPACE))[:1] in ("", "<"):
+            if self._syntax.parameters.may_hold_sections and (bare := text.lstrip(WHITESPACE))[:1] in ("", "<"):
                 if bare or len(text) > MAX_HELD_CHARACTERS:
                     self._content = None  # possibly a CDATA section
                 self._raw = text
@@ -403,7 +403,7 @@ class TextPieces(CallPieces):
     @classmethod
     def create(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
         """Create the pieces of a call; None if the client might not parse it, or if tags do not mark its end."""
-        closers = [*syntax.list_closing_tags(written), syntax.parameters.get_closer("key")]
+        closers = [*syntax.closers.list_tags(written), syntax.parameters.get_closer("key")]
         if syntax.body != "params" or not all(closer.startswith(TAG_START) for closer in closers):
             return None
         return cls(syntax, tool) if tool and tool.name == written else None

@@ -20,7 +20,6 @@ from vtc.dialects.reading.repairs import list_json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
-from vtc.dialects.syntax.forms import list_written_closers
 from vtc.dialects.syntax.grammar import is_call_start
 from vtc.events import Call, Tool, ToolCall
 
@@ -86,7 +85,7 @@ def repair_calls(context: Context, call: OpenCall) -> tuple[list[Call], str]:
 
     The list is empty if the call is ambiguous; then `fault` may give a better reason than before.
     """
-    body, closers = call.text.body, list_written_closers(call.syntax, call.written)
+    body, closers = call.text.body, call.syntax.closers.list_written(call.written)
     try:
         if call.json is None:
             events, rest = _repair_tags(context, call, body, closers)

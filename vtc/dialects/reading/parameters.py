@@ -16,7 +16,6 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import ARGUMENT_KEYS
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema
 
@@ -285,7 +284,7 @@ class Parameters:
         If every parameter has its own closer, the recorded repair is `repair`.
         """
         syntax, declared = self._syntax, self._named.declared
-        if not declared or syntax.ends_with_quote:  # a value may contain text that looks like its end
+        if not declared or syntax.parameters.ends_with_quote:  # a value may contain text that looks like its end
             return False
         escaped, unescaped = syntax.dialect.escape_key, syntax.dialect.unescape_key
         following = map(unescaped, syntax.parameters.list_next_keys(body))
@@ -293,10 +292,10 @@ class Parameters:
         closers = {key: syntax.parameters.get_closer(key) for key in keys}
         opener = syntax.parameters.compile_opener(tuple(keys.values()))
         tail = [
-            text for tag in syntax.list_closing_tags(self._named.written) for text in (tag, *_TAG_BOUNDARY.split(tag))
+            text for tag in syntax.closers.list_tags(self._named.written) for text in (tag, *_TAG_BOUNDARY.split(tag))
         ]
         needed = map(escaped, self._named.schema.required)
-        if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.shares_closer:
+        if (ending := syntax.closers.unslash(self._named.written)) and syntax.parameters.shares_closer:
             closed = rf"(?<={re.escape(syntax.parameters.get_closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
         tagged = repairs.read_tagged(
@@ -330,7 +329,7 @@ class Parameters:
         # Step 1: Remove the frame, and unescape the text if all of the call is escaped.
         syntax, dialect = self._syntax, self._syntax.dialect
         text = parameter.strip_frame(text, syntax.parameters.get_frame(pattern), syntax.parameters.patterns[pattern])
-        if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
+        if syntax.parameters.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._faults.doubtful = key
         if self.escaped:
             plain = repairs.unescape_body(text)
@@ -339,14 +338,14 @@ class Parameters:
         # Step 2: Unwrap a CDATA section. In a dialect without such sections this is a repair, and only if the markup
         # does not declare the type: then it is XML, not the dialect's own.
         is_foreign = self._lenient and is_string is None and not dialect.cdata
-        if syntax.may_hold_sections and (dialect.cdata or is_foreign):
+        if syntax.parameters.may_hold_sections and (dialect.cdata or is_foreign):
             inner = parameter.unwrap_cdata(text)
             if inner is not None:
                 text = inner
                 if is_foreign:
                     self._repairs[Repair.CDATA] = None
         # Step 3: Parse lists and objects that are written as typed tags.
-        schema, mark = self._named.schema, syntax.child_mark
+        schema, mark = self._named.schema, syntax.parameters.child_mark
         is_not_text = is_string is False or not schema.accepts_text(key)
         if dialect.values == "typed" and not is_string and is_not_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):

@@ -54,6 +54,25 @@ CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """Opening fence of a code block inside the tags of a call."""
 
 
+type SplitPattern = tuple[Sequence[str | Slot], Sequence[str | Slot]]
+"""The parts of a pattern before and after a slot."""
+
+
+def _split_call(call: str) -> SplitPattern:
+    """Split the pattern of a call at its arguments."""
+    return pattern.split_at_slot(pattern.parse(call, "call"), pattern.BODY_SLOTS)
+
+
+def _split_section(section: str) -> SplitPattern:
+    """Split the pattern of a section at its calls."""
+    return pattern.split_at_slot(pattern.parse(section, "section"), ("calls",))
+
+
+def _split_parameter(parameter: str) -> SplitPattern:
+    """Split the pattern of a parameter at its value."""
+    return pattern.split_at_slot(pattern.parse(parameter, "param"), ("value",))
+
+
 @dataclass(frozen=True)
 class ParameterSyntax:
     """The parameters of a dialect's calls that are written between tags."""
@@ -77,9 +96,25 @@ class ParameterSyntax:
         """Slots after {value}, for each of the dialect's patterns of a parameter."""
         slots = []
         for text in self.dialect.params:
-            _, after = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
+            _, after = _split_parameter(text)
             slots.append([part.name for part in after if isinstance(part, Slot)])
         return slots
+
+    @cached_property
+    def child_mark(self) -> str:
+        """Text before each tag in a list or an object, if the dialect writes these as tags; otherwise empty."""
+        return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
+
+    @cached_property
+    def may_hold_sections(self) -> bool:
+        """True if a CDATA section around a value is not part of it."""
+        return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
+
+    @cached_property
+    def ends_with_quote(self) -> bool:
+        """True if only a quotation mark ends a value, although values contain quotation marks themselves."""
+        ends = (_split_parameter(text)[1] for text in self.dialect.params[:1])
+        return any("".join(map(str, end)).strip() in ("'", '"') for end in ends)
 
     def is_element(self, index: int) -> bool:
         """Return True for the fallback pattern `<name>`, which counts only for parameters that the tool declares."""
@@ -91,7 +126,7 @@ class ParameterSyntax:
 
     def compile_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Compile an expression for the opening tag of one of these parameters; group 1 is its key."""
-        before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        before, _ = _split_parameter(self.dialect.params[0])
         slots = _make_parameter_slots(Group((OneOf(tuple(map(self.dialect.escape_key, keys))),), "key"))
         parts = loosen_parts(trim_parts(parse_markup(before, self.dialect, slots)))
         return re.compile(make_expression(parts, "opener"))
@@ -100,7 +135,7 @@ class ParameterSyntax:
         """List the openers of a parameter, one for each pattern: with any name, or with this `key`."""
         heads = []
         for text in self.patterns:
-            before, _ = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
+            before, _ = _split_parameter(text)
             slots = _make_parameter_slots(
                 key or Chars(ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS, 128, "key")
             )
@@ -111,11 +146,11 @@ class ParameterSyntax:
 
     def get_closer(self, key: str) -> str:
         """Return the closing tag of a parameter as the dialect writes it."""
-        _, after = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        _, after = _split_parameter(self.dialect.params[0])
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
     def make_tail(self, index: int, key: str) -> tuple[Part, ...]:
-        _, after = pattern.split_at_slot(pattern.parse(self.patterns[index], "param"), ("value",))
+        _, after = _split_parameter(self.patterns[index])
         return loosen_parts(trim_parts(parse_markup(after, self.dialect, {"key": (Lit(key),)})))
 
     def list_next_keys(self, body: str) -> list[str]:
@@ -123,7 +158,7 @@ class ParameterSyntax:
         if not self.shares_closer:
             return []
         key = ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS
-        before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        before, _ = _split_parameter(self.dialect.params[0])
         opener = loosen_parts(
             trim_parts(parse_markup(before, self.dialect, _make_parameter_slots(Chars(key, MAX_NAME_LENGTH, "key"))))
         )
@@ -168,6 +203,86 @@ class ParameterSyntax:
 
 
 @dataclass(frozen=True)
+class CallClosers:
+    """The closing tags after the arguments of a call, and those of its section."""
+
+    dialect: Description
+    call: str
+    section: str
+    fence: str
+
+    def make_tail(self, name: str) -> tuple[Part, ...]:
+        """Make the tail of a call of this name."""
+        _, after = _split_call(self.call)
+        slots: dict[str, tuple[Part, ...]] = {
+            "name": (Lit(name),),
+            "id": (Chars(r"\w.:\-", 128),),
+            "index": (Chars(r"\d", 9),),
+            "number": (Chars(r"\d", 9),),
+        }
+        return loosen_parts(trim_parts(parse_markup(after, self.dialect, slots)))
+
+    def make_required_tail(self, name: str) -> tuple[Part, ...]:
+        """Make the tail with at least some text in it: if all of it is optional, the optional parts are required."""
+        tail = self.make_tail(name)
+        if any(isinstance(part, Lit | Chars | OneOf) for part in tail):
+            return tail
+        return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
+
+    @cached_property
+    def are_optional(self) -> bool:
+        """True if all of them are optional, because models often omit them."""
+        return self.make_tail("") != self.make_required_tail("")
+
+    def make_section_tail(self) -> tuple[Part, ...]:
+        tail: tuple[Part, ...] = ()
+        if self.section:
+            _, closing = _split_section(self.section)
+            tail = trim_parts(parse_markup(closing, self.dialect, {}))
+        return trim_parts((*tail, Space(), Lit(self.fence))) if self.fence else tail
+
+    def list_tags(self, name: str) -> list[str]:
+        """List the closing tags of the call and of its possible sections, as the dialect writes them."""
+        tags = [tag for text in self._list_texts(name) for tag in _TAGS.findall(text)]
+        return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
+
+    def list_markup(self) -> list[tuple[Part, ...]]:
+        """List the closing tags of all calls and their sections one by one, except those with a name."""
+        texts = self._list_texts("\0") if self.dialect.names == "any" else []
+        if texts and not any(texts):
+            texts = self.list_written("\0")
+        if self.dialect.params and ParameterSyntax(self.dialect).shares_closer:
+            texts.append(ParameterSyntax(self.dialect).get_closer(""))
+        tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
+        tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, but its closers may be repeated
+        known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
+        return [parts for tag in known for parts in split_spellings(trim_parts(parse_literal(tag, self.dialect)))]
+
+    def _list_texts(self, name: str) -> list[str]:
+        """List the text after the arguments, then the text after the calls of each section."""
+        _, after = _split_call(self.call)
+        texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
+        for section in self.dialect.sections:
+            _, after = _split_section(section)
+            texts.append("".join(part for part in after if isinstance(part, str)))
+        return texts
+
+    def list_last_tags(self, name: str) -> list[tuple[Part, ...]]:
+        """List the closing tags after the first one: further ones of the call, and those of its sections."""
+        return [trim_parts(parse_literal(tag, self.dialect)) for tag in self.list_tags(name)[1:]]
+
+    def list_written(self, name: str) -> list[str]:
+        """List the closing tags of a call; if it has none, the one for its opening tag, which models write anyway."""
+        tag = _OPENING_TAG.match(self.call)
+        return self.list_tags(name) or ([f"</{tag[1]}>"] if tag else [])
+
+    def unslash(self, name: str) -> str:
+        """Return the only closing tag without its slash, which models forget; empty if there are several tags."""
+        tags = self.list_tags(name)
+        return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
+
+
+@dataclass(frozen=True)
 class CallSyntax:
     """One call pattern of a dialect, with the section around it if there is one."""
 
@@ -189,6 +304,10 @@ class CallSyntax:
     @cached_property
     def parameters(self) -> ParameterSyntax:
         return ParameterSyntax(self.dialect)
+
+    @cached_property
+    def closers(self) -> CallClosers:
+        return CallClosers(self.dialect, self.call, self.section, self.fence)
 
     @cached_property
     def body(self) -> str:
@@ -215,22 +334,6 @@ class CallSyntax:
                 return re.compile(make_expression(head, "opening"))
         return None
 
-    @cached_property
-    def child_mark(self) -> str:
-        """Text before each tag in a list or an object, if the dialect writes these as tags; otherwise empty."""
-        return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
-
-    @cached_property
-    def may_hold_sections(self) -> bool:
-        """True if a CDATA section around a value is not part of it."""
-        return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
-
-    @cached_property
-    def ends_with_quote(self) -> bool:
-        """True if only a quotation mark ends a value, although values contain quotation marks themselves."""
-        ends = (pattern.split_at_slot(pattern.parse(text, "param"), ("value",))[1] for text in self.dialect.params[:1])
-        return any("".join(map(str, end)).strip() in ("'", '"') for end in ends)
-
     @property
     def names_the_tag(self) -> bool:
         """True if the tag of a call is just the tool's name."""
@@ -239,7 +342,7 @@ class CallSyntax:
     @cached_property
     def repeats_name(self) -> bool:
         """True if the text after the head of a call may repeat the name of the tool."""
-        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
+        _, after = _split_call(self.call)
         return self.dialect.names == "declared" or Slot("name") in after
 
     @property
@@ -260,7 +363,7 @@ class CallSyntax:
 
     def make_head(self, name: str = "") -> tuple[Part, ...]:
         """Make the head. In a dialect whose tags are tools' names, it matches any tool or only this `name`."""
-        before, _ = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
+        before, _ = _split_call(self.call)
         slots: dict[str, tuple[Part, ...]] = {
             "name": make_spaced_name(self.dialect, name, before),
             "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
@@ -270,7 +373,7 @@ class CallSyntax:
         }
         parts = space_attributes(parse_markup(before, self.dialect, slots))
         if self.section:
-            opening, _ = pattern.split_at_slot(pattern.parse(self.section, "section"), ("calls",))
+            opening, _ = _split_section(self.section)
             parts = (*parse_markup(opening, self.dialect, {}), Space(), *parts)
         if self.fence:
             info = (Maybe((Chars(r"\w+\-", 32),)), Maybe((Chars(r" \t\r", 8),)), Lit("\n"), Space())
@@ -283,62 +386,6 @@ class CallSyntax:
             return None
         attribute = (Chars(KEY_CHARACTERS, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
         return (Lit("<"), make_tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
-
-    def make_tail(self, name: str) -> tuple[Part, ...]:
-        """Make the tail of a call of this name."""
-        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
-        slots: dict[str, tuple[Part, ...]] = {
-            "name": (Lit(name),),
-            "id": (Chars(r"\w.:\-", 128),),
-            "index": (Chars(r"\d", 9),),
-            "number": (Chars(r"\d", 9),),
-        }
-        return loosen_parts(trim_parts(parse_markup(after, self.dialect, slots)))
-
-    def make_required_tail(self, name: str) -> tuple[Part, ...]:
-        """Make the tail with at least some text in it: if all of it is optional, the optional parts are required."""
-        tail = self.make_tail(name)
-        if any(isinstance(part, Lit | Chars | OneOf) for part in tail):
-            return tail
-        return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
-
-    @cached_property
-    def may_lack_closer(self) -> bool:
-        """True if all closers of a call are optional, because models often omit them."""
-        return self.make_tail("") != self.make_required_tail("")
-
-    def make_section_tail(self) -> tuple[Part, ...]:
-        tail: tuple[Part, ...] = ()
-        if self.section:
-            _, closing = pattern.split_at_slot(pattern.parse(self.section, "section"), ("calls",))
-            tail = trim_parts(parse_markup(closing, self.dialect, {}))
-        return trim_parts((*tail, Space(), Lit(self.fence))) if self.fence else tail
-
-    def list_closing_tags(self, name: str) -> list[str]:
-        """List the closing tags of the call and of its possible sections, as the dialect writes them."""
-        tags = [tag for text in self._list_closer_texts(name) for tag in _TAGS.findall(text)]
-        return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
-
-    def list_closing_markup(self) -> list[tuple[Part, ...]]:
-        """List the closing tags of all calls and their sections one by one, except those with a name."""
-        texts = self._list_closer_texts("\0") if self.dialect.names == "any" else []
-        if texts and not any(texts):
-            texts = list_written_closers(self, "\0")
-        if self.dialect.params and self.parameters.shares_closer:
-            texts.append(self.parameters.get_closer(""))
-        tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
-        tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, but its closers may be repeated
-        known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
-        return [parts for tag in known for parts in split_spellings(trim_parts(parse_literal(tag, self.dialect)))]
-
-    def _list_closer_texts(self, name: str) -> list[str]:
-        """List the text after the arguments, then the text after the calls of each section."""
-        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODY_SLOTS)
-        texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
-        for section in self.dialect.sections:
-            _, after = pattern.split_at_slot(pattern.parse(section, "section"), ("calls",))
-            texts.append("".join(part for part in after if isinstance(part, str)))
-        return texts
 
     def list_following_heads(self, name: str) -> list[tuple[Part, ...]]:
         """List the openers of a call that follows another, with optional markup before them."""
@@ -359,7 +406,7 @@ class CallSyntax:
 
     def list_quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
         """List the opening tags of documents that pair with the closing tag of the call `name`."""
-        closers = (closer for closer in self.list_closing_tags(name)[:1] if closer.endswith(">"))
+        closers = (closer for closer in self.closers.list_tags(name)[:1] if closer.endswith(">"))
         return [
             tag
             for closer in closers
@@ -373,10 +420,6 @@ class CallSyntax:
             (*self.parameters.list_quoted_openers(0, ""), *self.parameters.list_quoted_elements(0, ""))
         )
         return re.search(rf"{call}\s*{param}", value) is not None
-
-    def list_last_tags(self, name: str) -> list[tuple[Part, ...]]:
-        """List the closing tags after the first one: further ones of the call, and those of its sections."""
-        return [trim_parts(parse_literal(tag, self.dialect)) for tag in self.list_closing_tags(name)[1:]]
 
 
 def make_result_head(dialect: Description) -> tuple[Part, ...]:
@@ -392,12 +435,6 @@ def make_result_head(dialect: Description) -> tuple[Part, ...]:
         "id": (Chars(r"\w.:\-", MAX_NAME_LENGTH),),
     }
     return trim_parts(parse_markup(before, dialect, slots))
-
-
-def list_written_closers(syntax: CallSyntax, name: str) -> list[str]:
-    """List the closing tags of a call; if it has none, the one for its opening tag, which models write anyway."""
-    tag = _OPENING_TAG.match(syntax.call)
-    return syntax.list_closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
 
 
 def _list_element_openers(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
@@ -456,13 +493,13 @@ def list_call_syntaxes(dialect: Description) -> list[CallSyntax]:
 def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """List the closing tags that may follow a call: of its section (also a stray one), and optional ones."""
     dialect = syntax.dialect
-    _, after = pattern.split_at_slot(pattern.parse(syntax.call, "call"), pattern.BODY_SLOTS)
+    _, after = _split_call(syntax.call)
     tail = "".join(part for part in after if isinstance(part, str))
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
             own = CallSyntax(dialect, syntax.call, section, syntax.fence)
-            closing = own.make_section_tail()
+            closing = own.closers.make_section_tail()
             if own.lists_calls:  # also with a surplus comma or bracket, or without its marker
                 more: tuple[tuple[Part, ...], ...] = (
                     (),

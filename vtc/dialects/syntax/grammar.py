@@ -124,17 +124,11 @@ def is_call_start(syntax: CallSyntax, text: str, offered: Callable[[str], object
     return False
 
 
-def unslash_closer(syntax: CallSyntax, name: str) -> str:
-    """Return the only closing tag of a call without its slash, which models forget; empty if it has several tags."""
-    tags = syntax.list_closing_tags(name)
-    return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
-
-
 def list_heads_after_unslashed(
     syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]
 ) -> list[tuple[Part, ...]]:
     """Return `heads` of the next call, and each of them (group `next`) after a closing tag without its slash."""
-    closer = unslash_closer(syntax, name)
+    closer = syntax.closers.unslash(name)
     return [*heads, *_put_after_tags([trim_parts(parse_literal(closer, syntax.dialect))] if closer else [], heads)]
 
 
@@ -364,7 +358,7 @@ class Grammar:
     @_cache_scans
     def scan_arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Scan after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
-        tail, loose = syntax.make_required_tail(name), syntax.make_tail(name)
+        tail, loose = syntax.closers.make_required_tail(name), syntax.closers.make_tail(name)
         own, elements = _make_parameter_tokens(syntax)
         closers = (
             [syntax.parameters.make_tail(i, "") for i in range(len(own))] if syntax.parameters.shares_closer else []
@@ -372,14 +366,14 @@ class Grammar:
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         objects = (make_json_opener(Lit("}")), unquoted, ENCODED_TWICE)
         calls = () if syntax.dialect.names == "declared" else self._list_heads(syntax.dialect)
-        first = [trim_parts(parse_literal(tag, syntax.dialect)) for tag in syntax.list_closing_tags(name)[:1]]
+        first = [trim_parts(parse_literal(tag, syntax.dialect)) for tag in syntax.closers.list_tags(name)[:1]]
         return make_expecting_scan(
             [
                 Token(f"{TokenKind.CALL_CLOSER}0", tail),
                 *own,
                 *make_tokens(TokenKind.PARAMETER_CLOSER, closers),
                 *make_tokens(TokenKind.JSON_OPENER, ((CODE_BLOCK, *opening) for opening in objects)),
-                *make_tokens(TokenKind.OUTER_CLOSER, [*syntax.list_last_tags(name), *first]),
+                *make_tokens(TokenKind.OUTER_CLOSER, [*syntax.closers.list_last_tags(name), *first]),
                 *elements,
                 *self._make_wrong_closers(syntax, name),
                 *make_tokens(TokenKind.NEXT_CALL, calls),
@@ -393,7 +387,7 @@ class Grammar:
         """Scan a parameter's value: its closer, and the tags that are counted to decide if that closer is quoted."""
         close, tail, heads = (
             syntax.parameters.make_tail(index, key),
-            syntax.make_required_tail(name),
+            syntax.closers.make_required_tail(name),
             syntax.list_quoted_heads(name),
         )
         openers = [
@@ -421,7 +415,7 @@ class Grammar:
             else [*syntax.list_quoted_heads(name), *syntax.parameters.list_heads()]
         )
         return make_search_scan(
-            [Token(TokenKind.CALL_CLOSER, syntax.make_required_tail(name)), *make_tokens(TokenKind.TAG, tags)]
+            [Token(TokenKind.CALL_CLOSER, syntax.closers.make_required_tail(name)), *make_tokens(TokenKind.TAG, tags)]
         )
 
     @_cache_scans
@@ -436,11 +430,11 @@ class Grammar:
 
         The first token that matches wins.
         """
-        close, tail = syntax.parameters.make_tail(index, key), syntax.make_required_tail(name)
+        close, tail = syntax.parameters.make_tail(index, key), syntax.closers.make_required_tail(name)
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         own, elements = _make_parameter_tokens(syntax, between)
-        heads, outer = list_heads_after_unclosed(syntax, name), syntax.list_last_tags(name)
+        heads, outer = list_heads_after_unclosed(syntax, name), syntax.closers.list_last_tags(name)
         following = make_tokens(TokenKind.NEXT_CALL, [*heads, *_put_after_tags(outer, heads)])
         return make_expecting_scan(
             [
@@ -464,7 +458,7 @@ class Grammar:
 
     def _make_wrong_closers(self, syntax: CallSyntax, name: str) -> list[Token]:
         """Make the tokens of a call's closing tag followed by another dialect's in place of its wrapper's."""
-        first, *more = syntax.list_closing_tags(name) or [""]
+        first, *more = syntax.closers.list_tags(name) or [""]
         if not more or syntax.section:
             return []
         parts = trim_parts(loosen_parts(parse_literal(first, syntax.dialect)))
@@ -477,14 +471,14 @@ class Grammar:
         This finds the closers of the call, also after a surplus brace or the fence of a code block; a closing tag of
         another kind; the next call; another object; or the end of the line.
         """
-        if parts := syntax.make_tail(name):
+        if parts := syntax.closers.make_tail(name):
             heads = list_heads_after_unslashed(syntax, name, self._list_heads(syntax.dialect))
             tokens = [
                 *make_tokens(TokenKind.CALL_CLOSER, (parts, (*ARGUMENTS_CLOSER, *parts))),
                 Token(TokenKind.EXTRA_BRACE, (Lit("}"), Space(), *parts)),
                 Token(TokenKind.EXTRA_FENCE, (Lit("```"), Space(), *parts)),
                 Token(TokenKind.WRONG_CLOSER, (Lit("</"), Chars(r"\w:.\-", 64), Lit(">"))),
-                *make_tokens(TokenKind.NEXT_CALL, heads if parts == syntax.make_required_tail(name) else ()),
+                *make_tokens(TokenKind.NEXT_CALL, heads if parts == syntax.closers.make_required_tail(name) else ()),
             ]
             if syntax.body == "json":
                 comma = Maybe((OneOf((",", ";")), Space()))
@@ -540,7 +534,11 @@ class Grammar:
         if syntax.in_paragraph:
             ends_line += [token.parts for token in FENCES]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._make_result_tokens(syntax)))]
-        late, following, tail = self._list_late_closers(syntax), list_next_heads(syntax), syntax.make_section_tail()
+        late, following, tail = (
+            self._list_late_closers(syntax),
+            list_next_heads(syntax),
+            syntax.closers.make_section_tail(),
+        )
         if tail:  # closers and calls of the section may be on other lines
             late.append((Space(), *tail))
             following += [(Space(), *parts) for parts in following]
@@ -557,7 +555,7 @@ class Grammar:
     @_cache_scans
     def scan_damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """Scan a broken call for the next one: directly after a closer, or anywhere."""
-        closers = [parts for parts in (syntax.make_tail(name), syntax.make_section_tail()) if parts]
+        closers = [parts for parts in (syntax.closers.make_tail(name), syntax.closers.make_section_tail()) if parts]
         heads = self._list_heads(syntax.dialect)
         pairs = ((*closer, Space(), Group(head, "next")) for closer, head in itertools.product(closers, heads))
         return make_search_scan(
@@ -572,7 +570,7 @@ class Grammar:
     @_cache_scans
     def scan_closer(self, syntax: CallSyntax, name: str) -> Scan:
         """Scan for the closer of a call that was returned as text, or of its section."""
-        tail = syntax.make_tail(name) or syntax.make_section_tail()
+        tail = syntax.closers.make_tail(name) or syntax.closers.make_section_tail()
         return make_search_scan([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
 
 

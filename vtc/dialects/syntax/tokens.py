@@ -208,7 +208,7 @@ def list_orphan_closers(dialects: Iterable[Description]) -> list[tuple[Part, ...
 
 @lru_cache(maxsize=1024)
 def _list_closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
-    return [parts for syntax in list_call_syntaxes(dialect) for parts in syntax.list_closing_markup()]
+    return [parts for syntax in list_call_syntaxes(dialect) for parts in syntax.closers.list_markup()]
 
 
 def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
