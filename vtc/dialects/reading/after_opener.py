@@ -69,17 +69,17 @@ class AfterOpener(InCall):
 
     def handle_missing_parameters(self) -> Ended | Literal[Verdict.CONTENT] | tuple[Literal[Verdict.SOLE], OpenCall]:
         """Handle the end of the reply or other text in place of parameters."""
+        cursor, call = self.context.cursor, self.call
         # Step 1: Split the tool's name if the name of a parameter was written into it.
-        if self.context.lenient and (key := self.call.split_name()):
-            self.context.cursor.push_back(key)
+        if self.context.lenient and (key := call.split_name()):
+            cursor.push_back(key)
             return Verdict.CONTENT
         # Step 2: Parse text as the value of the only parameter, unless it is inside an element around the parameters.
-        sole = self.call.sole_parameter if Repair.ARGUMENTS_KEY not in self.call.repairs else None
-        if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
-            self.call.parameters.begin(sole, 0)
-            return Verdict.SOLE, self.call
+        sole = call.sole_parameter if Repair.ARGUMENTS_KEY not in call.repairs else None
+        if self.context.lenient and sole and not cursor.is_blank(cursor.at):
+            call.parameters.begin(sole, 0)
+            return Verdict.SOLE, call
         # Step 3: At the end of the reply, complete a call that needs no parameters.
-        cursor, call = self.context.cursor, self.call
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
         ended = cursor.is_blank(cursor.at) and (closed or (call.named.takes_nothing and not call.place.in_line))
         if not ended or not self.repair_at_end(Repair.MISSING_CLOSER):

@@ -92,6 +92,7 @@ _LAST_TAG = re.compile(rf"{_TAG}\Z")
 MAX_TAGS_AFTER_ARGUMENTS = 16
 """Tags after the arguments of a call that are removed."""
 LONGEST_TAG = 70
+NOT_WHOLE_REASON = "its arguments are not a whole JSON object"
 NO_ARGUMENTS = ("", "{}", "null", "None")
 
 
@@ -234,25 +235,30 @@ def _read_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: b
     try:
         value = json.loads(bare)
     except (ValueError, RecursionError):
-        return _repair_objects(bare, schema, lenient=lenient, complete=complete)
+        value = []  # broken JSON and lists may hold several objects
     if isinstance(value, dict):
         return [(text, value)], []
     if isinstance(value, list):
         return _repair_objects(bare, schema, lenient=lenient, complete=complete)
     if isinstance(value, str) and depth < MAX_ENCODINGS:
-        sole = None if depth else schema.sole_required_text
-        try:
-            objects, notes = _read_objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
-        except MalformedCall:
-            if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", value):
-                raise  # a broken object, not the parameter's value
-            objects, notes = [], []
-        if value and sole and not all(not item or sole in item for _, item in objects or [(None, {"": ""})]):
-            return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
-        if objects and value.strip():
-            return [(None, item) for _, item in objects], [
-                *{Repair.ARGUMENTS_ENCODED_TWICE: None, **dict.fromkeys(notes)}
-            ]
+        return _read_encoded(value, schema, lenient=lenient, complete=complete, depth=depth)
+    raise MalformedCall("its arguments are no JSON object")
+
+
+def _read_encoded(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, depth: int) -> Objects:
+    """Parse arguments that are a string: an object that was encoded again, or the tool's only parameter."""
+    sole = None if depth else schema.sole_required_text
+    try:
+        objects, notes = _read_objects(text, schema, lenient=lenient, complete=complete, depth=depth + 1)
+    except MalformedCall:
+        if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", text):
+            raise  # a broken object, not the parameter's value
+        objects, notes = [], []
+    if text and sole and (not objects or any(item and sole not in item for _, item in objects)):
+        return [(None, {sole: text})], [Repair.SOLE_PARAMETER]
+    if objects and text.strip():
+        notes = [*dict.fromkeys((Repair.ARGUMENTS_ENCODED_TWICE, *notes))]
+        return [(None, item) for _, item in objects], notes
     raise MalformedCall("its arguments are no JSON object")
 
 
@@ -268,26 +274,36 @@ def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema)
 
 def _repair_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -> Objects:
     """Parse invalid JSON: several objects, or one with faults that are repaired in text, too."""
-    if lenient and (last := _last_snapshot(text)):
+    last = _last_snapshot(text) if lenient else None
+    if last:
         return [(None, last)], [Repair.SNAPSHOTS]
+    # Step 1: Repair the JSON without the tags around it. A tag after it proves that it is complete.
     body, notes = _strip_markup(text)
-    cut_short = text.endswith(body) and list_json_closers(body, ()) is None  # a tag after it proves that it is complete
-    bodies = None if cut_short else repairs_of_text.repair_json(body, (), ExpectedObject(schema.root))
-    objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MAX_OBJECTS else []
-    if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
-        raise MalformedCall("its arguments are not a whole JSON object")
-    notes += [note for note in bodies.repairs if note != Repair.SEVERAL_OBJECTS]
-    notes += [Repair.ARRAY_OF_CALLS] if body.startswith("[") else []
-    needed, declared = {*schema.required}, schema.properties
-    cut = Repair.JSON_CUT in notes and not (complete and all(item.keys() >= needed for item in objects))
-    strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for item in objects for key in item)
-    if cut or strange or (notes and not lenient):
-        raise MalformedCall("its arguments are not a whole JSON object")
+    is_cut = text.endswith(body) and list_json_closers(body, ()) is None
+    repaired = None if is_cut else repairs_of_text.repair_json(body, (), ExpectedObject(schema.root))
+    if repaired is None or not 0 < len(repaired.values) <= MAX_OBJECTS:
+        raise MalformedCall(NOT_WHOLE_REASON)
+    objects = [json.loads(item) for item in repaired.values]
+    if not all(isinstance(item, dict) for item in objects):
+        raise MalformedCall(NOT_WHOLE_REASON)
+    notes += [note for note in repaired.repairs if note != Repair.SEVERAL_OBJECTS]
+    # Step 2: Reject a repair that may have lost or invented a parameter.
+    needed, is_list = {*schema.required}, body.startswith("[")
+    if is_list:
+        notes.append(Repair.ARRAY_OF_CALLS)
+    has_all = complete and all(item.keys() >= needed for item in objects)
+    is_strange = is_list and any(key not in schema.properties for item in objects for key in item)
+    if (Repair.JSON_CUT in notes and not has_all) or is_strange or (notes and not lenient):
+        raise MalformedCall(NOT_WHOLE_REASON)
+    # Step 3: Drop empty and repeated objects.
     meaning = [item for item in objects if item or not needed] or objects
     different = [item for place, item in enumerate(meaning) if item not in meaning[:place]]
-    notes += [Repair.EMPTY_OBJECT] if len(meaning) < len(objects) else []
-    notes += [Repair.WRITTEN_TWICE] if len(different) < len(meaning) else []
-    notes += [Repair.SEVERAL_OBJECTS] if len(different) > 1 else []
+    if len(meaning) < len(objects):
+        notes.append(Repair.EMPTY_OBJECT)
+    if len(different) < len(meaning):
+        notes.append(Repair.WRITTEN_TWICE)
+    if len(different) > 1:
+        notes.append(Repair.SEVERAL_OBJECTS)
     return [(None, item) for item in different], notes
 
 
