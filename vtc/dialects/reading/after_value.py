@@ -24,8 +24,8 @@ class AfterValue(InCall):
     __slots__ = ("_closers", "_nesting", "value")
 
     def __init__(self, context: Context, value: OpenValue) -> None:
-        super().__init__(context, value.call)
-        self.value = value
+        # One call less than `super().__init__`, for each parameter and each of its closers.
+        self.context, self.call, self.value = context, value.call, value
         self._nesting = value.nesting
         self._closers = 1
         """Number of consecutive closers up to the current position."""

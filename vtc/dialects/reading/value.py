@@ -167,8 +167,8 @@ class InValue(InCall):
     __slots__ = ("value",)
 
     def __init__(self, context: Context, value: OpenValue) -> None:
-        super().__init__(context, value.call)
-        self.value = value
+        # One call less than `super().__init__`, for each parameter and each of its closers.
+        self.context, self.call, self.value = context, value.call, value
 
     def scan(self) -> Scan:
         call, value = self.call, self.value
