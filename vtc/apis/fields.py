@@ -203,34 +203,3 @@ def drop_frame_fields(
     if clean == (value if original is None else original):
         return frame, value
     return Frame(framing.encode([clean], frame)[0], encode_json(clean)), clean
-
-
-def remove_path(value: Any, path: Sequence[str]) -> Any:
-    """Remove the value at a path from JSON; `*` is any key or index."""
-    key, *rest = path
-    if isinstance(value, list):
-        is_this = [key in ("*", str(index)) for index in range(len(value))]
-        if rest:
-            return [remove_path(entry, rest) if this else entry for this, entry in zip(is_this, value, strict=True)]
-        return [entry for this, entry in zip(is_this, value, strict=True) if not this]
-    if isinstance(value, dict):
-        if rest:
-            return {name: remove_path(entry, rest) if key in ("*", name) else entry for name, entry in value.items()}
-        return {name: entry for name, entry in value.items() if key not in ("*", name)}
-    return value
-
-
-def has_path(value: Any, path: Sequence[str]) -> bool:
-    """Return True if JSON has a value at a path; `*` is any key or index."""
-    key, *rest = path
-    inside = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
-    return any(key in ("*", str(name)) and (not rest or has_path(entry, rest)) for name, entry in inside)
-
-
-def edit_fields(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the values below the dotted paths of `drop`, then set the fields of `set_`."""
-    for path in drop:
-        key, _, rest = path.partition(".")
-        if rest and key in fields:
-            fields[key] = remove_path(decode_json(encode_json(fields[key])), rest.split("."))
-    return {**fields, **set_}

@@ -6,14 +6,13 @@ same for a server of any API. Values in shape keep their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, partial
-from operator import is_
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from vtc.apis.fields import get_at, split_items
+from vtc.apis.json_path import Edit, edit_at
 from vtc.events import MAX_TOKENS, Thought
 from vtc.json_text import encode_json
 
@@ -121,17 +120,11 @@ def _is_nothing(value: object) -> bool:
     return value is None or value == [] or value == {}
 
 
-type Fix = Callable[[Any], Any]
-
-
 class Shape(NamedTuple):
-    """The shape of the values at a dotted path; the empty path is the whole body.
-
-    `*` is any index. `[a|b]` stays at its object, and continues only if that has one of these types.
-    """
+    """The shape of the values at a dotted path (`json_path.py`); the empty path is the whole body."""
 
     path: str
-    fix: Fix
+    fix: Edit
     """Returns the value in shape; the same object if nothing was wrong."""
     line: str
     """The line in the report about a repaired value."""
@@ -154,7 +147,7 @@ def apply_shapes(
     shaped = fields
     lines: dict[str, None] = dict.fromkeys(before)
     for shape in shapes:
-        last, shaped = shaped, _make_fix(shape.path, shape.fix)(shaped)
+        last, shaped = shaped, edit_at(shaped, shape.path.split(".") if shape.path else (), shape.fix)
         if shaped is not last:
             lines[shape.line] = None
     return ShapedBody(shaped, _encode_fields(raw, fields, shaped), (*lines,)) if lines else ShapedBody(fields, raw)
@@ -175,37 +168,3 @@ def _encode_fields(
         else:
             written[key] = msgspec.Raw(encode_json(value))
     return written
-
-
-@cache
-def _make_fix(path: str, repair: Fix) -> Fix:
-    """Make the function that repairs the values at a path."""
-    for key in reversed(path.split(".") if path else ()):
-        if key == "*":
-            repair = partial(fix_each, repair)
-        elif key.startswith("["):
-            repair = partial(_fix_typed, key.strip("[]").split("|"), repair)
-        else:
-            repair = partial(fix_field, key, repair)
-    return repair
-
-
-def _fix_typed(types: Collection[str], repair: Fix, value: Any) -> Any:
-    """Repair an object of one of these types."""
-    return repair(value) if isinstance(value, dict) and value.get("type") in types else value
-
-
-def fix_field(key: str, repair: Fix, value: Any) -> Any:
-    """Repair the value in a field of an object."""
-    if not isinstance(value, dict) or key not in value:
-        return value
-    new = repair(value[key])
-    return value if new is value[key] else {**value, key: new}
-
-
-def fix_each(repair: Fix, values: Any) -> Any:
-    """Repair each entry of a list."""
-    if not isinstance(values, list):
-        return values
-    new = [repair(value) for value in values]
-    return values if all(map(is_, new, values)) else new

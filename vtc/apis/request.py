@@ -23,10 +23,10 @@ from vtc.apis.fields import (
     INVALID_BODY_ERRORS,
     REPLACED_SURROGATES,
     describe_body_fault,
-    edit_fields,
     split_body,
     split_items,
 )
+from vtc.apis.json_path import edit_fields
 from vtc.apis.layout import BodyLayout, ShapedBody, apply_shapes
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
 from vtc.json_text import encode_json

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from vtc.apis.calls import format_arguments, parse_object
 from vtc.apis.content import parse_media_url
-from vtc.apis.layout import fix_each
+from vtc.apis.json_path import edit_at
 from vtc.events import Media
 
 ARGUMENTS_ARE_OBJECTS = "arguments of past calls converted to objects"
@@ -70,21 +70,16 @@ def _fix_schema(schema: Any) -> Any:
     for key, value in schema.items():
         new = value
         if key in _SCHEMA_MAPS:
-            new = {} if value == [] else _fix_named(value)
+            new = object_for_list(value)
+            if isinstance(new, dict):
+                new = edit_at(new, ("*",), _fix_schema, any_key=True)
         elif key in _SINGLE_SCHEMAS:
             new = _fix_schema(value)
         elif key in _SCHEMA_LISTS:
-            new = fix_each(_fix_schema, value)
+            new = edit_at(value, ("*",), _fix_schema)
         if new is not value:
             changed[key] = new
     return {**schema, **changed} if changed else schema
-
-
-def _fix_named(schemas: Any) -> Any:
-    if not isinstance(schemas, dict):
-        return schemas
-    changed = {name: new for name, schema in schemas.items() if (new := _fix_schema(schema)) is not schema}
-    return {**schemas, **changed} if changed else schemas
 
 
 def without_null_strict(function: Any) -> Any:

@@ -21,7 +21,8 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import format_arguments
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import BodyLayout, FullError, Shape, fix_each
+from vtc.apis.json_path import edit_at
+from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add_piece
 from vtc.events import (
@@ -372,9 +373,10 @@ type Block = dict[str, Any]
 
 def _normalize_result(value: Any) -> Any:
     """Convert a tool's result to a text or a list of blocks; bare strings in a list become text blocks."""
-    return fix_each(
-        lambda part: {"type": "text", "text": part} if isinstance(part, str) else _normalize_part(part),
+    return edit_at(
         shapes.fix_result(value),
+        ("*",),
+        lambda part: {"type": "text", "text": part} if isinstance(part, str) else _normalize_part(part),
     )
 
 

@@ -12,7 +12,8 @@ from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import format_arguments, make_custom_tool
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE, BodyLayout, FullError, Shape, fix_field
+from vtc.apis.json_path import edit_at
+from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE, BodyLayout, FullError, Shape
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add_piece
@@ -198,7 +199,7 @@ def _fix_tool(entry: Any) -> Any:
 def _fix_result(message: Any) -> Any:
     """Convert the result of a tool to text or parts."""
     is_result = isinstance(message, dict) and message.get("role") in ("tool", "function")
-    return fix_field("content", shapes.fix_result, message) if is_result else message
+    return edit_at(message, ("content",), shapes.fix_result) if is_result else message
 
 
 def _fix_part(part: Any) -> Any:

@@ -20,7 +20,8 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import make_custom_tool
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import BodyLayout, FullError, Shape, fix_each, fix_field
+from vtc.apis.json_path import edit_at
+from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
@@ -240,7 +241,7 @@ def _normalize_parts(item: Any) -> Any:
     text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
     own = partial(shapes.fix_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_render_media)
     field = "content" if role else "output" if item.get("type") in OUTPUT_KINDS else ""
-    return fix_field(field, partial(fix_each, own), item)
+    return edit_at(item, (field, "*"), own)
 
 
 class Request(request.Request):

@@ -11,9 +11,8 @@ headers that list flags of features (`apis.FLAGS`) a flag may be dropped; nothin
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,6 +21,7 @@ import msgspec
 
 from vtc.apis import FLAGS
 from vtc.apis.fields import get_at, split_raw_list, split_raw_object
+from vtc.apis.json_path import DROPPED, edit_at
 from vtc.apis.layout import BodyLayout
 from vtc.json_text import decode_json, encode_json
 from vtc.profiles.document import load_table
@@ -98,9 +98,10 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self._is_permitted(scope):
             return parts
         before = getattr(parts, self.of)
-        to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        after = _edit_at(to_objects, partial(self._change_object, scope, parts.body))(before)
-        return parts if after is before else parts._replace(**{self.of: after or {}})
+        path = _find_last_message(before, self.path) if LAST in self.path else self.path
+        to_objects = path if path[-1] == EVERY else path[:-1]
+        after = edit_at(before, to_objects, partial(self._change_object, scope, parts.body))
+        return parts if after is before else parts._replace(**{self.of: after})
 
     def _is_permitted(self, scope: CorrectionScope) -> bool:
         """Return False if its path is protected from this kind of change, for any value there."""
@@ -117,17 +118,22 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return not scope.is_set_by_policy(self.path)
         return scope.may_set(self.path)
 
-    def _change_object(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
-        """Change the object that holds the field; return the same object if nothing changes, None to drop the object.
+    def _change_object(self, scope: CorrectionScope, top: Fields, value: Any) -> Any:
+        """Change the object that holds the field, or drop it; `top` is the whole body."""
+        fields = split_raw_object(value) if isinstance(value, msgspec.Raw) else value
+        if not (fields and isinstance(fields, dict)):
+            return value
+        new = self._change_fields(scope, top, fields)
+        return value if new is fields else new
 
-        `top` is the whole body.
-        """
+    def _change_fields(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Any:
+        """Change the fields of the object that holds the field."""
         # Step 1: check that the object has the field, and meets the conditions of the correction.
         key = self.path[-1]
         if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._matches(fields):
             return fields
         if key == EVERY:
-            return None if self.where else fields
+            return DROPPED if self.where else fields
         value = _get_plain(fields, key)
         if self.values and value not in self.values:
             return fields
@@ -421,64 +427,13 @@ def _find_nearest_word(value: Any, words: Sequence[str]) -> Any:
     return min(accepted, key=lambda word: (abs(scale.index(word) - place), -scale.index(word)))
 
 
-type Edit = Callable[[Any], Any]
-"""Changes a value; returns the same object if nothing changes, None to drop it.
-
-Unchanged parts keep their bytes."""
-
-
-def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> Edit:
-    """Return an edit that applies a change to the objects at a path."""
-    edit: Edit = partial(_edit_object, change)
-    for key in reversed([*path]):
-        below = edit
-        if key in (EVERY, LAST):
-            edit = partial(_edit_each if key == EVERY else _edit_last, below)
-        else:
-            edit = partial(_edit_object, partial(_edit_field, key, below))
-    return edit
-
-
-def _edit_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
-    """Edit an object; other values stay."""
-    fields = split_raw_object(value) if isinstance(value, msgspec.Raw) else value
-    if not (fields and isinstance(fields, dict)):
-        return value
-    new = change(fields)
-    return value if new is fields else new
-
-
-def _edit_field(key: str, edit: Edit, fields: Fields) -> Fields:
-    """Edit a field of an object."""
-    if key not in fields:
-        return fields
-    new = edit(fields[key])
-    return fields if new is None or new is fields[key] else {**fields, key: new}
-
-
-def _edit_each(edit: Edit, values: Any) -> Any:
-    """Edit each entry of a list."""
-    entries = split_raw_list(values) if isinstance(values, msgspec.Raw) else values
-    if not isinstance(entries, list):
-        return values
-    edited = [*map(edit, entries)]
-    if all(map(operator.is_, edited, entries)):
-        return values
-    return [new for new, entry in zip(edited, entries, strict=True) if new is not None or entry is None]
-
-
-def _edit_last(edit: Edit, values: Any) -> Any:
-    """Edit the model's last message in a list."""
-    entries = split_raw_list(values) if isinstance(values, msgspec.Raw) else values
-    if not isinstance(entries, list):
-        return values
-    for place in reversed(range(len(entries))):
-        entry = entries[place]
-        fields = split_raw_object(entry) if isinstance(entry, msgspec.Raw) else entry
-        if isinstance(fields, dict) and _get_plain(fields, "role") in ("assistant", "model"):
-            new = edit(entry)
-            return values if new is entry else [*entries[:place], new, *entries[place + 1 :]]
-    return values
+def _find_last_message(body: Fields, path: Sequence[str]) -> Sequence[str]:
+    """Replace `LAST` in a path by the index of the model's last message; the path leads nowhere without one."""
+    entries = split_raw_list(encode_json(body.get(path[0]))) or []
+    for place, entry in reversed([*enumerate(entries)]):
+        if _get_plain(split_raw_object(entry) or {}, "role") in ("assistant", "model"):
+            return [str(place) if key == LAST else key for key in path]
+    return path
 
 
 def _get_at(fields: Fields, path: str) -> Any:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from vtc.apis import BadRequest, Changes, bridge
 from vtc.apis.bridge import WireNames
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
-from vtc.apis.fields import edit_fields, has_path, split_raw_object
+from vtc.apis.fields import split_raw_object
+from vtc.apis.json_path import drop_at, edit_fields
 from vtc.apis.seals import SEAL_PREFIX
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import render_usage
@@ -170,7 +171,7 @@ class RequestEncoder:
         lines += [*request.body.lines, *applied.values()]
         # Step 2: write the result in the server's API, or change only the affected fields of the client's request.
         fields = self._server.build_request(ready) if self._context.is_bridged else request.fields
-        drop = [path for path in changes.drop if has_path(fields, path.split("."))]
+        drop = [path for path in changes.drop if drop_at(fields, path.split(".")) is not fields]
         lines += [f"{path} left out by a profile" for path in drop]
         if self._context.is_bridged:
             out: Mapping[str, Any] | None = self._translate(fields, ready, drop)
