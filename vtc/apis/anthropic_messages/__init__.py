@@ -3,7 +3,8 @@
 from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
-from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, fold_events, unfold_reply
+from vtc.apis.anthropic_messages.reply import NAME, fold_events, unfold_reply
+from vtc.apis.anthropic_messages.request import QUESTIONS, Request
 from vtc.apis.contract import TOKEN_COUNT_UNREAD, Api, UnreadPath
 from vtc.apis.place import Place
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, START, STOP, STOP_REASON_TABLE
+from vtc.apis.anthropic_messages.reply import DELTA, FRAMING, NAME, START, STOP, STOP_REASON_TABLE
 from vtc.apis.calls import format_arguments
 from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json

@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.request import (
+from vtc.apis.anthropic_messages.reply import (
     DELTA,
     FRAMING,
     NO_BLOCK,

@@ -4,7 +4,8 @@ from vtc.apis.contract import TEXT_COMPLETIONS_UNREAD, Api, UnreadPath
 from vtc.apis.openai_chat import request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.request import QUESTIONS, Request, fold_chunks, unfold_reply
+from vtc.apis.openai_chat.reply import fold_chunks, unfold_reply
+from vtc.apis.openai_chat.request import QUESTIONS, Request
 from vtc.apis.openai_chat.words import NAME, ChatForm
 from vtc.apis.place import Place
 

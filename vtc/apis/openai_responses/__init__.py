@@ -5,7 +5,8 @@ from vtc.apis.openai_responses import request
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, ResponseForm
-from vtc.apis.openai_responses.request import QUESTIONS, Request, fold_events, unfold_reply
+from vtc.apis.openai_responses.reply import fold_events, unfold_reply
+from vtc.apis.openai_responses.request import QUESTIONS, Request
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request", "ResponseForm"]

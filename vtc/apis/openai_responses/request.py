@@ -26,12 +26,9 @@ from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
     DEFAULT_NAMESPACE,
-    END_EVENTS,
-    FAILED_STATUSES,
     ResponseForm,
     read_call,
     render_item,
-    unfold_item,
 )
 from vtc.events import (
     CanonicalRequest,
@@ -552,29 +549,3 @@ def render_model_list(models: Sequence[ListedModel]) -> Json:
 
 QUESTIONS = (Question("models", "GET", "/v1/models", render_model_list, lambda query, _: "client_version=" in query),)
 """Side questions: Codex sends its version when it asks for the models."""
-
-
-def unfold_reply(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
-    """Unfold a whole reply to the numbered events of a stream."""
-    return ({**event, "sequence_number": number} for number, event in enumerate(_unfold_response(reply)))
-
-
-def _unfold_response(reply: Any) -> Iterator[dict[str, Any]]:
-    begun = {**reply, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    output = []
-    for index, item in enumerate(reply["output"]):
-        item = {**item, "id": item.get("id") or f"item_vtc{index}_{reply.get('id')}"}
-        yield from unfold_item(item, index)
-        output.append(item)
-    status = reply.get("status")
-    if status not in ("completed", "incomplete", *FAILED_STATUSES):
-        status = "incomplete" if part_of(reply, "incomplete_details").get("reason") else "completed"
-    yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
-
-
-def fold_events(events: Iterable[Json]) -> Json:
-    """Return the whole reply, which the last event of a stream contains."""
-    last = (*END_EVENTS, *(f"response.{status}" for status in FAILED_STATUSES))
-    return next(event["response"] for event in events if event["type"] in last)
