@@ -1,4 +1,4 @@
-"""The contract of an API: with `request.py`, its half for requests, all that an author of an API implements.
+"""The contract of an API: with `request.py` and `tool_fields.py` (requests), all that an author of an API implements.
 
     request body -> Api.request -> Request           the request in canonical form
     CanonicalRequest -> Api.build_request -> request body      a request for a server of this API, from any client

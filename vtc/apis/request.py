@@ -1,7 +1,7 @@
 """The request side of an API's contract: a decoded request that keeps its original bytes.
 
 For all APIs, each unchanged field of the body and each unchanged entry of the conversation keeps its bytes. An API
-describes its fields by a `BodyLayout`, and renders messages and tools by the methods of its `Request`.
+describes its fields by a `BodyLayout`, and renders messages by the methods of its `Request`, tools by its `ToolFields`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import compress, takewhile
 from operator import is_, not_
 from typing import Any, ClassVar
-from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -28,11 +27,9 @@ from vtc.apis.fields import (
 )
 from vtc.apis.json_path import edit_fields
 from vtc.apis.layout import BodyLayout, ShapedBody, apply_shapes
+from vtc.apis.tool_fields import ToolFields
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
-from vtc.json_text import encode_json
 
-SINGLE_TOOL_TYPES = ("tool", "function", "custom", "namespace")
-"""The types of a choice of one tool; other types choose none, or a tool that the server runs."""
 STREAM_ONLY_FIELDS = ("stream_options",)
 """Fields that servers reject without a stream."""
 
@@ -122,7 +119,7 @@ class Request(ABC):
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.generation = generation.read(self.fields, self.LAYOUT)
-            self.offer = self._read_offer()
+            self.offer = self._tool_fields.read_offer()
             self._decode(path)
 
     @contextmanager
@@ -136,6 +133,11 @@ class Request(ABC):
     def forget(self) -> None:
         """Free the conversation and all other data that only sending the request needs."""
         self.body, self.fields, self.messages, self._groups = ShapedBody({}, {}), {}, [], []
+
+    @property
+    @abstractmethod
+    def _tool_fields(self) -> ToolFields:
+        """Return the fields about tools."""
 
     # Messages of one API in the terms of all
 
@@ -262,26 +264,6 @@ class Request(ABC):
         """Render the system prompt."""
         return "\n\n".join(message.text for message in messages)
 
-    @staticmethod
-    @abstractmethod
-    def _tools(fields: Mapping[str, Any]) -> Sequence[Tool]:
-        """Decode the tools that are functions."""
-
-    @staticmethod
-    def _name(entry: Any) -> str | None:
-        """Return the name in a declaration."""
-        name = entry.get("name")
-        return name if isinstance(name, str) else None
-
-    @staticmethod
-    @abstractmethod
-    def _declaration(tool: Tool) -> Mapping[str, Any]:
-        """Declare a tool."""
-
-    @abstractmethod
-    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        """Update a declaration with the name and parameters of the tool given for its name; None if none is given."""
-
     # Messages
 
     @cached_property
@@ -343,96 +325,6 @@ class Request(ABC):
                 at += 1
         return written
 
-    # Tools
-
-    def _read_offer(self) -> ToolOffer:
-        """Decode the tools, and which calls are allowed."""
-        layout, tools = self.LAYOUT, [*map(_intern_tool, self._tools(self.fields))]
-        declared = [name for entries in self._declarations() for name in self._names(entries)]
-        choice, allowed = self._read_choice((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
-        return ToolOffer(
-            tools=tools if allowed is None else [tool for tool in tools if tool.name in allowed],
-            declared=declared,
-            choice="required" if choice == "any" else choice,
-            restricted=allowed is not None,
-            parallel=layout.parallel is None or self.fields.get(layout.parallel) is not False,
-        )
-
-    def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
-        """Decode the choice of a tool and the names of the allowed tools; None for all."""
-        if not isinstance(choice, dict):
-            return str(choice), None
-        kind = choice.get("type") or "function"
-        if kind == "allowed_tools":
-            given = choice.get("allowed_tools", choice)
-            names = (self._find_chosen_tool(entry, declared) for entry in given.get("tools") or ())
-            return str(given.get("mode") or "auto"), {name or "" for name in names}
-        if kind in SINGLE_TOOL_TYPES and (name := self._find_chosen_tool(choice, declared)) is not None:
-            return name, None
-        if kind in SINGLE_TOOL_TYPES:
-            raise TypeError("`tool_choice` names no tool")
-        return (str(kind) if kind in ("none", "any", "required") else "auto"), None
-
-    def _find_chosen_tool(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
-        """Return the name of the chosen tool among those `declared`."""
-        return self._name(choice)
-
-    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        """Replace the declarations of tools."""
-        if tools:
-            kept["tools"] = [*map(self._declaration, tools)]
-
-    def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
-        """Remove the declarations of the named tools, and a choice of one of them."""
-        if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
-            kept["tools"] = [*self._withhold_tools(entries, names)]
-        if not kept.get("tools"):
-            self._forget_tools(kept)
-        elif self.offer.choice in names or self.offer.restricted:
-            _remove(kept, self.LAYOUT.choice)
-
-    def _forget_tools(self, kept: dict[str, Any]) -> None:
-        """Remove all fields about tools."""
-        _remove(kept, "tools", self.LAYOUT.choice, self.LAYOUT.parallel)
-
-    def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
-        """Update the declarations of some tools, by their previous names, and a choice of one of them."""
-        if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
-            written = split_items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
-            entries = entries if isinstance(raw, msgspec.Raw) else raw
-            kept["tools"] = [
-                self._rewrite_declaration(entry, tools) or as_it_is
-                for entry, as_it_is in zip(entries, written, strict=True)
-            ]
-        names, field = {name: tool.name for name, tool in tools.items() if name != tool.name}, self.LAYOUT.choice
-        if names and field and field in kept:
-            kept[field] = self._rename_choice(self.fields[field], names)
-
-    def _declarations(self) -> Iterator[list[Any]]:
-        """Find the lists of declarations."""
-        return (entries for entries in (self.fields.get("tools"),) if isinstance(entries, list))
-
-    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        """List the names of all declarations."""
-        return (name for entry in entries if (name := self._name(entry)))
-
-    def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
-        """Remove the declarations of the named tools."""
-        return (entry for entry in entries if self._name(entry) not in names)
-
-    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
-        """Replace names in the choice of a tool."""
-        if isinstance(choice, list):
-            return [self._rename_choice(part, names) for part in choice]
-        if not isinstance(choice, dict):
-            return choice
-        return {
-            key: names.get(value, value)
-            if key == "name" and isinstance(value, str)
-            else self._rename_choice(value, names)
-            for key, value in choice.items()
-        }
-
     # Encoding
 
     @staticmethod
@@ -454,40 +346,24 @@ class Request(ABC):
         if changes.model and not self.LAYOUT.in_path:
             kept["model"] = changes.model
         if changes.tools is not None:
-            self._forget_tools(kept)
-            self._declare(kept, changes.tools)
+            self._tool_fields.forget(kept)
+            self._tool_fields.declare(kept, changes.tools)
         elif changes.withheld:
-            self._withhold(kept, changes.withheld)
+            self._tool_fields.withhold(kept, changes.withheld, self.offer)
         if changes.redeclared:
-            self._redeclare(kept, changes.redeclared)
+            self._tool_fields.redeclare(kept, changes.redeclared)
         kept |= self.LAYOUT.rewrite_limits(self.fields, changes.limits)
-        if changes.undemanded:
-            _remove(kept, self.LAYOUT.choice)
+        if changes.undemanded and self.LAYOUT.choice:
+            kept.pop(self.LAYOUT.choice, None)
         if changes.messages is not None:
             self._write_messages(kept, changes.messages)
         # Step 3: drop and set fields last, so that they override all other changes.
         return edit_fields(kept, drop, set_)
 
 
-_SHARED_TOOLS: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
-"""Tools of the current exchanges, by all their fields."""
-
-
-def _intern_tool(tool: Tool) -> Tool:
-    """Return an equal tool of another current exchange: agents declare the same tools in every turn."""
-    found = _SHARED_TOOLS.setdefault(encode_json([tool.name, tool.description, tool.parameters, tool.strict]), tool)
-    return found if found == tool else tool  # NaN is encoded as null
-
-
 def _are_identical(messages: Sequence[Message], others: Sequence[Message]) -> bool:
     """Return True if the messages are identical, not only equal."""
     return len(messages) == len(others) and all(map(is_, messages, others))
-
-
-def _remove(fields: dict[str, Any], *names: str | None) -> None:
-    for name in names:
-        if name:
-            fields.pop(name, None)
 
 
 def _match_result(message: Message, known: dict[str | None, ToolCall], unanswered: list[ToolCall]) -> Message:

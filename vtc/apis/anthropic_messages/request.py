@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.apis import content, request, shapes
+from vtc.apis import content, request, shapes, tool_fields
 from vtc.apis.calls import format_arguments
 from vtc.apis.contract import Json, Question
 from vtc.apis.fields import part_of, text_at
@@ -280,6 +280,30 @@ def _normalize_tool(entry: Any) -> Any:
     return entry if own is schema else {**entry, "input_schema": own}
 
 
+class MessagesToolFields(tool_fields.ToolFields):
+    """The fields about the tools of Anthropic Messages."""
+
+    def _read_tools(self) -> list[Tool]:
+        """Parse the tools that are functions; the others have a dated type."""
+        return [
+            Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "input_schema"))
+            for entry in self.fields.get("tools") or ()
+            if isinstance(entry.get("name"), str) and entry.get("type") in (None, "custom")
+        ]
+
+    @staticmethod
+    def render_declaration(tool: Tool) -> Block:
+        schema = {"type": "object", **tool.parameters}
+        return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+    def rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
+        tool = tools.get(self._get_name(entry) or "")
+        if tool is None:
+            return None
+        strict = {"strict": True} if tool.strict else {}
+        return {**entry, "name": tool.name, "input_schema": tool.parameters, **strict}
+
+
 class Request(request.Request):
     """A request; `form` is True if it asks for thinking, since the reply must not show thinking otherwise."""
 
@@ -299,6 +323,10 @@ class Request(request.Request):
         ),
     )
     interpret_part = staticmethod(interpret_part)
+
+    @property
+    def _tool_fields(self) -> MessagesToolFields:
+        return MessagesToolFields(self.fields, self.LAYOUT)
 
     def name_part(self, part: Any) -> str:
         """Name a block that other APIs cannot express; empty for thinking blocks, which are omitted silently."""
@@ -331,27 +359,6 @@ class Request(request.Request):
 
     def is_failed_result(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
-
-    @staticmethod
-    def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        """Parse the tools that are functions; the others have a dated type."""
-        return [
-            Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "input_schema"))
-            for entry in fields.get("tools") or ()
-            if isinstance(entry.get("name"), str) and entry.get("type") in (None, "custom")
-        ]
-
-    @staticmethod
-    def _declaration(tool: Tool) -> Block:
-        schema = {"type": "object", **tool.parameters}
-        return {"name": tool.name, "description": tool.description, "input_schema": schema}
-
-    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
-        tool = tools.get(self._name(entry) or "")
-        if tool is None:
-            return None
-        strict = {"strict": True} if tool.strict else {}
-        return {**entry, "name": tool.name, "input_schema": tool.parameters, **strict}
 
     def _read(self) -> Iterator[request.MessageGroup]:
         return ((_read_messages(entry), (place,)) for place, entry in enumerate(self._conversation))

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import content as media
-from vtc.apis import request, shapes
+from vtc.apis import request, shapes, tool_fields
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, split_body, text_at
 from vtc.apis.gemini_generate.parts import (
@@ -305,6 +305,66 @@ def _has_only_results(entry: Any) -> bool:
     return bool(parts) and isinstance(parts, list) and all(part_of(part, "functionResponse") for part in parts)
 
 
+class GeminiToolFields(tool_fields.ToolFields):
+    """The fields about the tools of Gemini's API."""
+
+    def _read_tools(self) -> list[Tool]:
+        functions = (
+            function for entry in self.fields.get("tools") or () for function in entry.get(_DECLARATIONS) or ()
+        )
+        return [
+            Tool(str(function["name"]), str(function.get("description") or ""), _read_parameters(function))
+            for function in functions
+            if function
+        ]
+
+    def list_names(self, entries: Sequence[Any]) -> Iterator[str]:
+        for entry in entries:
+            yield from (name for function in entry.get(_DECLARATIONS) or () if (name := self._get_name(function)))
+            yield from (key for key in entry if key != _DECLARATIONS and not entry.keys() & {"type", "name"})
+
+    def withhold_entries(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+        for entry in entries:
+            remaining = {key: value for key, value in entry.items() if key not in names}
+            functions = remaining.pop(_DECLARATIONS, None) or ()
+            if kept := [function for function in functions if self._get_name(function) not in names]:
+                remaining[_DECLARATIONS] = kept
+            if remaining:
+                yield remaining
+
+    def rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+        entries = entry.get(_DECLARATIONS) or ()
+        if not any(self._get_name(function) in tools for function in entries):
+            return None
+        written = [
+            {**_without_parameters(function), **render_signature(tool)}
+            if (tool := tools.get(self._get_name(function) or ""))
+            else function
+            for function in entries
+        ]
+        return {**entry, _DECLARATIONS: written}
+
+    def declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        if tools:
+            kept["tools"] = [{_DECLARATIONS: [*map(self.render_declaration, tools)]}]
+
+    render_declaration = staticmethod(render_declaration)
+
+    def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
+        config = part_of(choice, "functionCallingConfig")
+        mode, names = str(config.get("mode") or "AUTO").upper(), config.get("allowedFunctionNames")
+        if mode == "ANY" and names:
+            return (str(names[0]), None) if len(names) == 1 else ("required", {*names})
+        return {"ANY": "required", "NONE": "none"}.get(mode, "auto"), None
+
+    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
+        config = part_of(choice, "functionCallingConfig")
+        if not config.get("allowedFunctionNames"):
+            return choice
+        allowed = [names.get(name, name) for name in config["allowedFunctionNames"]]
+        return {**choice, "functionCallingConfig": {**config, "allowedFunctionNames": allowed}}
+
+
 class Request(request.Request):
     """A request; `form` is True if it asks for the model's reasoning."""
 
@@ -329,6 +389,10 @@ class Request(request.Request):
     )
     interpret_part = staticmethod(interpret_part)
     name_part = staticmethod(name_part)
+
+    @property
+    def _tool_fields(self) -> GeminiToolFields:
+        return GeminiToolFields(self.fields, self.LAYOUT)
 
     @staticmethod
     def _split(body: bytes, *, repair: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
@@ -398,61 +462,6 @@ class Request(request.Request):
 
     def _is_reasoning(self, part: Any) -> bool:
         return _is_thought(part)
-
-    @staticmethod
-    def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        functions = (function for entry in fields.get("tools") or () for function in entry.get(_DECLARATIONS) or ())
-        return [
-            Tool(str(function["name"]), str(function.get("description") or ""), _read_parameters(function))
-            for function in functions
-            if function
-        ]
-
-    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        for entry in entries:
-            yield from (name for function in entry.get(_DECLARATIONS) or () if (name := self._name(function)))
-            yield from (key for key in entry if key != _DECLARATIONS and not entry.keys() & {"type", "name"})
-
-    def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
-        for entry in entries:
-            remaining = {key: value for key, value in entry.items() if key not in names}
-            functions = remaining.pop(_DECLARATIONS, None) or ()
-            if kept := [function for function in functions if self._name(function) not in names]:
-                remaining[_DECLARATIONS] = kept
-            if remaining:
-                yield remaining
-
-    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        entries = entry.get(_DECLARATIONS) or ()
-        if not any(self._name(function) in tools for function in entries):
-            return None
-        written = [
-            {**_without_parameters(function), **render_signature(tool)}
-            if (tool := tools.get(self._name(function) or ""))
-            else function
-            for function in entries
-        ]
-        return {**entry, _DECLARATIONS: written}
-
-    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        if tools:
-            kept["tools"] = [{_DECLARATIONS: [*map(self._declaration, tools)]}]
-
-    _declaration = staticmethod(render_declaration)
-
-    def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
-        config = part_of(choice, "functionCallingConfig")
-        mode, names = str(config.get("mode") or "AUTO").upper(), config.get("allowedFunctionNames")
-        if mode == "ANY" and names:
-            return (str(names[0]), None) if len(names) == 1 else ("required", {*names})
-        return {"ANY": "required", "NONE": "none"}.get(mode, "auto"), None
-
-    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
-        config = part_of(choice, "functionCallingConfig")
-        if not config.get("allowedFunctionNames"):
-            return choice
-        allowed = [names.get(name, name) for name in config["allowedFunctionNames"]]
-        return {**choice, "functionCallingConfig": {**config, "allowedFunctionNames": allowed}}
 
 
 def convert_schema(schema: Any) -> Any:

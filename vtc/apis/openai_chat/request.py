@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from vtc.apis import content, request, shapes
+from vtc.apis import content, request, shapes, tool_fields
 from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import format_arguments, make_custom_tool
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
@@ -224,6 +224,37 @@ CONTENT_SHAPES = (
 )
 
 
+class ChatToolFields(tool_fields.ToolFields):
+    """The fields about the tools of chat completions."""
+
+    def _read_tools(self) -> list[Tool]:
+        tools = (
+            _read_custom_tool(entry)
+            or _read_function(entry.get("function") if entry.get("type", "function") == "function" else None)
+            for entry in self.fields.get("tools") or ()
+        )
+        return [tool for tool in tools if tool]
+
+    @staticmethod
+    def _get_name(entry: Any) -> str | None:
+        name = (function_of(entry) or entry).get("name") if isinstance(entry, dict) else None
+        return name if isinstance(name, str) else None
+
+    @staticmethod
+    def render_declaration(tool: Tool) -> dict[str, Any]:
+        return tool.as_openai()
+
+    def rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> dict[str, Any] | None:
+        tool = tools.get(self._get_name(entry) or "")
+        if tool is None:
+            return None
+        function = entry.get("function")
+        if _read_custom_tool(entry):
+            return {**entry, "custom": {**entry["custom"], "name": tool.name}}
+        changes = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
+        return {**entry, "function": {**function, **changes}} if isinstance(function, dict) else {**entry, **changes}
+
+
 class Request(request.Request):
     """A chat completion request."""
 
@@ -249,6 +280,10 @@ class Request(request.Request):
     TRANSLATED_FIELDS: ClassVar[Collection[str]] = ("refusal", *words.SEALED_FIELDS, "cache_control")
     """Further fields of a message that are translated for other APIs, or mean nothing to them."""
     interpret_part = staticmethod(interpret_part)
+
+    @property
+    def _tool_fields(self) -> ChatToolFields:
+        return ChatToolFields(self.fields, self.LAYOUT)
 
     def _decode(self, path: str) -> None:
         calls = (call for entry in self._conversation for call in entry.get("tool_calls") or ())
@@ -303,34 +338,6 @@ class Request(request.Request):
             return message
         source = message.source if isinstance(message.source, dict) else {}
         return replace(message, source={**source, field: message.reasoning})
-
-    @staticmethod
-    def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        tools = (
-            _read_custom_tool(entry)
-            or _read_function(entry.get("function") if entry.get("type", "function") == "function" else None)
-            for entry in fields.get("tools") or ()
-        )
-        return [tool for tool in tools if tool]
-
-    @staticmethod
-    def _name(entry: Any) -> str | None:
-        name = (function_of(entry) or entry).get("name") if isinstance(entry, dict) else None
-        return name if isinstance(name, str) else None
-
-    @staticmethod
-    def _declaration(tool: Tool) -> dict[str, Any]:
-        return tool.as_openai()
-
-    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> dict[str, Any] | None:
-        tool = tools.get(self._name(entry) or "")
-        if tool is None:
-            return None
-        function = entry.get("function")
-        if _read_custom_tool(entry):
-            return {**entry, "custom": {**entry["custom"], "name": tool.name}}
-        changes = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
-        return {**entry, "function": {**function, **changes}} if isinstance(function, dict) else {**entry, **changes}
 
     def with_usual_role(self, message: Message) -> Message:
         source = message.source

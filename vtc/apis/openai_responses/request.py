@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import content, request, shapes
+from vtc.apis import content, request, shapes, tool_fields
 from vtc.apis.calls import make_custom_tool
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, Question
 from vtc.apis.fields import part_of, text_at
@@ -241,6 +241,70 @@ def _normalize_parts(item: Any) -> Any:
     return edit_at(item, (field, "*"), own)
 
 
+class ResponsesToolFields(tool_fields.ToolFields):
+    """The fields about the tools of Responses, which items of the conversation can declare, too."""
+
+    def _read_tools(self) -> list[Tool]:
+        return [
+            _read_tool(declared.full_name, declared.entry)
+            for entries in (self.fields.get("tools"), *_find_tool_lists(self.fields))
+            for declared in _list_declarations(entries)
+            if declared.name and declared.entry.get("type") in ("function", "custom")
+        ]
+
+    def find_declarations(self) -> Iterator[list[Any]]:
+        return chain(super().find_declarations(), _find_tool_lists(self.fields))
+
+    def _find_chosen_tool(self, choice: Json, declared: Sequence[str]) -> str:
+        """Return the chosen tool's name with its namespace, which the choice may omit."""
+        name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
+        if space:
+            return f"{space}.{name}"
+        nested = [whole for whole in declared if whole.endswith(f".{name}")]
+        return nested[0] if name not in declared and len(nested) == 1 else name
+
+    def list_names(self, entries: Sequence[Any]) -> Iterator[str]:
+        return (declared.full_name for declared in _list_declarations(entries))
+
+    def withhold_entries(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
+        for entry in entries:
+            declared = _list_declarations([entry])
+            remaining = [tool.entry for tool in declared if tool.full_name not in names]
+            if remaining:
+                yield {**entry, "tools": remaining} if entry.get("type") == "namespace" else entry
+
+    def rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
+        """Rewrite the parameters of the functions in a declaration.
+
+        Names in a namespace are preserved; a custom tool has no parameters.
+        """
+        declared = [*_list_declarations([entry])]
+        written: list[Json] = []
+        for one in declared:
+            tool = tools.get(one.full_name)
+            if tool and one.entry.get("type") == "function":
+                strict = {"strict": True} if tool.strict else {}
+                written.append({**one.entry, "parameters": tool.parameters, **strict})
+            else:
+                written.append(one.entry)
+        if entry.get("type") == "namespace":
+            return {**entry, "tools": written} if any(one.full_name in tools for one in declared) else None
+        (sole,) = declared
+        tool = tools.get(sole.full_name)
+        return {**written[0], "name": tool.name} if tool and sole.name else None
+
+    def declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        super().declare(kept, tools)
+        hosted = [entry for entry in self.fields.get("tools") or () if entry.get("type") not in _TOOL_KINDS]
+        if hosted:
+            kept["tools"] = [*hosted, *kept.get("tools", ())]
+
+    @staticmethod
+    def render_declaration(tool: Tool) -> Json:
+        """Declare a function as not strict, because the API's default is strict and a text client's tools are not."""
+        return {"type": "function", **tool.as_openai()["function"], "strict": False}
+
+
 class Request(request.Request):
     """A request for a response."""
 
@@ -261,6 +325,10 @@ class Request(request.Request):
     )
     interpret_part = staticmethod(interpret_part)
 
+    @property
+    def _tool_fields(self) -> ResponsesToolFields:
+        return ResponsesToolFields(self.fields, self.LAYOUT)
+
     def name_part(self, part: Any) -> str:
         """Name an item that other APIs cannot express; empty for reasoning and tool declarations, which are handled."""
         kind = super().name_part(part)
@@ -275,7 +343,7 @@ class Request(request.Request):
         self.call_ids = frozenset(
             str(item.get("call_id")) for item in self._conversation if item.get("type") in CALL_KINDS
         )
-        declared = [entry for entries in self._declarations() for entry in _list_declarations(entries)]
+        declared = [entry for entries in self._tool_fields.find_declarations() for entry in _list_declarations(entries)]
         max_tokens = self.fields.get("max_output_tokens")
         self.form = ResponseForm(
             _map_flat_names(declared),
@@ -289,62 +357,6 @@ class Request(request.Request):
         if not state_field and any(item.get("type") == REFERENCE_KIND for item in self._conversation):
             self.refers = REFERENCE_KIND
 
-    @staticmethod
-    def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        return [
-            _read_tool(declared.full_name, declared.entry)
-            for entries in (fields.get("tools"), *_find_tool_lists(fields))
-            for declared in _list_declarations(entries)
-            if declared.name and declared.entry.get("type") in ("function", "custom")
-        ]
-
-    def _declarations(self) -> Iterator[list[Any]]:
-        return chain(super()._declarations(), _find_tool_lists(self.fields))
-
-    def _find_chosen_tool(self, choice: Json, declared: Sequence[str]) -> str:
-        """Return the chosen tool's name with its namespace, which the choice may omit."""
-        name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
-        if space:
-            return f"{space}.{name}"
-        nested = [whole for whole in declared if whole.endswith(f".{name}")]
-        return nested[0] if name not in declared and len(nested) == 1 else name
-
-    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        return (declared.full_name for declared in _list_declarations(entries))
-
-    def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
-        for entry in entries:
-            declared = _list_declarations([entry])
-            remaining = [tool.entry for tool in declared if tool.full_name not in names]
-            if remaining:
-                yield {**entry, "tools": remaining} if entry.get("type") == "namespace" else entry
-
-    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
-        """Rewrite the parameters of the functions in a declaration.
-
-        Names in a namespace are preserved; a custom tool has no parameters.
-        """
-        declared = [*_list_declarations([entry])]
-        written: list[Json] = []
-        for one in declared:
-            tool = tools.get(one.full_name)
-            if tool and one.entry.get("type") == "function":
-                strict = {"strict": True} if tool.strict else {}
-                written.append({**one.entry, "parameters": tool.parameters, **strict})
-            else:
-                written.append(one.entry)
-        if entry.get("type") == "namespace":
-            return {**entry, "tools": written} if any(one.full_name in tools for one in declared) else None
-        (sole,) = declared
-        tool = tools.get(sole.full_name)
-        return {**written[0], "name": tool.name} if tool and sole.name else None
-
-    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        super()._declare(kept, tools)
-        hosted = [entry for entry in self.fields.get("tools") or () if entry.get("type") not in _TOOL_KINDS]
-        if hosted:
-            kept["tools"] = [*hosted, *kept.get("tools", ())]
-
     def apply_changes(self, changes: request.Changes = request.NO_CHANGES) -> dict[str, Any]:
         kept = super().apply_changes(changes)
         keeps_tools = changes.tools is None
@@ -352,8 +364,8 @@ class Request(request.Request):
             return kept
 
         def rewrite_tools(entries: Sequence[Json]) -> list[Json]:
-            remaining = self._withhold_tools(entries, changes.withheld)
-            return [self._rewrite_declaration(entry, changes.redeclared) or entry for entry in remaining]
+            remaining = self._tool_fields.withhold_entries(entries, changes.withheld)
+            return [self._tool_fields.rewrite_declaration(entry, changes.redeclared) or entry for entry in remaining]
 
         items = decode_json(encode_json(kept["input"]))
         items = [{**item, "tools": rewrite_tools(item["tools"])} if _is_tools_item(item) else item for item in items]
@@ -361,11 +373,6 @@ class Request(request.Request):
             **kept,
             "input": [item for item in items if not _is_tools_item(item) or (keeps_tools and item["tools"])],
         }
-
-    @staticmethod
-    def _declaration(tool: Tool) -> Json:
-        """Declare a function as not strict, because the API's default is strict and a text client's tools are not."""
-        return {"type": "function", **tool.as_openai()["function"], "strict": False}
 
     def _read(self) -> Iterator[request.MessageGroup]:
         items: Sequence[Json] = self._conversation

@@ -1,0 +1,149 @@
+"""The fields about tools in the body of a request: their declarations, and the choice among them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from vtc.apis.fields import split_items
+from vtc.apis.layout import BodyLayout
+from vtc.events import Tool, ToolOffer
+from vtc.json_text import encode_json
+
+SINGLE_TOOL_TYPES = ("tool", "function", "custom", "namespace")
+"""The types of a choice of one tool; other types choose none, or a tool that the server runs."""
+
+
+class ToolFields(ABC):
+    """Reads the fields about tools, and changes them in a body of which unchanged fields keep their bytes."""
+
+    def __init__(self, fields: Mapping[str, Any], layout: BodyLayout) -> None:
+        self.fields = fields
+        self.layout = layout
+
+    @abstractmethod
+    def _read_tools(self) -> Sequence[Tool]:
+        """Decode the tools that are functions."""
+
+    @staticmethod
+    def _get_name(entry: Any) -> str | None:
+        """Return the name in a declaration."""
+        name = entry.get("name")
+        return name if isinstance(name, str) else None
+
+    @staticmethod
+    @abstractmethod
+    def render_declaration(tool: Tool) -> Mapping[str, Any]:
+        """Declare a tool."""
+
+    @abstractmethod
+    def rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+        """Update a declaration with the name and parameters of the tool given for its name; None if none is given."""
+
+    def read_offer(self) -> ToolOffer:
+        """Decode the tools, and which calls are allowed."""
+        layout, tools = self.layout, [*map(_intern_tool, self._read_tools())]
+        declared = [name for entries in self.find_declarations() for name in self.list_names(entries)]
+        choice, allowed = self._read_choice((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
+        return ToolOffer(
+            tools=tools if allowed is None else [tool for tool in tools if tool.name in allowed],
+            declared=declared,
+            choice="required" if choice == "any" else choice,
+            restricted=allowed is not None,
+            parallel=layout.parallel is None or self.fields.get(layout.parallel) is not False,
+        )
+
+    def _read_choice(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
+        """Decode the choice of a tool and the names of the allowed tools; None for all."""
+        if not isinstance(choice, dict):
+            return str(choice), None
+        kind = choice.get("type") or "function"
+        if kind == "allowed_tools":
+            given = choice.get("allowed_tools", choice)
+            names = (self._find_chosen_tool(entry, declared) for entry in given.get("tools") or ())
+            return str(given.get("mode") or "auto"), {name or "" for name in names}
+        if kind in SINGLE_TOOL_TYPES and (name := self._find_chosen_tool(choice, declared)) is not None:
+            return name, None
+        if kind in SINGLE_TOOL_TYPES:
+            raise TypeError("`tool_choice` names no tool")
+        return (str(kind) if kind in ("none", "any", "required") else "auto"), None
+
+    def _find_chosen_tool(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
+        """Return the name of the chosen tool among those `declared`."""
+        return self._get_name(choice)
+
+    def declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        """Replace the declarations of tools."""
+        if tools:
+            kept["tools"] = [*map(self.render_declaration, tools)]
+
+    def withhold(self, kept: dict[str, Any], names: Collection[str], offer: ToolOffer) -> None:
+        """Remove the declarations of the named tools, and a choice of one of them."""
+        if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
+            kept["tools"] = [*self.withhold_entries(entries, names)]
+        if not kept.get("tools"):
+            self.forget(kept)
+        elif offer.choice in names or offer.restricted:
+            _remove(kept, self.layout.choice)
+
+    def forget(self, kept: dict[str, Any]) -> None:
+        """Remove all fields about tools."""
+        _remove(kept, "tools", self.layout.choice, self.layout.parallel)
+
+    def redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
+        """Update the declarations of some tools, by their previous names, and a choice of one of them."""
+        if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
+            written = split_items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
+            entries = entries if isinstance(raw, msgspec.Raw) else raw
+            kept["tools"] = [
+                self.rewrite_declaration(entry, tools) or as_it_is
+                for entry, as_it_is in zip(entries, written, strict=True)
+            ]
+        names, field = {name: tool.name for name, tool in tools.items() if name != tool.name}, self.layout.choice
+        if names and field and field in kept:
+            kept[field] = self._rename_choice(self.fields[field], names)
+
+    def find_declarations(self) -> Iterator[list[Any]]:
+        """Find the lists of declarations."""
+        return (entries for entries in (self.fields.get("tools"),) if isinstance(entries, list))
+
+    def list_names(self, entries: Sequence[Any]) -> Iterator[str]:
+        """List the names of all declarations."""
+        return (name for entry in entries if (name := self._get_name(entry)))
+
+    def withhold_entries(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+        """Remove the declarations of the named tools."""
+        return (entry for entry in entries if self._get_name(entry) not in names)
+
+    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
+        """Replace names in the choice of a tool."""
+        if isinstance(choice, list):
+            return [self._rename_choice(part, names) for part in choice]
+        if not isinstance(choice, dict):
+            return choice
+        return {
+            key: names.get(value, value)
+            if key == "name" and isinstance(value, str)
+            else self._rename_choice(value, names)
+            for key, value in choice.items()
+        }
+
+
+_SHARED_TOOLS: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
+"""Tools of the current exchanges, by all their fields."""
+
+
+def _intern_tool(tool: Tool) -> Tool:
+    """Return an equal tool of another current exchange: agents declare the same tools in every turn."""
+    found = _SHARED_TOOLS.setdefault(encode_json([tool.name, tool.description, tool.parameters, tool.strict]), tool)
+    return found if found == tool else tool  # NaN is encoded as null
+
+
+def _remove(fields: dict[str, Any], *names: str | None) -> None:
+    for name in names:
+        if name:
+            fields.pop(name, None)
