@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from vtc.dialects.builtin import load_dialect
 from vtc.dialects.reading.reader import Reader, ReaderOptions
 from vtc.dialects.syntax.grammar import compile_grammar
-from vtc.dialects.text_client.user_agent import CLIENT_PATTERNS, find_agent_pattern
+from vtc.dialects.user_agent import CLIENT_PATTERNS, find_agent_pattern
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
 

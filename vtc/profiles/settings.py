@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec.structs import replace
 
-from vtc.dialects.text_client.user_agent import CLIENT_PATTERNS
+from vtc.dialects.user_agent import CLIENT_PATTERNS
 from vtc.profiles.document import suggest_nearest
 from vtc.profiles.schema import API_NAMES
 

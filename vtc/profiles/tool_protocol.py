@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
-from vtc.dialects.text_client.user_agent import find_agent_pattern
+from vtc.dialects.user_agent import find_agent_pattern
 from vtc.events import GenerationConfig, Message, Tool, ToolOffer
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts
