@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 from tests.profiles.test_validation import VALUES
 from vtc.cli import config, main
 from vtc.cli.config import Config
-from vtc.cli.schema import read_descriptions
 from vtc.profiles import ProfileError
 
 FULL_CONFIG = """
@@ -126,7 +125,8 @@ def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Pa
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    assert {*read_descriptions(Config)} == {*Config.__struct_fields__}
+    properties = msgspec.json.schema(Config)["$defs"]["Config"]["properties"]
+    assert all(key["description"] for key in properties.values())
 
 
 def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from vtc.profiles import builtin_directory, load_profiles
 from vtc.profiles.planner import list_dialects
-from vtc.profiles.settings import UNKNOWN_MODEL
+from vtc.profiles.stack import UNKNOWN_MODEL
 
 PROFILES = load_profiles([builtin_directory()])
 

@@ -25,7 +25,8 @@ from vtc.profiles import loader
 from vtc.profiles.document import ProfileError, suggest_nearest
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings, UnknownName
+from vtc.profiles.settings import Settings
+from vtc.profiles.stack import UnknownName
 from vtc.proxy import launch
 from vtc.proxy.trust import Trust, TrustError
 
@@ -151,30 +152,16 @@ def load_profiles(directories: tuple[Path, ...]) -> Profiles:
         sys.exit(1)
 
 
-def build_planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
-    """Build the planner that the addon would use; exit with an error if profiles or settings are wrong."""
+def build_planner(directories: tuple[Path, ...], **options: Any) -> Planner:
+    """Build the planner that the addon would use with options of a command, of which None is the default.
+
+    Exits with an error if profiles or options are wrong.
+    """
+    settings = Settings(**{name: value for name, value in options.items() if value is not None})
     try:
         return Planner(load_profiles(directories), settings)
     except UnknownName as error:
         raise click.BadParameter(str(error), param_hint=f"--{error.setting}") from None
-
-
-def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
-    """Add the options that override decisions of the profiles; `--tools` is `vtc_tools`, and so on."""
-    for option in (
-        click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
-        click.option("--dialect", help="The dialect of the tool prompt.", shell_complete=complete_names("dialects")),
-        click.option("--client", help="The client profile.", shell_complete=complete_names("clients")),
-        click.option("--server", help="The server profile.", shell_complete=complete_names("servers")),
-        click.option(
-            "--constrain",
-            type=click.Choice(["off", "required", "auto"]),
-            help="Which calls servers constrain by a grammar: none, required ones, or all.",
-        ),
-        click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Repair malformed calls."),
-    ):
-        command = option(command)
-    return command
 
 
 def parse_url(text: str, hint: str) -> SplitResult:
@@ -218,11 +205,6 @@ def read_text(file: Path) -> str:
         return file.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise click.ClickException(f"{file}: not UTF-8; save the file as UTF-8") from None
-
-
-def build_settings(**options: Any) -> Settings:
-    """Build settings from options of the command line; None stands for the default."""
-    return Settings(**{key: value for key, value in options.items() if value is not None})
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", figures: bool = False) -> None:

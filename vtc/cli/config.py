@@ -14,11 +14,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, cast, get_args
 
 import click
 import msgspec
+from msgspec import Meta
 
+from vtc.cli.flags import list_flags
 from vtc.profiles import document
 from vtc.profiles.document import KeyPath, Problem, ProfileError
 from vtc.proxy import launch
@@ -27,45 +29,44 @@ from vtc.proxy.trust import Trust
 CONFIG_FILE_NAME = "vtc.yaml"
 
 
+type Port = Annotated[int, Meta(ge=0, le=65535)]
+SETTING_KEYS = list_flags("run")
+
+
+def add_setting_keys[C](config: type[C]) -> type[C]:
+    """Add the keys that set a setting to the class of all keys."""
+    keys = [
+        (name, Annotated[setting.flag_type | None, Meta(description=setting.flag_help)], None)
+        for name, setting in SETTING_KEYS.items()
+    ]
+    return cast(type[C], msgspec.defstruct(config.__name__, keys, bases=(config,), kw_only=True))
+
+
+@add_setting_keys
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of `vtc run`; null stands for the default."""
 
-    upstream: str = ""
-    """The model server, for example `http://127.0.0.1:8000`."""
-    host: str | None = None
-    """The address at which VTC listens."""
-    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
-    """The port that clients connect to."""
-    web: bool = False
-    """Run mitmweb, which shows exchanges in a browser."""
-    profiles: tuple[str, ...] = ()
-    """Directories or files with your own profiles; paths are relative to this file."""
-    tools: Literal["auto", "native", "prompt"] | None = None
-    """How tools reach the model."""
-    dialect: str | None = None
-    """The dialect of the tool prompt."""
-    blocks: Literal["auto", "text", "last"] | None = None
-    """Meaning of a call that is JSON in a code block at the end of a reply: `text`: an example, `last`: a call."""
-    model: str | None = None
-    """The model to request instead of each one that the server does not list."""
-    server: str | None = None
-    """The server profile, if the server is not recognised."""
-    api: str | None = None
-    """The APIs that the server speaks, separated by commas, if they are not the detected ones."""
-    key_env: str | None = None
-    """The environment variable with the key of `upstream`, for clients that send none."""
-    share_keys: bool = False
-    """Let clients on other machines use the keys that server profiles take from the environment (`key_env`)."""
-    retry: bool = False
-    """Retry once if a reply is faulty, or if the model ends its turn without text or a call."""
-    observe: bool = False
-    """Change nothing, and report the changes that would have been made."""
-    log: str | None = None
-    """A file to which a line of JSON is added for each exchange; the path is relative to this file."""
-    options: dict[str, str | int | bool | tuple[str, ...]] = {}
-    """Options of VTC and mitmproxy by name, as after `--set`."""
-    mitmproxy: tuple[str, ...] = ()
-    """Arguments for mitmproxy, as after `--`."""
+    upstream: Annotated[str, Meta(description="The model server, for example `http://127.0.0.1:8000`.")] = ""
+    web: Annotated[bool, Meta(description="Run mitmweb, which shows exchanges in a browser.")] = False
+    port: Annotated[Port | None, Meta(description=f"The port for clients; 0: any free one. [{launch.PORT}]")] = None
+    host: Annotated[
+        str | None,
+        Meta(description="The address to listen at; 0.0.0.0 for clients on other machines. [127.0.0.1]"),
+    ] = None
+    profiles: Annotated[
+        tuple[str, ...],
+        Meta(description="Directories or files with your own profiles; paths are relative to this file."),
+    ] = ()
+    options: Annotated[
+        dict[str, str | int | bool | tuple[str, ...]],
+        Meta(description="Options of VTC and mitmproxy by name, as after `--set`."),
+    ] = {}
+    mitmproxy: Annotated[tuple[str, ...], Meta(description="Arguments for mitmproxy, as after `--`.")] = ()
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The values of the keys that set a setting; None for those that the file lacks. `log` is a resolved path."""
+        return {name: getattr(self, name) for name in SETTING_KEYS}
 
     def build_arguments(self) -> list[str]:
         """Return the arguments for mitmproxy from `options` and `mitmproxy`."""
@@ -73,41 +74,32 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def build_trust(self, sets: Sequence[str]) -> Trust:
         """Return the trusted certificates; `sets` of the command line have precedence."""
-        return Trust.from_settings([*launch.list_settings(self.build_arguments()), *sets])
+        return Trust.from_settings(self._list_sets(sets))
 
     def choose_confdir(self, sets: Sequence[str]) -> str:
         """Return the folder of mitmproxy's certificates; `sets` of the command line have precedence."""
-        return launch.choose_confdir([*launch.list_settings(self.build_arguments()), *sets])
+        return launch.choose_confdir(self._list_sets(sets))
+
+    def _list_sets(self, sets: Sequence[str]) -> list[str]:
+        return [*launch.list_settings(self.build_arguments()), *sets]
 
     def list_specs(self) -> dict[KeyPath, list[str]]:
         """Return the options of mitmproxy as `NAME=VALUE`, by the key of this file that sets them."""
-        own: dict[KeyPath, list[str]] = {(key,): format_options({key: getattr(self, key)}) for key in ADDON_OPTIONS}
+        own: dict[KeyPath, list[str]] = {(name,): format_options({name: value}) for name, value in self.flags.items()}
         of_addon: dict[KeyPath, list[str]] = {
             ("options", name): [*_format_settings({name: value})] for name, value in self.options.items()
         }
         return {**own, **of_addon, ("mitmproxy",): launch.list_settings(self.mitmproxy)}
 
 
-ADDON_OPTIONS = {
-    "tools": "vtc_tools=",
-    "dialect": "vtc_dialect=",
-    "blocks": "vtc_blocks=",
-    "model": "vtc_models=",
-    "server": "vtc_server=",
-    "api": "vtc_upstream_api=",
-    "key_env": "vtc_key_env=",
-    "share_keys": "vtc_share_keys=on",
-    "retry": "vtc_retry=on",
-    "observe": "vtc_mode=observe",
-    "log": "vtc_log=",
-}
-"""Option of the addon by the key of `vtc.yaml` that sets it; the value of the key is appended after a final `=`."""
+KEY_DESCRIPTIONS = {field.name: get_args(field.type)[1].description for field in msgspec.structs.fields(Config)}
+"""The descriptions of all keys."""
 
 
 def format_options(values: Mapping[str, object]) -> list[str]:
-    """Format keys of `vtc.yaml` as options `NAME=VALUE` of the addon, without empty values."""
-    options = [(ADDON_OPTIONS[key], value) for key, value in values.items() if value]
-    return [f"{option}{value}" if option.endswith("=") else option for option, value in options]
+    """Format keys that set a setting as options `NAME=VALUE` of the addon, without empty values."""
+    settings = [(SETTING_KEYS[name], value) for name, value in values.items() if value]
+    return [f"{setting.option}={setting.flag_sets or value}" for setting, value in settings]
 
 
 def find_config(named: Path | None) -> Path | None:
@@ -149,7 +141,9 @@ def read_config(file: Path) -> Config:
         ]
     if problems:
         raise ProfileError(problems)
-    return msgspec.convert(documents[0].value, Config)
+    config = msgspec.convert(documents[0].value, Config)
+    log = config.flags["log"]
+    return msgspec.structs.replace(config, log=resolve_path(file, log)) if log else config
 
 
 def build_problem(file: Path, key: KeyPath, message: str) -> Problem:
@@ -160,7 +154,8 @@ def build_problem(file: Path, key: KeyPath, message: str) -> Problem:
     """
     (parsed,), _ = document.read_documents(file)
     name = str(key[-1])
-    for prefix in (ADDON_OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
+    option = SETTING_KEYS[name].option if name in SETTING_KEYS else name
+    for prefix in (option, f"--{name.replace('_', '-')}", name):
         message = message.removeprefix(f"{prefix}: ")
     return parsed.problem(key, message)
 

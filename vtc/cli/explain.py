@@ -14,15 +14,14 @@ import click
 from vtc import apis
 from vtc.apis import Api, BadRequest
 from vtc.cli.common import (
-    add_forcing_options,
     build_planner,
-    build_settings,
     complete_names,
     json_output,
     parse_url,
     profile_directories,
     show_json,
 )
+from vtc.cli.flags import add_flags
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, build_chain
 from vtc.json_text import decode_json
@@ -98,7 +97,7 @@ def format_outcome(outcome: dict[str, Any]) -> list[str]:
     show_default=True,
     help="The path of the request, which determines its API.",
 )
-@add_forcing_options
+@add_flags("explain")
 @click.option("--request", type=click.File("rb"), help="The body of a request (JSON): show its plan, too.")
 @click.option(
     "--flow",
@@ -129,7 +128,7 @@ def explain(
     exchange.
     """
     call = parse_call(call_text) if call_text else None
-    plans = build_planner(directories, build_settings(**options))
+    plans = build_planner(directories, **options)
     address = parse_url(host, "--host") if host else None
     name, port = (address.hostname or "", address.port or 0) if address else ("", 0)
     facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)

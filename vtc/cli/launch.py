@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,7 @@ import click
 from vtc.cli import children, common, config, local_servers
 from vtc.cli.common import profile_directories, split_upstream
 from vtc.cli.env import PLACEHOLDER_KEY, AgentName, VariableName, find_agent
-from vtc.cli.run import run
+from vtc.cli.flags import add_flags, set_option
 from vtc.profiles.agents import AgentProfile, AgentSetup, join_phrase
 from vtc.profiles.document import join_words
 from vtc.profiles.loader import Profiles
@@ -41,8 +41,6 @@ from vtc.proxy.status import format_ownership_fault, request_status
 STARTUP_SECONDS = 60.0
 """Seconds that VTC has to answer after its start."""
 STARTUP_POLL_SECONDS = 0.05
-RUN_OPTIONS = ("tools", "dialect", "blocks", "server", "api", "retry", "observe", "sets")
-"""Options of `vtc run` that `vtc launch` also has, by the names of their parameters."""
 
 
 class LaunchError(click.ClickException):
@@ -67,13 +65,6 @@ class LaunchCommand(click.Command):
             ) from None
 
 
-def add_run_options[F: click.Command](command: F) -> F:
-    """Add the options of `vtc run` that configure VTC to a command."""
-    command.params += [option for option in run.params if option.name in RUN_OPTIONS]
-    return command
-
-
-@add_run_options
 @click.command(cls=LaunchCommand, short_help="Start a coding agent that uses your server through VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
@@ -84,12 +75,15 @@ def add_run_options[F: click.Command](command: F) -> F:
     help=f"The environment variable with the server's key. Without it, the key is `{PLACEHOLDER_KEY}`.",
 )
 @profile_directories
+@add_flags("launch")
+@set_option
 def launch(
     agent: str,
     upstream: str,
     model: str | None,
     key_env: str | None,
     directories: tuple[Path, ...],
+    sets: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Start AGENT so that it uses the model server at URL through VTC; VTC is stopped when the agent exits.
@@ -116,26 +110,23 @@ def launch(
             f"name one: vtc launch {profile.name} URL"
         )
     # Step 2: choose the model, and the options of a VTC of this launch.
-    asker = Asker(server + path, key=key if key_env else "", trust=settings.build_trust(options["sets"]))
+    asker = Asker(server + path, key=key if key_env else "", trust=settings.build_trust(sets))
     names = _list_models(asker, profiles)  # also with --model, because it checks that the server answers
     chosen = model or _choose_model(names, profile, server + path)
     if path and not options["api"]:  # because VTC probes servers only at their root
-        options = {**options, "api": ",".join(detect_apis(asker))}
-    typed = [
-        *_render_typed_options(options),
-        *(word for directory in directories for word in ("--profiles", str(directory))),
-    ]
+        options["api"] = ",".join(detect_apis(asker))
+    typed = programs.format_sets([*config.format_options(options), *sets])
+    typed += [word for directory in directories for word in ("--profiles", str(directory))]
     arguments = [*typed, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
     # Step 3: use a running VTC or start one, then run the agent.
     with ExitStack() as stack:
         stack.enter_context(children.exit_on_signals())
         folder = Path(tempfile.mkdtemp(prefix="vtc-launch-"))
         stack.callback(_remove_folder, folder)
-        confdir = settings.choose_confdir(options["sets"])
+        confdir = settings.choose_confdir(sets)
         address = None if typed else _find_running(settings.port or programs.PORT, server, confdir)
-        proxy = (
-            None if address else stack.enter_context(OwnProxy.start(server, arguments, folder, settings.log, confdir))
-        )
+        log = settings.flags["log"]
+        proxy = None if address else stack.enter_context(OwnProxy.start(server, arguments, folder, log, confdir))
         at = (address or (proxy.address if proxy else "")) + path
         setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
         _write_files(setup, folder / "agent")
@@ -153,16 +144,6 @@ def _find_program(agent: AgentProfile) -> str:
         advice = f": {agent.install}" if agent.install else ""
         raise LaunchError(f"{agent.title} is not installed; {join_words(agent.commands)} is not on PATH{advice}")
     return program
-
-
-def _render_typed_options(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the given options of `vtc run` as arguments of a command line."""
-    for option in run.params:
-        value = options.get(option.name or "") or ()
-        for word in value if isinstance(value, tuple) else (value,):
-            yield option.opts[0]
-            if word is not True:
-                yield str(word)
 
 
 def _list_models(asker: Asker, profiles: Profiles) -> list[str]:

@@ -10,27 +10,21 @@ import click
 
 from vtc import apis
 from vtc.apis import BadRequest
-from vtc.cli.common import build_planner, complete_names, profile_directories
+from vtc.cli.common import build_planner, profile_directories
+from vtc.cli.flags import add_flags
 from vtc.dialects.constrain.constraint import Inexpressible
 from vtc.exchange import Session
 from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import make_constraint
-from vtc.profiles.settings import Settings
+from vtc.profiles.reply_constraint import make_constraint
 from vtc.reporting import transcript
 
 
 @click.command(short_help="Print the prompt that the model receives for a request.")
 @click.argument("file", type=click.File("rb"), default="-")
 @profile_directories
-@click.option(
-    "--dialect",
-    default="",
-    help="The dialect of the prompt (default: the one of the model's profile).",
-    shell_complete=complete_names("dialects"),
-)
-@click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
+@add_flags("render")
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
 @click.option(
     "--path",
@@ -47,18 +41,21 @@ from vtc.reporting import transcript
 def render(
     file: Any,
     directories: tuple[Path, ...],
-    dialect: str,
-    tools: Any,
+    tools: str | None,
+    dialect: str | None,
     user_agent: str,
     path: str,
     constrain: Any,
     as_json: bool,
 ) -> None:
-    """Print the prompt that the model receives for the request in FILE (or standard input)."""
+    """Print the prompt that the model receives for the request in FILE (or standard input).
+
+    The tools are in the prompt unless `--tools native` says otherwise.
+    """
     api = apis.match_request("POST", path)
     if api is None:
         raise click.BadParameter(f"{path}: not a path of an API that VTC supports", param_hint="--path")
-    plans = build_planner(directories, Settings(tools=tools, dialect=dialect))
+    plans = build_planner(directories, tools=tools or "prompt", dialect=dialect)
     try:
         exchange = Session.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
         body = json.loads(exchange.request())

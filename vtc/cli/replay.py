@@ -13,13 +13,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vtc.cli.common import (
-    add_forcing_options,
     build_planner,
-    build_settings,
     complete_names,
     profile_directories,
     read_text,
 )
+from vtc.cli.flags import add_flags
 from vtc.profiles.planner import Planner
 from vtc.reporting import parse_cases
 
@@ -28,7 +27,7 @@ from vtc.reporting import parse_cases
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @profile_directories
 @click.option("--model", help="The model profile.", shell_complete=complete_names("models"))
-@add_forcing_options
+@add_flags("replay")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each exchange or case.")
 def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Process captured exchanges with the current profiles and show the changes.
@@ -38,7 +37,7 @@ def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: 
     with your own profiles only if --profiles names them. Exits with 1 if a result changes, or if FILE contains no
     exchange.
     """
-    plans = build_planner(directories, build_settings(**options))
+    plans = build_planner(directories, **options)
     try:
         results = _replay_cases(file, plans) if file.suffix in (".yaml", ".yml") else _replay_flows(file, plans)
         counts = dict.fromkeys(("same", "changed", "skipped"), 0)

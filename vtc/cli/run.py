@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 import click
 
 from vtc.cli import common, config, local_servers
-from vtc.cli.common import complete_names, profile_directories
+from vtc.cli.common import profile_directories
 from vtc.cli.config import Config
+from vtc.cli.flags import add_flags, set_option
 from vtc.cli.tail import run_with_page
-from vtc.profiles.document import KeyPath, ProfileError, suggest_nearest
+from vtc.profiles.document import KeyPath, ProfileError
 from vtc.profiles.planner import Planner
-from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
 from vtc.proxy.address import Address
 from vtc.proxy.address import parse_upstream as address_of
@@ -31,21 +31,6 @@ from vtc.proxy.asker import Asker
 from vtc.proxy.findings import collect_findings
 from vtc.proxy.trust import Trust
 from vtc.scrub import escape_invisible
-
-
-class ApiNames(click.ParamType[str]):
-    """Names of APIs, separated by commas."""
-
-    name = "APIS"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        for name in str(value).split(","):
-            if name.strip() not in ("same", *API_NAMES):
-                known = ", ".join(API_NAMES)
-                self.fail(
-                    f"there is no API {name.strip()!r}{suggest_nearest(name, API_NAMES)}; known: {known}", param, ctx
-                )
-        return str(value)
 
 
 class RunCommand(click.Command):
@@ -71,38 +56,14 @@ class RunCommand(click.Command):
 @click.command(cls=RunCommand, short_help="Run the proxy with VTC.")
 @click.argument("upstream", default="")
 @click.argument("more", metavar="[-- MITMPROXY_ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--web", is_flag=True, help="Run mitmweb, which shows exchanges in a browser.")
+@click.option("--web", is_flag=True, help=config.KEY_DESCRIPTIONS["web"])
 @click.option("--ui", is_flag=True, help="Show exchanges in the terminal as they end, like `vtc tail`.")
 @click.option("--proxy", is_flag=True, help="Without UPSTREAM: run an ordinary proxy, and search for no server.")
-@click.option("--port", type=click.IntRange(0, 65535), help=f"The port for clients; 0: any free one. [{launch.PORT}]")
-@click.option("--host", help="The address to listen at; 0.0.0.0 for clients on other machines. [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help=config.KEY_DESCRIPTIONS["port"])
+@click.option("--host", help=config.KEY_DESCRIPTIONS["host"])
 @profile_directories
-@click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
-@click.option("--dialect", help="The dialect of the tool prompt.", shell_complete=complete_names("dialects"))
-@click.option(
-    "--blocks",
-    type=click.Choice(["auto", "text", "last"]),
-    help="Meaning of a JSON call in the last code block: an example (`text`) or a call (`last`).",
-)
-@click.option("--model", help="The model to request if the client requests one that the server does not list.")
-@click.option("--server", help="The server profile, if it is not recognised.", shell_complete=complete_names("servers"))
-@click.option("--api", type=ApiNames(), help="The APIs of the server, separated by commas. [the detected ones]")
-@click.option(
-    "--key-env", help="The variable with UPSTREAM's key, for clients that send none. Only UPSTREAM receives it."
-)
-@click.option(
-    "--share-keys",
-    is_flag=True,
-    help="Let clients on other machines use your keys, too.",
-)
-@click.option("--retry", is_flag=True, help="Retry once after a faulty reply, or a reply without text and calls.")
-@click.option("--observe", is_flag=True, help="Change nothing, and report the changes that would have been made.")
-@click.option(
-    "--log",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Append a line of JSON for each exchange.",
-)
-@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="An option of VTC or mitmproxy.")
+@add_flags("run")
+@set_option
 @click.option("-v", "--verbose", is_flag=True, help="Also log connections and requests, as mitmproxy does.")
 @click.option(
     "--config",
@@ -136,8 +97,7 @@ def run(
     more = [*launch.format_sets(sets), *more]
     file, settings = config.load_config(named)
     directories = options.pop("directories") or config.list_directories(file, settings)
-    log = options.pop("log") or (config.resolve_path(file, settings.log) if settings.log else None)
-    options = {key: value or getattr(settings, key) for key, value in options.items()}
+    options = {name: options[name] or value for name, value in settings.flags.items()}
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _report_in_file(file, () if upstream else ("upstream",)):
         server = build_server_url(upstream or settings.upstream)
@@ -149,11 +109,12 @@ def run(
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
     _check_own_address(server, address, at)
     # Step 3: check all options as the addon would, before anything is started.
-    own = launch.format_sets(config.format_options({**options, "log": log}))
+    own = launch.format_sets(config.format_options(options))
     arguments = [*settings.build_arguments(), *own, *more]  # in this order: mitmproxy uses the last value
     values = launch.list_settings(arguments)
     planner = _build_planner([f"vtc_profiles={directory}" for directory in directories], values, file, settings)
-    with _report_in_file(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
+    is_key_of_file = options["key_env"] and options["key_env"] == settings.flags["key_env"]
+    with _report_in_file(file, ("key_env",) if is_key_of_file else ()):
         _check_keys(planner, server, Address(address, at), values)
     # Step 4: print or run the command.
     arguments = [*launch.format_sets(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
@@ -169,7 +130,7 @@ def run(
     if program == "mitmweb" and not any(argument.startswith("--web-") for argument in arguments):
         _check_web_port(values)
     if ui:
-        sys.exit(run_with_page(command, log, directories))
+        sys.exit(run_with_page(command, options["log"], directories))
     _replace_process(command)
 
 

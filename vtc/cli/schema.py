@@ -157,7 +157,8 @@ def _add_descriptions(schema: dict[str, Any], *models: type[msgspec.Struct]) -> 
     classes = {part.__name__: part for model in models for part in _iter_structs(model)}
     for name, mapping in schema["$defs"].items():
         for key, value in mapping["properties"].items():
-            value["description"] = read_descriptions(classes[name])[key]
+            if "description" not in value:
+                value["description"] = read_descriptions(classes[name])[key]
     return schema
 
 

@@ -13,7 +13,8 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan, ReadingPlan, Thinking, ToolProtocol
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
-from vtc.profiles.settings import ProfileStack, Settings, UnknownName
+from vtc.profiles.settings import Settings
+from vtc.profiles.stack import ProfileStack, UnknownName
 
 __all__ = [
     "ClientProfile",

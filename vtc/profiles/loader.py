@@ -21,7 +21,7 @@ from vtc.profiles import document as validation
 from vtc.profiles.agents import AgentProfile
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read_documents
 from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
-from vtc.profiles.settings import UnknownName
+from vtc.profiles.stack import UnknownName
 
 __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load_profiles", "signature"]
 

@@ -19,7 +19,7 @@ from vtc.dialects.syntax.grammar import TagPairs
 from vtc.events import Tool
 from vtc.profiles.memory import ConversationQuirks, Learned, Quirks
 from vtc.profiles.schema import ClientProfile
-from vtc.profiles.settings import ProfileStack
+from vtc.profiles.stack import ProfileStack
 
 
 class TextClient(msgspec.Struct, frozen=True):

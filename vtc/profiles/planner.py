@@ -21,11 +21,12 @@ from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import add_renamed_tools
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, Matched, ProfileChoice, choose_best, is_glob, list_matching, plain_model
+from vtc.profiles.matching import Facts, ProfileChoice, choose_best, is_glob, list_matching, plain_model
 from vtc.profiles.memory import ConversationQuirks, Learned, Memory, Quirks, merge_learned
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import ConstraintForm, Marks, ModelProfile, ServerProfile
-from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
+from vtc.profiles.settings import Settings
+from vtc.profiles.stack import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, UnknownName, first_set
 
 # Reasoning: the tags around it, and whether the prompt already opened the first tag.
 #
@@ -331,6 +332,10 @@ def find_agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
+CHOSEN_KINDS = ("client", "model", "server")
+"""The kinds of profiles of which one is chosen for an exchange, by the setting of the same name or by matching."""
+
+
 class Planner:
     """Plans exchanges; replaced when profiles or settings change. Raises `UnknownName`."""
 
@@ -339,14 +344,10 @@ class Planner:
         self.profiles = profiles
         self.settings = settings
         self._listed = {plain_model(name): name for name in listed}
-        for setting, name, known in (
-            ("client", settings.client, profiles.clients),
-            ("model", settings.model, profiles.models),
-            ("server", settings.server, profiles.servers),
-            ("dialect", settings.dialect, profiles.dialects),
-        ):
+        for kind in (*CHOSEN_KINDS, "dialect"):
+            name, known = getattr(settings, kind), getattr(profiles, f"{kind}s")
             if name and name not in known:
-                raise UnknownName(setting, name, tuple(known))
+                raise UnknownName(kind, name, tuple(known))
 
     def with_settings(self, given: Mapping[str, Any], listed: Sequence[str] = ()) -> Planner:
         """Make a planner with more settings, as plain data; the changed settings of this planner have priority.
@@ -455,7 +456,8 @@ class Planner:
 
     def find_server(self, facts: Facts) -> ServerProfile | None:
         """Find the profile of a request's server; None if no profile matches."""
-        return self._choose(self.profiles.servers, self.settings.server, facts).profile
+        server: ServerProfile | None = self._choose("server", facts).profile
+        return server
 
     def list_apis(self, facts: Facts) -> tuple[str, ...]:
         """List the known APIs of a request's server; empty if it is sent the API of each client."""
@@ -516,7 +518,7 @@ class Planner:
         self, facts: Facts, *, prompted: bool = False, api: str = SAME
     ) -> tuple[ProfileStack, list[str]]:
         """Find the profiles for a request; return them with lines that explain the choice."""
-        settings, profiles = self.settings, self.profiles
+        profiles = self.profiles
         clients, models, servers = self.choose_profiles(facts).values()
         client, model, server = clients.profile, models.profile, servers.profile
         policies = list_matching(profiles.policies, facts)
@@ -528,7 +530,7 @@ class Planner:
         ]
         why += [f"policy {policy.name}: {how}" for policy, how in policies]
         stack = ProfileStack(
-            settings=settings,
+            settings=self.settings,
             client=client or UNKNOWN_CLIENT,
             model=model or UNKNOWN_MODEL,
             server=server or profiles.unknown_server,
@@ -540,17 +542,13 @@ class Planner:
 
     def choose_profiles(self, facts: Facts) -> dict[str, ProfileChoice[Any]]:
         """Choose the profiles of client, model and server."""
-        settings, profiles = self.settings, self.profiles
-        return {
-            "client": self._choose(profiles.clients, settings.client, facts),
-            "model": self._choose(profiles.models, settings.model, facts),
-            "server": self._choose(profiles.servers, settings.server, facts),
-        }
+        return {kind: self._choose(kind, facts) for kind in CHOSEN_KINDS}
 
-    def _choose[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> ProfileChoice[T]:
+    def _choose(self, kind: str, facts: Facts) -> ProfileChoice[Any]:
+        """Choose the profile of a kind: the one that the user's setting names, else the best match."""
+        profiles, forced = getattr(self.profiles, f"{kind}s"), getattr(self.settings, kind)
         if not forced:
             return choose_best(profiles, facts, self.profiles.sources)
-        kind = profiles[forced].kind
         also = ", or recognised by `vtc run`" if kind == "server" else ""
         return ProfileChoice(profiles[forced], (f"{kind} {forced}: named by the option vtc_{kind}{also}",))
 

@@ -1,215 +1,211 @@
-"""The user's options, the profiles of a request, and the precedence among them."""
+"""The user's settings, each declared once: type, default, description, and the commands that have an option for it.
+
+A setting is an option of mitmproxy, `vtc_NAME`. Some are also options of commands; those of `vtc run` are keys of
+`vtc.yaml`, too. The settings of a plan are here; `vtc.proxy.addon_settings` adds the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
-from vtc.dialects.reading.reader import UnknownTools
-from vtc.events import Silence
-from vtc.guards.chain import Guards
 from vtc.profiles.document import suggest_nearest
-from vtc.profiles.schema import (
-    ClientProfile,
-    Exchanged,
-    Match,
-    ModelProfile,
-    PolicyProfile,
-    RequestChanges,
-    Retry,
-    ServerProfile,
-)
+from vtc.profiles.schema import API_NAMES
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text if they declare no tools."""
 
+type Command = Literal["run", "launch", "explain", "replay", "render"]
+STARTING: tuple[Command, ...] = ("run", "launch")
+"""The commands that start VTC."""
+PLANNING: tuple[Command, ...] = ("explain", "replay")
+"""The commands that plan exchanges and send nothing."""
+COMMANDS = (*STARTING, *PLANNING, "render")
+Switch = Literal["auto", "on", "off"]
+"""The values of a setting that profiles decide unless the user does."""
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The user's options; an empty string or `auto` leaves the choice to the profiles."""
 
-    client: str = ""
-    model: str = ""
-    server: str = ""
-    upstream_api: tuple[str, ...] = ()
-    """The APIs that the server speaks, the default first; `same` is the API of each client."""
-    models: tuple[str, ...] = ()
-    """`glob=name`: the model to request in place of a matching one; the first match counts. Of plain names the last one
-    replaces each model that the server does not list."""
-    tools: Literal["auto", "native", "prompt"] = "auto"
-    dialect: str = ""
-    lenient: Literal["auto", "on", "off"] = "auto"
-    retry: Literal["auto", "on", "off"] = "auto"
-    blocks: Literal["auto", "text", "last"] = "auto"
-    unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
-    echo: Literal["auto", "text", "steer", "call"] = "auto"
-    constrain: Literal["off", "required", "auto"] = "required"
-    """When servers decode by a grammar: never, if a call is demanded, or also in free text."""
-    client_patterns: tuple[str, ...] = CLIENT_PATTERNS
-    max_call_bytes: int = 1 << 20
+class Setting(msgspec.Struct, frozen=True):
+    """The description of a setting, in the annotation of its field."""
+
+    help: str
+    flag_help: str = ""
+    """The description of the option of commands; empty if no command has one."""
+    commands: tuple[Command, ...] = STARTING
+    """The commands that have this option; one of `vtc run` is also a key of `vtc.yaml`."""
+    flag: str = ""
+    """The name of this option; by default the setting's."""
+    flag_sets: str = ""
+    """The value that this option sets; empty if it takes one."""
+    minimum: int | None = None
+    empty_text: str = ""
+    """If mitmproxy's option is a text with commas instead of a list: the text of an empty list."""
+    name: str = ""
+    """The name of the field. `list_settings` adds it, its type and its default."""
+    type: Any = str
+    default: Any = None
+
+    @property
+    def option(self) -> str:
+        """Its name as an option of mitmproxy."""
+        return f"vtc_{self.name}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only values; empty if others are valid, too."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+    @property
+    def flag_type(self) -> Any:
+        """The type of the option of commands: `bool`, `str`, or the literals that it takes."""
+        return bool if self.flag_sets else self.type if self.choices else str
+
+
+def parse_apis(text: str) -> tuple[str, ...]:
+    """Parse names of APIs with commas between them; `auto` has none. Raises ValueError."""
+    names = tuple(name.strip() for name in text.split(",")) if text != "auto" else ()
+    for name in names:
+        if name not in (known := (*API_NAMES, "same")):
+            near = suggest_nearest(name, (*known, "auto"))
+            raise ValueError(f"there is no API {name!r}{near}; known: {', '.join(API_NAMES)}")
+    return names
+
+
+def list_settings(declared: type[msgspec.Struct]) -> Iterator[Setting]:
+    """Yield the settings that the fields of a class declare."""
+    for field in msgspec.structs.fields(declared):
+        kind, setting = get_args(field.type)
+        yield replace(setting, name=field.name, type=kind, default=field.default, flag=setting.flag or field.name)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that a plan depends on; an empty string or `auto` leaves the choice to the profiles."""
+
+    tools: Annotated[
+        Literal["auto", "native", "prompt"],
+        Setting(
+            "How tools reach the model. native: as the API's `tools`. prompt: written into the system message, for "
+            "servers and models without tool support. auto: as in the model profile, and in the prompt once the server "
+            "rejected them.",
+            "How tools reach the model.",
+            COMMANDS,
+        ),
+    ] = "auto"
+    dialect: Annotated[
+        str,
+        Setting(
+            "Dialect of the prompt, and the first one to parse (empty: as in the model profile).",
+            "The dialect of the tool prompt.",
+            COMMANDS,
+        ),
+    ] = ""
+    blocks: Annotated[
+        Literal["auto", "text", "last"],
+        Setting(
+            "How to treat a JSON call in a code block after text. text: as an example. last: as a call, if the closed "
+            "block ends the reply and contains only the name and arguments of an offered tool. auto: as in the model "
+            "profile.",
+            "Meaning of a JSON call in the last code block: an example (`text`) or a call (`last`).",
+        ),
+    ] = "auto"
+    models: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Models that replace others in requests to the server, as GLOB=NAME: claude-*=qwen3-coder. The first match "
+            "wins. A NAME alone replaces all models that the server does not list (`vtc run --model NAME`).",
+            "The model to request if the client requests one that the server does not list.",
+            ("run",),
+            flag="model",
+        ),
+    ] = ()
+    """The last name without a glob counts."""
+    client: Annotated[
+        str,
+        Setting(
+            "Name of the client profile to use for every request (empty: by matching).",
+            "The client profile, if it is not recognised.",
+            PLANNING,
+        ),
+    ] = ""
+    model: Annotated[str, Setting("Name of the model profile to use for every request (empty: by matching).")] = ""
+    server: Annotated[
+        str,
+        Setting(
+            "Name of the server profile to use for every request (empty: by matching).",
+            "The server profile, if it is not recognised.",
+            STARTING + PLANNING,
+        ),
+    ] = ""
+    upstream_api: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
+            "requests and replies of clients of another API are translated. Separate several by commas, with the "
+            "target of translation first. same: the client's. auto: as in the server's or the model's profile, else "
+            "same.",
+            "The APIs of the server, separated by commas. [the detected ones]",
+            flag="api",
+            empty_text="auto",
+        ),
+    ] = ()
+    lenient: Annotated[
+        Switch,
+        Setting(
+            "Whether malformed calls are repaired. auto: as in the model profile.",
+            "Repair malformed calls.",
+            PLANNING,
+        ),
+    ] = "auto"
+    unknown_tools: Annotated[
+        Literal["auto", "allow", "text", "drop"],
+        Setting(
+            "How to treat a call of a tool that was not offered. allow: forward it, so that the client answers that "
+            "the tool does not exist. text: leave it as text. drop: remove it. auto: as in the model profile."
+        ),
+    ] = "auto"
+    echo: Annotated[
+        Literal["auto", "text", "steer", "call"],
+        Setting(
+            "How to treat an echo: a call that repeats one in a tool result of the request, for example in a page or a "
+            "file. text: leave it as text. steer: replace it by a message to the model. call: make it. auto: as in the "
+            "model profile."
+        ),
+    ] = "auto"
+    constrain: Annotated[
+        Literal["off", "required", "auto"],
+        Setting(
+            "Whether to constrain a capable server by a grammar of calls. required: if a call is required and the "
+            "tools are in the prompt. auto: also for calls in free text, and for tools that the API declares (strict). "
+            "off: never.",
+            "Which calls servers constrain by a grammar: none, required ones, or all.",
+            PLANNING,
+        ),
+    ] = "required"
+    retry: Annotated[
+        Switch,
+        Setting(
+            "Whether VTC asks the model once more after a faulty reply or a turn that ends without an answer. on: "
+            "always, unless a profile says otherwise. off: never. auto: as in the profiles.",
+            "Retry once after a faulty reply, or a reply without text and calls.",
+            flag_sets="on",
+        ),
+    ] = "auto"
+    client_patterns: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Substrings of the User-Agent of clients that parse calls from text when they declare no tools. Empty: no "
+            "client is recognized by its name."
+        ),
+    ] = CLIENT_PATTERNS
+    max_call_bytes: Annotated[
+        int, Setting("Maximum size in bytes of a buffered call; a longer one stays text.", minimum=1)
+    ] = 1 << 20
 
     def list_changed(self) -> dict[str, Any]:
-        """List the options that differ from the defaults, as plain data: stored with an exchange, so that it can be
+        """List the settings that differ from the defaults, as plain data: stored with an exchange, so that it can be
         replayed."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
-
-
-NO_GUARDS = Guards()
-"""The rules of a profile without rules."""
-
-
-class UnknownName(ValueError):
-    """Raised if a setting names a profile that does not exist; `setting` is the setting."""
-
-    def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no {setting} {name!r}{suggest_nearest(name, known)}; `vtc profiles` lists all")
-        self.setting = setting
-
-
-UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
-UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
-"""The default for unknown models: the request is unchanged, and calls that leaked into the text are lifted."""
-UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
-
-
-def first_set[T](*values: T | Literal["auto", ""] | None, otherwise: T) -> T:
-    """Return the first value that is set; None, an empty value and `auto` count as unset."""
-    values_set = (value for value in values if value not in (None, "auto", "", ()))
-    return cast(T, next(values_set, otherwise))
-
-
-class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
-    """The profiles of one request under the user's options; the only place that defines precedence.
-
-    A setting is taken from the user's options, then from the client, the model and the server, then from the default;
-    but for the steps that a server needs, the server's own profile precedes the model's. Changes to requests and
-    replies add up: the server's, the model's, then the policies' by priority; a setting that only one can decide is the
-    last one's.
-    """
-
-    settings: Settings = Settings()
-    client: ClientProfile = UNKNOWN_CLIENT
-    model: ModelProfile = UNKNOWN_MODEL
-    server: ServerProfile = UNKNOWN_SERVER
-    policies: tuple[PolicyProfile, ...] = ()
-    prompted: bool = False
-    """The server has rejected its model's tools, so the tools go into the prompt: precedes the model's profile."""
-    learned_api: str = ""
-    """The only API in which the server has this model, learned from a rejection: precedes everything."""
-
-    @property
-    def known_model(self) -> ModelProfile | None:
-        """The model's profile; None if none matches."""
-        return None if self.model is UNKNOWN_MODEL else self.model
-
-    @property
-    def tools(self) -> str:
-        """`native` or `prompt`: how tools reach the model."""
-        return first_set(self.settings.tools, "prompt" if self.prompted else "", otherwise=self.model.tools)
-
-    @property
-    def dialect(self) -> str:
-        """The dialect in which calls are rendered for the model."""
-        return first_set(self.settings.dialect, otherwise=self.model.dialect)
-
-    @property
-    def lenient(self) -> bool:
-        """True if malformed calls are repaired."""
-        return first_set({"on": True, "off": False}.get(self.settings.lenient), self.model.lenient, otherwise=True)
-
-    @property
-    def unknown_tools(self) -> UnknownTools:
-        """How to handle a call of a tool that was not offered."""
-        return first_set(self.settings.unknown_tools, otherwise=self.model.unknown_tools)
-
-    @property
-    def echo(self) -> Literal["text", "steer", "call"]:
-        """How to handle a call that repeats one in a tool result of the request."""
-        return first_set(self.settings.echo, otherwise=self.model.echo)
-
-    @property
-    def max_calls(self) -> int | None:
-        """Maximum number of calls of a reply; None is no limit."""
-        return first_set(self.client.max_calls, otherwise=self.model.max_calls)
-
-    @property
-    def apis(self) -> tuple[str, ...]:
-        """The APIs that the server speaks, the default first; empty for the client's own."""
-        apis = first_set(self.learned_api, self.settings.upstream_api, self.model.api, self.server.api, otherwise=())
-        return () if "same" in apis else (apis,) if isinstance(apis, str) else tuple(apis)
-
-    @property
-    def recalls(self) -> bool:
-        """True if the model's plain-text reasoning is restored."""
-        return self.model.recalls and (self.known_model is not None or self.server.recalls)
-
-    @property
-    def as_is(self) -> bool:
-        """True if the server accepts requests as they arrive, and returns errors that clients know."""
-        return self.server.ready == "as-is" or not self.server.templates
-
-    @property
-    def steps(self) -> Mapping[str, Any]:
-        """The steps that prepare requests for the server, by name and value."""
-        return {**({} if self.as_is else self.model.ready.steps()), **self.server.steps}
-
-    @property
-    def ids(self) -> Literal["short", "alphanumeric9", "kimi"] | None:
-        """The form of generated ids."""
-        ready = self.server.ready
-        return first_set(None if isinstance(ready, str) else ready.ids, otherwise=self.model.ready.ids)
-
-    @property
-    def _changes(self) -> tuple[Exchanged, ...]:
-        return (self.server, self.model, *self.policies)
-
-    @property
-    def request(self) -> RequestChanges:
-        """The changes to requests, of all profiles together."""
-        kept = self.server.special_tokens if self.model.special_tokens else {}
-        requests = [profile.request for profile in self._changes]
-        fields = [requests[0].set, kept, *(changes.set for changes in requests[1:])]
-        return RequestChanges(
-            set={key: value for some in fields for key, value in some.items()},
-            drop=tuple(path for changes in requests for path in changes.drop),
-            drop_flags=tuple(flag for changes in requests for flag in changes.drop_flags),
-            rename={path: name for changes in requests for path, name in changes.rename.items()},
-        )
-
-    @property
-    def response_drop(self) -> frozenset[str]:
-        """Names of reply fields that the client does not receive."""
-        return frozenset(name for profile in self._changes for name in profile.response.drop)
-
-    @property
-    def response_thoughts(self) -> tuple[str, ...]:
-        """The fields that carry reasoning to the client, if its API has more than one; empty for the server's."""
-        return first_set(*(profile.response.thoughts for profile in reversed(self._changes)), otherwise=())
-
-    @property
-    def retry(self) -> Retry | None:
-        """How to retry after a faulty reply; None for no retry."""
-        if self.settings.retry == "off":
-            return None
-        usual = Retry() if self.settings.retry == "on" else None
-        return first_set(*(policy.retry for policy in reversed(self.policies)), self.model.retry, otherwise=usual)
-
-    @property
-    def unstreamed(self) -> bool:
-        """True if a streaming request that offers tools is sent without streaming."""
-        stream = first_set(*(profile.upstream_stream for profile in reversed(self._changes)), otherwise="keep")
-        return stream == "never" or (self.retry is not None and self.retry.needs_whole)
-
-    @property
-    def silences(self) -> frozenset[Silence]:
-        """The kinds of silence that cause a retry."""
-        return self.retry.silences if self.retry else frozenset()
-
-    @property
-    def guards(self) -> tuple[Guards, ...]:
-        """The rules, in the order in which they act: those of the model, the client, and the policies."""
-        guards = (self.model.guards, self.client.guards, *(policy.guards for policy in self.policies))
-        return tuple(rules for rules in guards if rules != NO_GUARDS)
+        defaults = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+        return {name: value for name, default in defaults if (value := getattr(self, name)) != default}

@@ -28,7 +28,7 @@ from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Event, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import ReadingPlan, Thinking
-from vtc.profiles.settings import UnknownName
+from vtc.profiles.stack import UnknownName
 from vtc.scrub import scrub_data, scrub_text
 
 type ToolSet = dict[str, dict[str, Any]]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vtc.events import UnreadCall
 from vtc.profiles.document import format_count
-from vtc.profiles.settings import UNKNOWN_MODEL
+from vtc.profiles.stack import UNKNOWN_MODEL
 from vtc.scrub import escape_invisible, scrub_data, scrub_text
 
 type Outcome = Literal["failed", "error", "denied", "refused", "unread", "repaired", "rewritten", ""]

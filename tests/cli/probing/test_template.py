@@ -12,7 +12,7 @@ from vtc.cli.probing import template
 from vtc.cli.probing.template import MAX_RENDER_BYTES, TemplateFacts, inspect_template
 from vtc.profiles import builtin_directory, load_profiles
 from vtc.profiles.planner import list_dialects
-from vtc.profiles.settings import UNKNOWN_MODEL
+from vtc.profiles.stack import UNKNOWN_MODEL
 
 pytestmark = pytest.mark.rest
 

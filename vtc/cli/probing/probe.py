@@ -22,7 +22,8 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import choose_best
 from vtc.profiles.planner import Planner, list_dialects
 from vtc.profiles.schema import ModelProfile, ReasoningTags
-from vtc.profiles.settings import UNKNOWN_MODEL, Settings
+from vtc.profiles.settings import Settings
+from vtc.profiles.stack import UNKNOWN_MODEL
 
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
 """Dialects that are tried for unknown models, the most common first."""
