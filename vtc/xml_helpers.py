@@ -19,8 +19,8 @@ from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
 from vtc.profiles import loader
-from vtc.profiles.planner import find_agent_pattern
 from vtc.profiles.settings import CLIENT_PATTERNS
+from vtc.profiles.tool_protocol import find_agent_pattern
 
 
 def detect_vtc_client(agent: str | None, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from tests.apis import chat
 from tests.exchanges import API, planner
 from vtc.profiles import Facts, Plan
-from vtc.profiles.planner import ReplyConstraint
+from vtc.profiles.reply_constraint import ReplyConstraint
 
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
 REQUIRED: dict[str, Any] = {"tools": [{"type": "function", "function": TOOL}], "tool_choice": "required"}

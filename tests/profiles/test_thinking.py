@@ -10,7 +10,7 @@ from tests.known import AGREEING
 from vtc.apis import APIS
 from vtc.json_text import encode_json
 from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
-from vtc.profiles.planner import COMMON_TAGS, plan_reasoning
+from vtc.profiles.reasoning_plan import COMMON_TAGS, plan_reasoning
 from vtc.profiles.schema import ReasoningTags
 
 SERVER = ServerProfile(name="server", match=Match())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from vtc.profiles import builtin_directory, load_profiles
-from vtc.profiles.planner import list_dialects
 from vtc.profiles.stack import UNKNOWN_MODEL
+from vtc.profiles.tool_protocol import list_dialects
 
 PROFILES = load_profiles([builtin_directory()])
 

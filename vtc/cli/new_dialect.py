@@ -16,7 +16,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Tool
 from vtc.profiles.loader import Profiles
-from vtc.profiles.planner import BLOCK_DIALECT
+from vtc.profiles.tool_protocol import BLOCK_DIALECT
 from vtc.reporting import draft_dialect, find_possible_call
 
 

@@ -28,9 +28,10 @@ from vtc.json_text import decode_json, encode_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best
 from vtc.profiles.plan import Plan, ReadingPlan
-from vtc.profiles.planner import list_dialects, list_token_dialects, plan_reasoning
+from vtc.profiles.reasoning_plan import plan_reasoning
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.stack import UNKNOWN_MODEL, UnknownName
+from vtc.profiles.tool_protocol import list_dialects, list_token_dialects
 from vtc.reporting.hints import find_possible_call
 from vtc.reporting.report import describe_fate, serialize_unread_call
 

@@ -6,315 +6,25 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as dataclass_replace
 from functools import cached_property
-from itertools import chain
-from typing import Any, Literal, Protocol, get_args
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.bridge import REASONING_FIELDS, ReasoningField
-from vtc.dialects.constrain.constraint import Demand, Kind, render_constraint
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.text_client import documented_tools
-from vtc.events import GenerationConfig, Message, Tool, ToolOffer
 from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import add_renamed_tools
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, ProfileChoice, choose_best, is_glob, list_matching, plain_model
 from vtc.profiles.memory import ConversationQuirks, Learned, Memory, Quirks, merge_learned
-from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
-from vtc.profiles.schema import ConstraintForm, Marks, ModelProfile, ServerProfile
+from vtc.profiles.plan import Plan, ReadingPlan, StandIn, Thinking, ToolProtocol
+from vtc.profiles.reasoning_plan import find_reasoning_field, plan_reasoning
+from vtc.profiles.recognition import has_reasoning_reply, recognize_model
+from vtc.profiles.reply_constraint import plan_constraint
+from vtc.profiles.schema import Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import Settings
-from vtc.profiles.stack import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, UnknownName, first_set
-
-# Reasoning: the tags around it, and whether the prompt already opened the first tag.
-#
-# Many templates end the prompt with `<think>`, so that only `</think>` appears in the reply. Whether that is so
-# follows, in this order, from the request's own switches, from earlier replies of this server and model, from the
-# server's profile (some servers separate the reasoning themselves) and from the model's profile. Earlier replies count
-# only for the client that received them, and only if enough of them agree.
-
-
-COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<thought>", "</thought>"))
-"""Tags that models of any family write; others are read only for models whose profiles name them."""
-
-
-def plan_reasoning(
-    model: ModelProfile | None,
-    server: ServerProfile,
-    facts: Facts,
-    memory: Memory | None,
-    *,
-    asked: bool | None = None,
-    text_client: bool = False,
-    shown: bool = False,
-) -> Thinking:
-    """Decide how the reasoning of a reply is read; `model` is None if it is not known.
-
-    `asked` is the request's switch for thinking: true, false, or None without one.
-
-    An unknown model keeps its tags in the text, unless its replies have `shown` that they surround reasoning; but calls
-    between them never count. If the prompt is not known to open the tag, a whole reply shows whether it did, and the
-    observation applies to the next stream.
-    """
-    others = () if text_client else COMMON_TAGS  # such clients parse tags that they prompt for themselves
-    own = model.reasoning if model else None
-    tags = tuple(dict.fromkeys([*((own.open, end) for end in (own.close, *own.ends)), *others])) if own else others
-    to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "reasoning_content" if shown else "keep"
-    prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
-    never = model is not None and own is None
-    if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
-        return Thinking(tags, to, never=never or asked is False)
-    learned = memory.get_learned(*facts.whose, facts.model, str(asked)) if memory is not None else Learned()
-    begins_inside = learned.begins_inside
-    if begins_inside is None:
-        begins_inside = prefilled and not server.parts_reasoning
-    return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
-
-
-def find_reasoning_field(learned: Learned) -> ReasoningField:
-    """Return the field that last carried reasoning in this server's replies."""
-    return next((field for field in REASONING_FIELDS if field == learned.thoughts), REASONING_FIELDS[0])
-
-
-# Recognize an unknown model by its replies: by the marks of a known model, and by tags around reasoning.
-
-
-_BEGINNING = 80
-"""Characters of a reply that may contain its first mark."""
-
-
-def _list_beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """Yield the beginning and the first text of each past reply of a conversation."""
-    for message in messages:
-        texts = [part for part in message.content if type(part) is str] if message.role == "assistant" else ()
-        if texts and texts[0]:
-            yield texts[0][:_BEGINNING].lstrip(), texts[0]
-
-
-def has_reasoning_reply(messages: Iterable[Message]) -> bool:
-    """Return True if a past reply began with one of the common reasoning tags, and closed it."""
-    return any(
-        begins.startswith(opened) and closed in text
-        for begins, text in _list_beginnings(messages)
-        for opened, closed in COMMON_TAGS
-    )
-
-
-def recognize_model(
-    models: Sequence[ModelProfile], messages: Iterable[Message], learned: Learned
-) -> ModelProfile | None:
-    """Find the known model whose marks the replies have; only its settings for reading replies are used."""
-    marks = [(model, model.shown_by) for model in models]
-    called = (model for model, shown_by in marks if learned.dialect in shown_by.dialects)
-    begun = (
-        model
-        for begins, _ in _list_beginnings(messages)
-        for model, shown_by in marks
-        if shown_by.begins and begins.startswith(shown_by.begins)
-    )
-    if (model := next(chain(called, begun), None)) is None:
-        return None
-    keys = ("accept", "blocks", "reasoning", "recalls", "markers", "answer", "special_tokens", "description")
-    return replace(UNKNOWN_MODEL, **{key: getattr(model, key) for key in keys})
-
-
-# Transport of tools and calls between client and model: as fields of the API, or as text in a dialect.
-
-
-TEXT_DIALECT = "cline"
-"""The dialect of a text client whose profile names none."""
-
-
-class RequestFacts(Protocol):
-    """The parts of a request that a plan depends on."""
-
-    model: str
-    offer: ToolOffer
-    generation: GenerationConfig
-    stream: bool
-    unliftable: str
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The conversation."""
-        ...
-
-
-def plan_native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFacts) -> ToolProtocol:
-    """Plan the transport for a client that sends tools and receives calls in the API's own fields."""
-    model, dialect = stack.model, profiles.dialects[stack.dialect]
-    offer = request.offer
-    allowed = bool(offer.tools) and offer.choice != "none"
-    prompted = stack.tools == "prompt" and (offer.tools or _has_calls(request.messages))
-    write = dialect if prompted else None
-    # A model that is not prompted in a dialect writes the dialects that its profile accepts.
-    named = model.accept == "auto" and stack.known_model
-    expected = [dialect] if write or stack.settings.dialect or named else []
-    expected += _list_block_dialects(profiles, stack)
-    dialects = list_dialects(profiles, model, *expected) if allowed else ()
-    why = []
-    written = write.name if write else ""
-    answers = {dialect.name for dialect in dialects if dialect.is_json_reply and dialect.name != written}
-    if request.generation.answer and answers:
-        dialects = tuple(dialect for dialect in dialects if dialect.name not in answers)
-        expected = [dialect for dialect in expected if dialect.name not in answers]
-        why.append("the request asks for JSON: an object that is the whole reply is no call")
-    if write:
-        why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
-    if dialects:
-        why.append(_describe_dialects(dialects, model, *expected))
-    else:
-        why.append("nothing is read: the request " + ("forbids calls" if offer.tools else "offers no tools"))
-    return ToolProtocol(
-        tools=tuple(offer.tools),
-        dialects=dialects,
-        write=write,
-        prompt_tools=bool(write) and allowed,
-        max_calls=1 if not offer.parallel else model.max_calls,
-        limits_native=bool(offer.tools) and (not offer.parallel or model.max_calls is not None),
-        why=tuple(why),
-    )
-
-
-def plan_text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[Tool]) -> ToolProtocol:
-    """Plan the transport for a client that documents tools in its prompt and parses calls from the text."""
-    model, dialect = stack.model, profiles.dialects[stack.dialect]
-    own = profiles.dialects[stack.client.dialect or TEXT_DIALECT]
-    if any(guards.checks_calls for guards in stack.guards):
-        own = replace(own, in_code="call")  # such clients execute calls in code blocks, too
-    client = TextClient(own, stack.client)
-    if not documented and not any(guards.is_strict for guards in stack.guards):
-        reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
-        return ToolProtocol(client_text=client, why=(reason,))
-    tools = first_set(stack.settings.tools, "native" if model.promote else "", otherwise=stack.tools)
-    promote = tools == "native" and (model.promote or stack.settings.tools == "native")
-    write = dialect if tools == "prompt" and dialect is not own else None
-    expected = [write, own] if write else [own, dialect] if stack.settings.dialect else [own]
-    expected += _list_block_dialects(profiles, stack)
-    dialects = list_dialects(profiles, model, *expected)
-    why = []
-    if promote:
-        why.append(f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}")
-    elif write:
-        why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
-    return ToolProtocol(
-        tools=tuple(documented),
-        dialects=dialects,
-        write=write,
-        prompt_tools=bool(write),
-        promote=promote,
-        client_text=client,
-        max_calls=stack.max_calls,
-        why=(*why, _describe_dialects(dialects, model, *expected)),
-    )
-
-
-BLOCK_DIALECT = "json-block"
-"""The dialect of calls that are JSON in a code block at the end of the reply."""
-
-
-def _list_block_dialects(profiles: Profiles, stack: ProfileStack) -> list[Description]:
-    """Return the dialect for calls in code blocks, if the settings enable it."""
-    blocks = first_set(stack.settings.blocks, otherwise=stack.model.blocks)
-    return [profiles.dialects[BLOCK_DIALECT]] if blocks == "last" else []
-
-
-def list_token_dialects(model: ModelProfile) -> frozenset[str]:
-    """Name the dialects whose special tokens are the model's own."""
-    return frozenset(model.accept if model.special_tokens and model.accept != "auto" else ())
-
-
-def list_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-    """List the dialects to read: the expected ones, then all others that no model writes by chance.
-
-    If two dialects match the same text, the more common one is named.
-    """
-    own = () if model.accept == "auto" else model.accept
-    read: dict[str, Description] = {}
-    known = (profiles.dialects[name] for name in own)
-    for dialect in (*first, *known, *profiles.rescued):
-        read.setdefault(dialect.name, replace(dialect, fenced=True) if dialect.name in own else dialect)
-    return tuple(read.values())
-
-
-def _describe_dialects(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
-    """Name the expected dialects, and count the others."""
-    own = () if model.accept == "auto" else model.accept
-    names = list(dict.fromkeys([*(dialect.name for dialect in first), *own]))
-    others = len(dialects) - len(names)
-    ways = [", ".join(names)] * bool(names) + [f"any of {others} {'other ' * bool(names)}dialects"] * bool(others)
-    return f"calls are read as {' or as '.join(ways)}"
-
-
-def _has_calls(messages: Iterable[Message]) -> bool:
-    return any(message.calls or message.role == "tool" for message in messages)
-
-
-# Grammars for servers that constrain the reply.
-#
-# A grammar never replaces the response format of the client, and never applies to reasoning: a grammar that begins in
-# the middle of the reasoning would cut it off.
-
-
-GRAMMAR_KINDS: dict[ConstraintForm, Kind] = {
-    "structural_tag": "structural_tag",
-    "gbnf": "gbnf",
-    "gbnf_string": "gbnf",
-    "gbnf_format": "gbnf",
-    "json_schema": "json_schema",
-}
-"""The kind of grammar in each form of a request."""
-assert set(GRAMMAR_KINDS) == {*get_args(ConstraintForm.__value__)}
-
-
-class ReplyConstraint(msgspec.Struct, frozen=True):
-    """The parts of a reply's grammar."""
-
-    form: ConstraintForm
-    dialect: Description
-    tools: tuple[Tool, ...]
-    demand: Demand
-
-    def render(self) -> Any:
-        """Render the grammar, as text or plain data. Raises `Inexpressible` with the reason if there is none."""
-        return render_constraint(GRAMMAR_KINDS[self.form], self.dialect, self.tools, self.demand)
-
-
-def plan_constraint(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[ReplyConstraint | None, str]:
-    """Plan the grammar of a request whose tools are in the prompt; return it, or None, with a line that explains why.
-
-    The line is empty if nobody would expect a grammar. `has_form` is true if the request has its own response format.
-    """
-    protocol, wish, demanded = plan.protocol, plan.stack.settings.constrain, plan.demands
-    if protocol.write is None or not protocol.prompt_tools or not plan.offered or wish == "off":
-        return None, ""
-    if wish == "required" and not demanded:
-        return None, "no grammar: no call is demanded (vtc_constrain=auto constrains calls in free text, too)"
-    if protocol.write.unconstrained:
-        return None, f"no grammar: dialect {protocol.write.name}: {protocol.write.unconstrained}"
-    if has_form:
-        return None, "no grammar: the request says the form of its answer itself"
-    if plan.reading.thinking.begins_inside and not form.startswith("gbnf"):
-        return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
-    extent = "calls alone may be written" if demanded else "calls in free text are held to it"
-    line = f"a grammar of {protocol.write.name} is to be sent ({form}): {extent}"
-    return make_constraint(form, protocol.write, plan), line
-
-
-def make_constraint(form: ConstraintForm, dialect: Description, plan: Plan) -> ReplyConstraint:
-    """Collect the parts of the reply's grammar."""
-    thinking = plan.reading.thinking
-    demand = Demand(
-        calls_only=plan.demands,
-        allows_multiple=plan.protocol.max_calls != 1,
-        reasoning_tags=() if thinking.never else thinking.tags,
-        reasoning_closers=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
-    )
-    tools = tuple(tool for tool in plan.offered if tool.name == plan.tool_choice) or plan.offered
-    return ReplyConstraint(form, dialect, tools, demand)
-
+from vtc.profiles.stack import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, UnknownName
+from vtc.profiles.tool_protocol import RequestFacts, list_token_dialects, plan_protocol
 
 MODEL = "model"
 """The quirk that the server has no model of the requested name: its only model replaces it."""
@@ -325,11 +35,6 @@ API = "api"
 SAME = "same"
 REPLANNING_QUIRKS = (PROMPT, MODEL, API)
 """The quirks that require a new plan."""
-
-
-def find_agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
-    """Return the first pattern that a User-Agent contains, ignoring case; None if it contains none."""
-    return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
 CHOSEN_KINDS = ("client", "model", "server")
@@ -375,7 +80,7 @@ class Planner:
             stack = replace(stack, model=model)
             why.append(f"its replies are those of {model.description}, and are read so")
         # Step 2: Plan the transport of tools and calls, and the tools that the model is offered.
-        protocol = self._plan_protocol(stack, facts, request)
+        protocol = plan_protocol(self.profiles, stack, facts, request)
         tools = protocol.by_name
         withheld = _find_withheld(stack.guards, {*request.offer.declared, *tools})
         offered = tuple(tool for tool in protocol.tools if tool.name not in withheld)
@@ -411,17 +116,6 @@ class Planner:
         steps, why_grammar = _collect_steps(plan, learned, has_form=request.generation.constrained)
         changes = _explain_changes(plan, steps, learned, request.model)
         return replace(plan, steps=steps, why=(*why, *protocol.why, *why_grammar, *changes))
-
-    def _plan_protocol(self, stack: ProfileStack, facts: Facts, request: RequestFacts) -> ToolProtocol:
-        """Plan the transport of tools and calls."""
-        documented, reason = _find_documented_tools(stack, facts, request)
-        if request.unliftable:
-            protocol = ToolProtocol(tools=tuple(request.offer.tools), why=(request.unliftable,))
-        elif documented is None:
-            protocol = plan_native_protocol(self.profiles, stack, request)
-        else:
-            protocol = plan_text_protocol(self.profiles, stack, documented)
-        return replace(protocol, why=(reason, *protocol.why))
 
     def _plan_reading(self, stack: ProfileStack, protocol: ToolProtocol, thoughts: Thinking) -> ReadingPlan:
         """Plan the reading of the reply's text."""
@@ -585,42 +279,3 @@ def _collect_steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) ->
     if grammar:
         steps["constrain"] = grammar
     return steps, [why] if why else []
-
-
-def _find_documented_tools(
-    stack: ProfileStack, facts: Facts, request: RequestFacts
-) -> tuple[Sequence[Tool] | None, str]:
-    """Return the tools that a text client documents in its prompt, or None for a native client, and the reason."""
-    client, patterns = stack.client, stack.settings.client_patterns
-    if client.tool_protocol == "native":
-        return None, f"client profile {client.name} says tool_protocol: native"
-    if request.offer.tools and client.tool_protocol == "auto":
-        count = len(request.offer.tools)
-        return None, f"the request has {count} tool{'s' * (count != 1)}; calls go back as `tool_calls`"
-    documented, unread = _collect_documented_tools(request, client.tool_sections)
-    if client.tool_protocol == "text":
-        return documented, f"client profile {client.name} says tool_protocol: text{unread}"
-    agent = facts.user_agent[:80]
-    if not patterns:
-        return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
-    if pattern := find_agent_pattern(facts.user_agent, patterns):
-        reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{unread}"
-        return documented, reason
-    if documented:
-        return documented, f"the system prompt documents {len(documented)} tools: a text client"
-    lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
-    return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
-
-
-def _collect_documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
-    """Return the tools that the system prompt documents, the first of each name, and a note on unread parts."""
-    tools: dict[str, Tool] = {}
-    unread = ""
-    for message in request.messages:
-        for part in message.content if message.role == "system" else ():
-            if isinstance(part, str):
-                prompt = documented_tools.find_documented_tools(part, tool_sections)
-                unread = f", its prompt {prompt.unread}" if prompt.unread else unread
-                for tool in prompt.tools:
-                    tools.setdefault(tool.name, tool)
-    return tuple(tools.values()), unread

@@ -11,8 +11,8 @@ from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
 from vtc.cli.probing.template import MAX_RENDER_BYTES, TemplateFacts, inspect_template
 from vtc.profiles import builtin_directory, load_profiles
-from vtc.profiles.planner import list_dialects
 from vtc.profiles.stack import UNKNOWN_MODEL
+from vtc.profiles.tool_protocol import list_dialects
 
 pytestmark = pytest.mark.rest
 

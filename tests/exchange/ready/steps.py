@@ -11,7 +11,7 @@ from vtc.apis.bridge import WireNames
 from vtc.dialects.constrain import Demand
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, apply_steps
-from vtc.profiles.planner import ReplyConstraint
+from vtc.profiles.reply_constraint import ReplyConstraint
 
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {

@@ -11,7 +11,7 @@ from vtc.cli.probing.scenarios import LONG, UNGUESSABLE_VALUE
 from vtc.cli.probing.talk import ProbeReply
 from vtc.dialects.syntax.description import Description
 from vtc.profiles.loader import Profiles
-from vtc.profiles.planner import COMMON_TAGS
+from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.profiles.schema import ModelProfile
 
 type ToolSupport = Literal["parsed", "leaked", "ignored", "refused"]

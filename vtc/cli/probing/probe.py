@@ -20,10 +20,11 @@ from vtc.cli.probing.server_facts import ServerFacts, learn_server_facts
 from vtc.cli.probing.talk import ProbeReply, Talk
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import choose_best
-from vtc.profiles.planner import Planner, list_dialects
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ModelProfile, ReasoningTags
 from vtc.profiles.settings import Settings
 from vtc.profiles.stack import UNKNOWN_MODEL
+from vtc.profiles.tool_protocol import list_dialects
 
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
 """Dialects that are tried for unknown models, the most common first."""

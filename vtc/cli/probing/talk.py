@@ -22,7 +22,8 @@ from vtc.exchange.asking.rejections import describe_steps, learn_steps
 from vtc.exchange.asking.request import MAX_REQUESTS
 from vtc.json_text import encode_json
 from vtc.profiles.memory import Memory
-from vtc.profiles.planner import COMMON_TAGS, Planner
+from vtc.profiles.planner import Planner
+from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.proxy.asker import ServerAnswer
 from vtc.reporting import hints
 

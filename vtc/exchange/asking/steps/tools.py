@@ -13,7 +13,7 @@ from vtc.events import CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import REMINDER, StepContext, join_messages
 from vtc.json_schema import Schema
 from vtc.profiles.document import format_count
-from vtc.profiles.planner import ReplyConstraint
+from vtc.profiles.reply_constraint import ReplyConstraint
 
 CALLED_BEFORE = "Was called before in this conversation. It cannot be called now."
 
