@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -446,16 +446,7 @@ def build_json(record: ProbeRecord, line: str, files: Sequence[Path], settings: 
         "clients": settings if works else {},
         "requests": record.request_count,
         "stopped": record.stopped or None,
-        "findings": [
-            {
-                "question": finding.question,
-                "answer": finding.answer,
-                "outcome": finding.outcome,
-                "evidence": finding.evidence,
-                "advice": finding.advice,
-            }
-            for finding in list_findings(record)
-        ],
+        "findings": [*map(asdict, list_findings(record))],
         "scenarios": [*_list_scenarios(record)],
     }
 
