@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.exchange import Session
+from vtc.exchange.asking.window import read_counts
 from vtc.profiles import Memory
 
 type Json = dict[str, Any]
@@ -68,13 +69,13 @@ def test_a_number_of_an_error_has_19_ascii_digits_and_64_bits(words: str, fields
     exchange.whole.translate_error(error_of(words), 400)
 
 
-def calls_made(work: Callable[[], object]) -> int:
-    """Count the calls of functions of VTC and Python."""
+def calls_made(work: Callable[[], object], code: CodeType | None = None) -> int:
+    """Count the calls of one function, or of all functions of VTC and Python."""
     count = 0
 
-    def tally(_frame: FrameType, event: str, _arg: object) -> None:
+    def tally(frame: FrameType, event: str, _arg: object) -> None:
         nonlocal count
-        count += event == "call"
+        count += event == "call" and (code is None or frame.f_code is code)
 
     before = sys.getprofile()
     sys.setprofile(tally)
@@ -99,6 +100,17 @@ def test_the_work_for_an_error_does_not_grow_with_the_names_in_it() -> None:
     work(names(1), 1)  # compiles the tables
     assert work(names(250), 500) < 1.5 * work(names(1), 500) < 25 * 500
     assert work(names(250), 2000) < 5 * work(names(250), 500)
+
+
+@pytest.mark.parametrize("words", ["max_tokens ", "completion tokens, ", "max_tokens 12 "])
+def test_the_numbers_of_an_error_are_read_once_however_often_it_names_the_limit(words: str) -> None:
+    """Each reading searches the whole text."""
+
+    def readings(times: int) -> int:
+        exchange = open_api_session("openai-chat")
+        return calls_made(lambda: exchange.encode_after_rejection(error_of(words * times), 400), read_counts.__code__)
+
+    assert readings(100) == readings(2) > 0
 
 
 def test_a_name_of_many_parts_is_followed_once() -> None:

@@ -65,8 +65,9 @@ def learn_steps(
             if any(rule.match(error)):
                 return None
         elif rule.do == "limit":
-            for match in rule.match(error):
-                if learned := learn_limit(match.found.string, known):
+            # An error may name the limit many times, but its numbers are read once from each text.
+            for text in dict.fromkeys(match.found.string for match in rule.match(error)):
+                if learned := learn_limit(text, known):
                     return learned if learned.steps else None
         elif (steps := select_new_steps(rule, known)) and any(rule.match(error)):
             return LearnedSteps(steps, kept=rule.kept)
