@@ -36,6 +36,7 @@ from vtc.events import (
     ReasoningDelta,
     RefusalText,
     Rewritten,
+    Start,
     Text,
     Usage,
 )
@@ -60,10 +61,18 @@ CONTENT_EVENTS = (Text, Rewritten, RefusalText, Reasoning, ReasoningDelta, Call,
 """The events that show a client content: a reply that the server did not start starts with the first of them."""
 WRONG_TYPE = "wrong type"
 """Prefix of the kind of an `Origin` that holds a value of a wrong JSON type. No encoder renders it."""
-
-
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 """The kind of a `Failure` for a prompt that is too long: each API has its own error for it, which agents recognise."""
+
+
+def find_missing_start(events: Sequence[ReplyEvent]) -> Start | None:
+    """Return the start for content that none preceded; None if the events have no content.
+
+    The start may follow the content in the same frame. Some servers send none, and then it is empty.
+    """
+    if not any(isinstance(event, CONTENT_EVENTS) for event in events):
+        return None
+    return next((event for event in events if isinstance(event, Start)), Start())
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):

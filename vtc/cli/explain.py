@@ -160,7 +160,7 @@ def explain(
         body = request.read() if request else None
         try:
             if rejection:
-                explained = [_explain_rejection(plans, facts, api, body, (rejection.read(), status))]
+                explained = [_explain_rejection(plans, facts, api, body, rejection.read(), status)]
             else:
                 explained = [_explain_body(plans, facts, api, body or b"", call)]
         except BadRequest as error:
@@ -174,7 +174,7 @@ def explain(
         for explanation in explained:
             _show_explanation(explanation, show_all)
     is_denied = any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained)
-    sys.exit(1 if is_denied or explained[0].get("rule", ...) is None else 0)
+    sys.exit(1 if is_denied or (rejection and not explained[0]["rule"]) else 0)
 
 
 def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
@@ -217,12 +217,12 @@ def _explain_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: Too
 
 
 def _explain_rejection(
-    plans: Planner, facts: Facts, api: Api, body: bytes | None, rejection: tuple[bytes, int]
+    plans: Planner, facts: Facts, api: Api, body: bytes | None, rejection: bytes, status: int
 ) -> dict[str, Any]:
-    """Explain a server's error about a request, given with its status. Raises `BadRequest`."""
+    """Explain a server's error about a request. Raises `BadRequest`."""
     request = apis.APIS[0].request(b'{"messages": []}') if body is None else api.request(body, facts.path)
     plan = plans.plan(replace(facts, model=request.model or facts.model), request)
-    error = read_error(*rejection, api.name, SentText(decode_json(body)) if body else None)
+    error = read_error(rejection, status, api.name, SentText(decode_json(body)) if body else None)
     scope, known = CorrectionScope(api.layout, plan.stack.policy_paths), {**DEFAULT_STEPS, **plan.steps}
     rules = explain_rejection(error, RejectedRequest(body, read_flags(facts.headers), scope, known))
     found = [msgspec.structs.asdict(rule) for rule in rules]
@@ -266,14 +266,11 @@ def _show_rejection(explanation: dict[str, Any]) -> None:
         _show_rule(explanation["rule"])
     else:
         click.echo("no rule counts: the client receives this error")
-    if explanation["before"]:
-        click.secho("rules of a higher priority that match, too", bold=True)
-    for rule in explanation["before"]:
-        _show_rule(rule)
-    if explanation["after"]:
-        click.secho("rules of a lower priority that match, too", bold=True)
-    for rule in explanation["after"]:
-        _show_rule(rule)
+    for key, priority in (("before", "higher"), ("after", "lower")):
+        if explanation[key]:
+            click.secho(f"rules of a {priority} priority that match, too", bold=True)
+        for rule in explanation[key]:
+            _show_rule(rule)
 
 
 def _show_rule(rule: dict[str, Any]) -> None:

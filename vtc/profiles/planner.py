@@ -108,7 +108,7 @@ class Planner:
             learned=seen,
             quirks=KnownQuirks(quirks, HeldQuirks()),
             thoughts=stack.server.thoughts or find_reasoning_field(seen),
-            buffered=stack.unstreamed and request.stream and bool(tools),
+            buffered=stack.is_unstreamed and request.stream and bool(tools),
             server_model=server_model,
             stand_in=stand_in,
         )

@@ -164,7 +164,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         return first_set(*(policy.retry for policy in reversed(self.policies)), self.model.retry, otherwise=usual)
 
     @property
-    def unstreamed(self) -> bool:
+    def is_unstreamed(self) -> bool:
         """True if a streaming request that offers tools is sent without streaming."""
         stream = first_set(*(profile.upstream_stream for profile in reversed(self._changes)), otherwise="keep")
         return stream == "never" or (self.retry is not None and self.retry.needs_whole)

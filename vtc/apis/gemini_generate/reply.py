@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, render_as_text
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
-from vtc.apis.contract import CONTENT_EVENTS, CONTEXT_LENGTH_EXCEEDED, WRONG_TYPE, Decoded, Json, ReplyEvent
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, WRONG_TYPE, Decoded, Json, ReplyEvent, find_missing_start
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
 from vtc.apis.gemini_generate.parts import (
     FINISH_REASONS,
@@ -211,9 +211,8 @@ class Encoder(msgspec.Struct):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.ended:
             return []
-        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):
-            # Some servers send no start; otherwise it may follow the content.
-            self._record_start(next((event for event in events if isinstance(event, Start)), Start()))
+        if not self.head and (start := find_missing_start(events)):
+            self._record_start(start)
         # Step 1: collect the parts, and the additional fields of the event, the candidate and its content.
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}

@@ -19,7 +19,7 @@ import msgspec
 
 from vtc.apis.calls import ToolCallAccumulator, format_arguments, render_as_text
 from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, get_text, is_clean
-from vtc.apis.contract import CONTENT_EVENTS, Decoded, Json, ReplyEvent
+from vtc.apis.contract import Decoded, Json, ReplyEvent, find_missing_start
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, split_entries, text_at
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.reasons import ReasonTable
@@ -133,9 +133,8 @@ class Encoder(msgspec.Struct):
         lines: list[Json] = []
         if self.ended:
             return lines
-        if not self.head and any(isinstance(event, CONTENT_EVENTS) for event in events):
-            # Some servers send no start; otherwise it may follow the content.
-            self._record_start(next((event for event in events if isinstance(event, Start)), Start()))
+        if not self.head and (start := find_missing_start(events)):
+            self._record_start(start)
         # Step 1: collect this API's own fields, usage and the end.
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None

@@ -363,9 +363,11 @@ class Request(request.Request):
         if not any(_find_tool_lists(self.fields)) or (keeps_tools and not changes.withheld and not changes.redeclared):
             return kept
 
+        tools = self._tool_fields
+
         def rewrite_tools(entries: Sequence[Json]) -> list[Json]:
-            remaining = self._tool_fields.withhold_entries(entries, changes.withheld)
-            return [self._tool_fields.rewrite_declaration(entry, changes.redeclared) or entry for entry in remaining]
+            remaining = tools.withhold_entries(entries, changes.withheld)
+            return [tools.rewrite_declaration(entry, changes.redeclared) or entry for entry in remaining]
 
         items = decode_json(encode_json(kept["input"]))
         items = [{**item, "tools": rewrite_tools(item["tools"])} if _is_tools_item(item) else item for item in items]

@@ -482,7 +482,7 @@ class ReaderOptions(NamedTuple):
     lenient: bool = True
     """Malformed calls are repaired."""
     unknown_tools: UnknownTools = "text"
-    """What becomes of a call of a tool that was not offered."""
+    """The treatment of a call of a tool that was not offered."""
     max_call_bytes: int = 1 << 20
     think: ReasoningTarget = "reasoning_content"
     """The destination of text between reasoning tags, if the grammar has such tags."""

@@ -534,11 +534,8 @@ class Grammar:
         if syntax.in_paragraph:
             ends_line += [token.parts for token in FENCES]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._make_result_tokens(syntax)))]
-        late, following, tail = (
-            self._list_late_closers(syntax),
-            list_next_heads(syntax),
-            syntax.closers.make_section_tail(),
-        )
+        late, following = self._list_late_closers(syntax), list_next_heads(syntax)
+        tail = syntax.closers.make_section_tail()
         if tail:  # closers and calls of the section may be on other lines
             late.append((Space(), *tail))
             following += [(Space(), *parts) for parts in following]

@@ -39,7 +39,7 @@ class ExplainedRule(msgspec.Struct, frozen=True, kw_only=True):
 
     priority: int
     action: str
-    """What the rule does to this request."""
+    """The effect of the rule on this request."""
     matched: str
     """The part of the error that it matches."""
     expression: str

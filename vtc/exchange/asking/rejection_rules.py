@@ -1,4 +1,4 @@
-"""Match a server's error with rules, each of which says what one kind of error means and what avoids it.
+"""Match a server's error with rules: each has the words of one kind of error, and the change that avoids it.
 
     texts of the error -> rules, by priority -> matches
 
@@ -26,7 +26,7 @@ from vtc.profiles.planner import REPLANNING_QUIRKS
 from vtc.profiles.schema import Ready
 
 type Action = Literal["steps", "stop", "count", "limit", "not_full", "full"] | CorrectionKind
-"""What a rule does:
+"""The effect of a rule:
 
 - `steps`: apply steps of profiles, if one of them is new.
 - `stop`: nothing, because no change of the request avoids the error.
@@ -99,7 +99,7 @@ class RuleMatch(NamedTuple):
 
 
 class RejectionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """One kind of error, and what VTC does about it."""
+    """One kind of error, and the reaction of VTC."""
 
     priority: int
     """Identifies the rule; the matching rule with the lowest one counts first."""
@@ -153,7 +153,7 @@ class RejectionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return bool(self.status or self.unless_status or self.api or self.requires)
 
     def find_obstacle(self, error: ServerError, known: Mapping[str, Any]) -> str:
-        """Return why the rule does not hold for an error, whatever its text says; empty if it may hold."""
+        """Return why the rule does not hold for an error of any text; empty if it may hold."""
         if self.status and error.status not in self.status:
             return f"it is for status {join_words([*map(str, self.status)])}, not {error.status}"
         if error.status in self.unless_status:
