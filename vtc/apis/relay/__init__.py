@@ -44,7 +44,7 @@ from vtc.events import CallDelta, Delta, Event, Failure, Finish, FrameMetadata, 
 from vtc.json_text import encode_json
 from vtc.wire.framing import Frame
 
-MAX_FRAMES_AT_ONCE = 4096
+MAX_FRAMES_AT_ONCE = 2048
 """Maximum number of frames of text that are sent in one step. A call that is given up after a megabyte has 262,144
 of them, for which all other streams would wait more than a second."""
 MAX_CHOICES = 256

@@ -7,7 +7,7 @@ shows when another call begins. A choice is immutable; each frame makes a new on
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -294,7 +294,7 @@ def finish_choice(
     # Step 1: release the last pieces of calls that were sent.
     ended = choice.pipeline.end_calls(complete=complete)
     placed: set[int | None] = set()
-    if any(entry.calls for entry in choice.waiting):
+    if [entry for entry in choice.waiting if entry.calls]:  # faster than `any`, and a long call has many frames
         choice = replace(choice, waiting=deque(_release_last_pieces(entry, ended, placed) for entry in choice.waiting))
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
@@ -354,10 +354,10 @@ def _end_waiting_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, ReadE
         return choice, []
     if any(entry.text[entry.decided :].strip() for entry in choice.waiting):
         return replace(choice, stuck=True), []  # a call must not overtake earlier text
-    arguments: dict[int | None, str] = {}
+    arguments: dict[int | None, list[str]] = defaultdict(list)
     for piece in pieces:
-        arguments[piece.index] = arguments.get(piece.index, "") + piece.arguments
-    if {None, begins.index} & arguments.keys() or not all(map(is_whole, arguments.values())):
+        arguments[piece.index].append(piece.arguments)
+    if {None, begins.index} & arguments.keys() or not all(is_whole("".join(parts)) for parts in arguments.values()):
         return replace(choice, stuck=True), []
     gathered, clean = _collect_calls(choice, (), complete=True)
     choice, events, fate = _decide_calls(choice, gathered, choice.pipeline.process_calls(gathered), clean=clean)

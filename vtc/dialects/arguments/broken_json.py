@@ -35,6 +35,8 @@ from vtc.dialects.arguments.json_object import (
 from vtc.dialects.repair import Repair
 from vtc.json_schema import ObjectSchema, Schema
 
+_NEXT_QUOTE = re.compile(r"""(?:[^"'\\]++|\\.)*+(?:(["'])|\\?\Z)""", re.DOTALL)
+"""Matches up to the next quote that is not escaped, or to the end."""
 QUOTE_OR_ESCAPE = re.compile(r"[\"'\\](?:(?<=\\).)?", re.DOTALL)
 """Finds quotes and escapes. It begins with a character class, because `re` searches for one fast."""
 _KEY_IN_STRING = re.compile(r"""["',]\s{0,99}+([\w.$-]{1,128}+)["']?\s{0,99}+:""")
@@ -265,12 +267,11 @@ class _JsonSearch:
         self.steps = min(MAX_SEARCH_STEPS, MIN_SEARCH_STEPS + len(text) // 4)
 
     @cached_property
-    def _quotes(self) -> dict[str, list[int]]:
-        """Positions of the quotes that are not escaped, by kind."""
-        quotes: dict[str, list[int]] = {'"': [], "'": []}
-        for token in QUOTE_OR_ESCAPE.finditer(self.text):
-            if token[0] in quotes:
-                quotes[token[0]].append(token.start())
+    def _quotes(self) -> dict[str | None, list[int]]:
+        """Positions of the quotes that are not escaped, by kind; under None is the end of the text."""
+        quotes: dict[str | None, list[int]] = {'"': [], "'": [], None: []}
+        for token in _NEXT_QUOTE.finditer(self.text):
+            quotes[token[1]].append(token.end() - 1)
         return quotes
 
     @cached_property

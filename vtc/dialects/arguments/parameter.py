@@ -169,6 +169,8 @@ def unescape_json_text(text: str) -> str | None:
 _NAME = re.compile(r"[\w.:-]+")
 _TEXT_SCHEMA = {"type": "string"}
 """The schema that is assumed for an undeclared parameter: any value is retained."""
+MAX_UNDECLARED = 1000
+"""Undeclared arguments beyond which no markup is removed from their names."""
 
 
 def is_complete(tool: Tool, arguments: Mapping[str, Any]) -> bool:
@@ -204,13 +206,15 @@ def fit_arguments(
     declared, schema = takes.properties, takes.root
     fitted: dict[str, Any] = {}
     notes: list[str] = []
+    undeclared = arguments.keys() - declared.keys()
+    may_rename = declared and len(undeclared) <= MAX_UNDECLARED
     for key, value in arguments.items():
-        name, stem = key, None if key in declared else _strip_markup(key)
+        name, stem = key, _strip_markup(key) if may_rename and key in undeclared else None
         if stem is not None and stem in declared and stem not in arguments:
             name = stem
             notes.append(Repair.PARAMETER_NAME.of(name))
-        own = declared.get(name, _TEXT_SCHEMA)
-        if isinstance(value, str) and own.get("type") != "string" and not json_schema.accepts_text(own, schema):
+        own = declared.get(name, _TEXT_SCHEMA) if isinstance(value, str) else _TEXT_SCHEMA
+        if own is not _TEXT_SCHEMA and own.get("type") != "string" and not json_schema.accepts_text(own, schema):
             typed, repair = read(value, name, own, schema, is_string=True, lenient=lenient)
             if repair != Repair.UNTYPED.of(name):
                 value = typed

@@ -11,6 +11,7 @@ breaks this would block the event loop forever, so it raises `Livelock`, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -139,11 +140,9 @@ class Reader:
         """Parse a long text in chunks, because a search of all of it would block the event loop."""
         pieces = (text[at : at + MAX_CHUNK_CHARACTERS] for at in range(0, len(text), MAX_CHUNK_CHARACTERS))
         events: list[Event] = []
-        for piece in pieces:
-            for event in self.feed(piece):
-                if isinstance(event, Text | Reasoning) and events and type(events[-1]) is type(event):
-                    event = type(event)(events.pop().raw + event.raw)
-                events.append(event)
+        for kind, run in groupby((event for piece in pieces for event in self.feed(piece)), type):
+            alike = [*run]
+            events += [kind("".join(event.raw for event in alike))] if kind in (Text, Reasoning) else alike
         return events
 
     def finish(self, *, complete: bool = True) -> list[Event]:

@@ -171,6 +171,8 @@ def _straighten_quotes(body: str) -> str | None:
 
     Also None if one of these strings contains such a mark, because it could end at each of them.
     """
+    if not any(mark in body for mark in "“”„"):
+        return None
     tokens = [*_QUOTED_TEXT.finditer(body)]
     if not any(token["typed"] is not None for token in tokens) or sum(len(token[0]) for token in tokens) < len(body):
         return None

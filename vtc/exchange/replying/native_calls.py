@@ -205,11 +205,18 @@ def _read_from_name(call: ToolCall, name: str, read: Callable[[str], Call | None
 
 def _strip_markers(value: Any, ends: ValueEnds) -> Any:
     """Remove the markers at the end of all texts in a value."""
-    if isinstance(value, str):
+    kind = type(value)
+    if kind is str:
         return ends.strip(value)
-    if isinstance(value, Mapping):
-        return {key: _strip_markers(entry, ends) for key, entry in value.items()}
-    return [_strip_markers(entry, ends) for entry in value] if isinstance(value, list) else value
+    # Numbers are skipped without a call, because there may be many.
+    if kind is dict:
+        return {key: entry if type(entry) in _NUMBERS else _strip_markers(entry, ends) for key, entry in value.items()}
+    if kind is list:
+        return [entry if type(entry) in _NUMBERS else _strip_markers(entry, ends) for entry in value]
+    return value
+
+
+_NUMBERS = frozenset((int, float, bool))
 
 
 _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # used with match
