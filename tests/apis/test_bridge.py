@@ -66,9 +66,10 @@ def test_a_past_call_of_a_custom_tool_keeps_its_name_and_raw_input() -> None:
     entries = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
     (found,) = bridge_request("openai-chat", chat.request(messages=entries)).messages[1].calls
     assert (found.name, json.loads(found.arguments)) == ("apply_patch", {"input": '*** Begin\n"x"'})
-    request = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(messages=entries)))
+    api = BY_NAME["openai-chat"]
+    request = api.request(chat.encode_json(chat.request(messages=entries)))
     changed = replace(request.messages[1], content=("Look.",))
-    (entry,) = json.loads(encode_json(request.apply_changes(Changes(messages=[changed]))))["messages"]
+    (entry,) = json.loads(encode_json(api.writer.apply_changes(request, Changes(messages=[changed]))))["messages"]
     assert entry["tool_calls"] == [call]
 
 
@@ -128,7 +129,8 @@ def test_error_result_is_marked_as_error(server: str) -> None:
             messages.assistant(messages.call("read", "c1")),
             messages.user([{**messages.result(text, "c1"), "is_error": True}]),
         ]
-        body = BY_NAME[server].build_request(bridge_request("anthropic-messages", messages.request(messages=history)))
+        found = bridge_request("anthropic-messages", messages.request(messages=history))
+        body = BY_NAME[server].writer.build_request(found)
         assert BY_NAME[server].request(chat.encode_json(body)).messages[-1].text == expected
 
 
@@ -141,7 +143,7 @@ def test_images_in_results_stand_behind_all_results_of_a_chat_server(follows: bo
         messages.assistant(messages.call("read", "c1"), messages.call("read", "c2")),
         messages.user([*results, *([messages.text("Go on.")] if follows else [])]),
     ]
-    body: Any = BY_NAME["openai-chat"].build_request(
+    body: Any = BY_NAME["openai-chat"].writer.build_request(
         bridge_request("anthropic-messages", messages.request(messages=history))
     )
     pairs.check_request("openai-chat", body)
@@ -157,7 +159,7 @@ def test_parts_of_a_result_stay_apart() -> None:
         messages.user([{**messages.result("", "c1"), "content": [messages.text("a"), messages.text("b")]}]),
     ]
     found = bridge_request("anthropic-messages", messages.request(messages=history))
-    body: Any = BY_NAME["openai-responses"].build_request(found)
+    body: Any = BY_NAME["openai-responses"].writer.build_request(found)
     assert body["input"][-1]["output"] == "a\nb"
 
 
@@ -177,7 +179,7 @@ def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
 )
 def test_effort_is_sent_in_the_servers_words(server: str, place: str, word: Any) -> None:
     found = bridge_request("anthropic-messages", messages.request(output_config={"effort": "max"}))
-    assert BY_NAME[server].build_request(found)[place] == word
+    assert BY_NAME[server].writer.build_request(found)[place] == word
 
 
 # Ten turns
@@ -190,7 +192,7 @@ def test_request_of_one_turn_is_a_prefix_of_the_next(client: str, server: str) -
 
     key = conversations.get_history_key(server)
     bodies = [
-        BY_NAME[server].build_request(bridge_request(client, SHAPES[client].request(**fields)))
+        BY_NAME[server].writer.build_request(bridge_request(client, SHAPES[client].request(**fields)))
         for fields in turns(client)
     ]
     for before, after in pairwise(bodies):
@@ -254,9 +256,9 @@ def test_that_the_server_is_to_cut_the_conversation_is_named() -> None:
 def test_image_detail_is_sent_if_both_apis_have_a_word_for_it(url: str) -> None:
     part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
     found = bridge_request("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
-    body: Any = BY_NAME["openai-responses"].build_request(found)
+    body: Any = BY_NAME["openai-responses"].writer.build_request(found)
     (sent_part,) = body["input"][0]["content"]
     assert sent_part == {"type": "input_image", "image_url": url, "detail": "low"}
     back = bridge_request("openai-responses", responses.request(input=body["input"]))
-    body = BY_NAME["openai-chat"].build_request(back)
+    body = BY_NAME["openai-chat"].writer.build_request(back)
     assert body["messages"][0]["content"] == [part]

@@ -69,7 +69,8 @@ def test_both_spellings_are_read() -> None:
 def test_path_contains_model_and_whether_to_stream() -> None:
     one = API.request(chat.encode_json(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
-    assert json.loads(encode_json(one.apply_changes(Changes(model="other", unstreamed=True)))) == gemini.request()
+    fields = API.writer.apply_changes(one, Changes(model="other", unstreamed=True))
+    assert json.loads(encode_json(fields)) == gemini.request()
 
 
 @pytest.mark.parametrize(
@@ -138,10 +139,10 @@ def test_stream_as_json_array_is_ignored() -> None:
 
 def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None:
     one = API.request(chat.encode_json(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
-    sent = json.loads(encode_json(one.apply_changes(Changes(withheld={"read"}))))["tools"]
+    sent = json.loads(encode_json(API.writer.apply_changes(one, Changes(withheld={"read"}))))["tools"]
     assert sent == [{"functionDeclarations": gemini.TOOLS[0]["functionDeclarations"][1:]}, {"googleSearch": {}}]
     assert "tools" not in json.loads(
-        encode_json(one.apply_changes(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
+        encode_json(API.writer.apply_changes(one, Changes(withheld={"read", "write", "list_files", "googleSearch"})))
     )
 
 

@@ -66,7 +66,7 @@ def test_results_are_matched_by_name_then_by_order() -> None:
     assert [message.name for message in request.messages] == [None, None, "read", "list_files", "read"]
     assert request.messages[1].calls[0] == ToolCall("read", '{"path": "a"}')
     assert request.messages[1].reasoning == "hm"
-    assert json.loads(encode_json(request.apply_changes()))["messages"] == messages
+    assert json.loads(encode_json(API.writer.apply_changes(request)))["messages"] == messages
 
 
 def test_results_of_calls_in_two_messages_are_matched_in_their_order() -> None:

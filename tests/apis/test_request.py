@@ -72,8 +72,8 @@ def request(api: Api, **changes: Any) -> Any:
     return api.request(json.dumps({"model": "m", **BODIES[api.name], **changes}, indent=1).encode())
 
 
-def encode_changes(one: Any, **changes: Any) -> Any:
-    return json.loads(encode_json(one.apply_changes(Changes(**changes))))
+def encode_changes(api: Api, one: Any, **changes: Any) -> Any:
+    return json.loads(encode_json(api.writer.apply_changes(one, Changes(**changes))))
 
 
 CHOICES = {"tool_choice", "toolConfig"}
@@ -115,10 +115,10 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
     key = conversations.get_history_key(api.name)
-    before = encode_json(one.apply_changes())
-    assert encode_json(one.apply_changes(Changes(messages=one.messages))) == before
+    before = encode_json(api.writer.apply_changes(one))
+    assert encode_json(api.writer.apply_changes(one, Changes(messages=one.messages))) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
-    after = encode_changes(one, messages=changed)[key]
+    after = encode_changes(api, one, messages=changed)[key]
     assert after[:-1] == json.loads(before)[key][:-1]
     assert ('"A"' in json.dumps(after[-1]), '"B"' in json.dumps(after[-1])) == (False, True)
 
@@ -126,7 +126,7 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
 @each
 def test_new_system_message_is_sent_to_the_model(api: Api) -> None:
     one = request(api)
-    body = encode_changes(one, messages=[Message("system", ("Tools.",)), *one.messages])
+    body = encode_changes(api, one, messages=[Message("system", ("Tools.",)), *one.messages])
     prompt = (
         body.get("system")
         or body.get("instructions")
@@ -141,18 +141,18 @@ def test_withheld_tools_and_a_demand_for_one_are_removed(api: Api) -> None:
     one = request(api)
     assert (one.offer.declared, [tool.name for tool in one.offer.tools]) == (["read", "find"], ["read", "find"])
     assert one.offer.choice == ("auto" if api.name == "ollama-chat" else "find")
-    body = encode_changes(one, withheld={"find"})
+    body = encode_changes(api, one, withheld={"find"})
     assert (list_declarations(body), bool(CHOICES & body.keys())) == (list_declarations(BODIES[api.name])[:1], False)
-    assert not {"tools", *CHOICES} & encode_changes(one, withheld={"read", "find"}).keys()
-    assert CHOICES & encode_changes(one, withheld={"read"}).keys() == CHOICES & BODIES[api.name].keys()
+    assert not {"tools", *CHOICES} & encode_changes(api, one, withheld={"read", "find"}).keys()
+    assert CHOICES & encode_changes(api, one, withheld={"read"}).keys() == CHOICES & BODIES[api.name].keys()
 
 
 @each
 def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
     one = request(api)
-    (found,) = list_declarations(encode_changes(one, tools=[Tool("new", "Does.", SCHEMA)]))
+    (found,) = list_declarations(encode_changes(api, one, tools=[Tool("new", "Does.", SCHEMA)]))
     assert found.get("function", found)["name"] == "new"
-    assert not {"tools", *CHOICES} & encode_changes(one, tools=()).keys()
+    assert not {"tools", *CHOICES} & encode_changes(api, one, tools=()).keys()
 
 
 @each

@@ -89,7 +89,7 @@ def keep_expressible(asked: CanonicalRequest, server: str) -> CanonicalRequest:
 def test_request_survives_a_round_trip_to_a_server(server: str, asked: CanonicalRequest) -> None:
     if not BY_NAME[server].layout.choice:
         asked, _ = apply_steps(asked, {"choice": True}, given_request())
-    body = chat.encode_json(BY_NAME[server].build_request(asked))
+    body = chat.encode_json(BY_NAME[server].writer.build_request(asked))
     pairs.check_request(server, json.loads(body))
     found = bridge_request(
         server, json.loads(body), path=BY_NAME[server].place.build_path("", asked.model, streams=asked.stream)

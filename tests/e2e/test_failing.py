@@ -12,7 +12,7 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import JSON, Reply
-from vtc.apis.openai_chat import Request
+from vtc.apis.openai_chat import ChatRequestWriter
 from vtc.dialects import Reader
 
 ASK = chat.request(stream=True)
@@ -131,10 +131,10 @@ async def test_whole_reply_continues(
 async def test_request_continues(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(self: Request, *_: Any) -> bytes:
+    def broken(self: ChatRequestWriter, *_: Any) -> bytes:
         raise PlantedError("planted")
 
-    monkeypatch.setattr(Request, "apply_changes", broken)
+    monkeypatch.setattr(ChatRequestWriter, "apply_changes", broken)
     frames = chat.make_stream(*TEXT)
     lab = await start(frames, vtc_tools="prompt")
     assert (await lab.post(ASK)).body == b"".join(frames)

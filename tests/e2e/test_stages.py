@@ -25,6 +25,7 @@ from vtc.apis import calls as tool_calls
 from vtc.apis import fields, relay
 from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.openai_chat import request as chat_request
+from vtc.apis.openai_chat import request_writer as chat_request_writer
 from vtc.apis.relay import choice, frames
 from vtc.dialects import Reader
 from vtc.dialects.reading import completion, open_call, parameters
@@ -37,7 +38,7 @@ from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying import factory, fast_path, native_call_events, reply, stages, text_client
 from vtc.exchange.replying import faults as replying_faults
 from vtc.exchange.replying.fast_path import FastPath
-from vtc.profiles import Planner, planner
+from vtc.profiles import Planner, tool_protocol
 from vtc.proxy import addon
 from vtc.wire import EventReader, EventStream, compression
 
@@ -286,13 +287,13 @@ async def test_no_fault_of_ours_opens_a_policy(
 # The request
 
 REQUEST = [
-    Stage(chat_request, "_call"),
-    Stage(chat_request, "_message"),
+    Stage(chat_request, "_read_call"),
+    Stage(chat_request, "_read_message"),
     Stage(fields, "split_items"),
-    Stage(chat_request.Request, "apply_changes"),
-    Stage(chat_request, "_render_message"),
+    Stage(chat_request_writer.ChatRequestWriter, "apply_changes"),
+    Stage(chat_request_writer, "_rewrite_message"),
     Stage(Planner, "plan"),
-    Stage(planner, "_find_documented_tools"),
+    Stage(tool_protocol, "_find_documented_tools"),
     Stage(documented_tools, "find_documented_tools"),
     Stage(documented_tools, "find_documented_tools", 1),
     Stage(conversation, "structure_messages"),

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
 from vtc.apis.contract import Api, Reply, UnreadPath
 from vtc.apis.place import is_within
-from vtc.apis.request import BadRequest, Changes, Request
+from vtc.apis.request import BadRequest, Request
+from vtc.apis.request_writer import Changes
 from vtc.apis.whole import (
     NoReply,
     convert_to_stream,

@@ -1,7 +1,7 @@
 """Bridges: requests for a server of another API, in the form that every API can express, and names that are mapped both
 ways.
 
-    client's Request -> to_canonical -> CanonicalRequest -> Api.build_request (server's) -> body
+    client's Request -> to_canonical -> CanonicalRequest -> Api.writer (server's) -> body
 
 Further corrections for a server are the steps of `exchange/asking/steps`.
 """

@@ -1,7 +1,8 @@
-"""The contract of an API: with `request.py` and `tool_fields.py` (requests), all that an author of an API implements.
+"""The contract of an API: with the modules about requests below, all that an author of an API implements.
 
-    request body -> Api.request -> Request           the request in canonical form
-    CanonicalRequest -> Api.build_request -> request body      a request for a server of this API, from any client
+    request body -> Api.request -> Request           the request in canonical form (`request.py`, `tool_fields.py`)
+    Request, Changes -> Api.writer -> request body   the same with changes (`request_writer.py`, `tool_writer.py`)
+    CanonicalRequest -> Api.writer -> request body   a request for a server of this API, from any client
     frame -> Decoder.decode -> deltas and metadata
     deltas, events -> Encoder.write -> JSON values   the frames for the client
     whole body -> Api.unfold -> JSON values -> Api.fold -> whole body
@@ -22,11 +23,11 @@ import msgspec
 from vtc.apis.layout import BodyLayout
 from vtc.apis.place import PathMatch, Place, make_suffix_place
 from vtc.apis.request import Request
+from vtc.apis.request_writer import RequestWriter
 from vtc.events import (
     BlockEnd,
     Call,
     CallDelta,
-    CanonicalRequest,
     Delta,
     Failure,
     Finish,
@@ -259,6 +260,8 @@ class Api:
     """The paths, headers and query of its requests."""
     request: type[Request]
     """Decodes a request from its body and, for some APIs, its path."""
+    writer: RequestWriter
+    """Writes requests, for a server of this API."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
     """Makes the decoder of one reply from the `form` of its request and the names of fields that are not sent to the
     client."""
@@ -271,12 +274,8 @@ class Api:
     """
     fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
     """Combines the events of a stream into a whole reply."""
-    build_request: Callable[[CanonicalRequest], Mapping[str, Any]]
-    """Renders a request of this API."""
     build_error: Callable[[Failure, int], Mapping[str, Any]]
     """Renders the body of an error with this HTTP status."""
-    constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
-    """Renders the fields that set the grammar of a reply, from its form and its value; none if the API has none."""
     call_ids: str = "call_"
     """Prefix of call ids; 24 hex digits follow."""
     in_pieces: bool = True

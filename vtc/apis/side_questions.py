@@ -90,7 +90,7 @@ def render_tokenize_request(
     vLLM accepts messages and tools, llama.cpp text. `model` maps the client's name of a model to the server's.
     """
     canonical = _read_conversation(side_question, body, path)
-    fields = openai_chat.API.build_request(replace(canonical, model=model(canonical.model) or canonical.model))
+    fields = openai_chat.API.writer.build_request(replace(canonical, model=model(canonical.model) or canonical.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
     return encode_json({**kept, "content": _collect_text(canonical), "add_special": True})
 

@@ -1,15 +1,12 @@
-"""The fields about tools in the body of a request: their declarations, and the choice among them."""
+"""Reading the fields about tools in the body of a request: their declarations, and the choice among them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
-
-from vtc.apis.fields import split_items
 from vtc.apis.layout import BodyLayout
 from vtc.events import Tool, ToolOffer
 from vtc.json_text import encode_json
@@ -19,7 +16,7 @@ SINGLE_TOOL_TYPES = ("tool", "function", "custom", "namespace")
 
 
 class ToolFields(ABC):
-    """Reads the fields about tools, and changes them in a body of which unchanged fields keep their bytes."""
+    """The fields about tools in a decoded body."""
 
     def __init__(self, fields: Mapping[str, Any], layout: BodyLayout) -> None:
         self.fields = fields
@@ -30,19 +27,10 @@ class ToolFields(ABC):
         """Decode the tools that are functions."""
 
     @staticmethod
-    def _get_name(entry: Any) -> str | None:
+    def get_name(entry: Any) -> str | None:
         """Return the name in a declaration."""
         name = entry.get("name")
         return name if isinstance(name, str) else None
-
-    @staticmethod
-    @abstractmethod
-    def render_declaration(tool: Tool) -> Mapping[str, Any]:
-        """Declare a tool."""
-
-    @abstractmethod
-    def rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        """Update a declaration with the name and parameters of the tool given for its name; None if none is given."""
 
     def read_offer(self) -> ToolOffer:
         """Decode the tools, and which calls are allowed."""
@@ -74,38 +62,7 @@ class ToolFields(ABC):
 
     def _find_chosen_tool(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
         """Return the name of the chosen tool among those `declared`."""
-        return self._get_name(choice)
-
-    def declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        """Replace the declarations of tools."""
-        if tools:
-            kept["tools"] = [*map(self.render_declaration, tools)]
-
-    def withhold(self, kept: dict[str, Any], names: Collection[str], offer: ToolOffer) -> None:
-        """Remove the declarations of the named tools, and a choice of one of them."""
-        if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
-            kept["tools"] = [*self.withhold_entries(entries, names)]
-        if not kept.get("tools"):
-            self.forget(kept)
-        elif offer.choice in names or offer.restricted:
-            _remove(kept, self.layout.choice)
-
-    def forget(self, kept: dict[str, Any]) -> None:
-        """Remove all fields about tools."""
-        _remove(kept, "tools", self.layout.choice, self.layout.parallel)
-
-    def redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
-        """Update the declarations of some tools, by their previous names, and a choice of one of them."""
-        if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
-            written = split_items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
-            entries = entries if isinstance(raw, msgspec.Raw) else raw
-            kept["tools"] = [
-                self.rewrite_declaration(entry, tools) or as_it_is
-                for entry, as_it_is in zip(entries, written, strict=True)
-            ]
-        names, field = {name: tool.name for name, tool in tools.items() if name != tool.name}, self.layout.choice
-        if names and field and field in kept:
-            kept[field] = self._rename_choice(self.fields[field], names)
+        return self.get_name(choice)
 
     def find_declarations(self) -> Iterator[list[Any]]:
         """Find the lists of declarations."""
@@ -113,24 +70,7 @@ class ToolFields(ABC):
 
     def list_names(self, entries: Sequence[Any]) -> Iterator[str]:
         """List the names of all declarations."""
-        return (name for entry in entries if (name := self._get_name(entry)))
-
-    def withhold_entries(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
-        """Remove the declarations of the named tools."""
-        return (entry for entry in entries if self._get_name(entry) not in names)
-
-    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
-        """Replace names in the choice of a tool."""
-        if isinstance(choice, list):
-            return [self._rename_choice(part, names) for part in choice]
-        if not isinstance(choice, dict):
-            return choice
-        return {
-            key: names.get(value, value)
-            if key == "name" and isinstance(value, str)
-            else self._rename_choice(value, names)
-            for key, value in choice.items()
-        }
+        return (name for entry in entries if (name := self.get_name(entry)))
 
 
 _SHARED_TOOLS: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
@@ -141,9 +81,3 @@ def _intern_tool(tool: Tool) -> Tool:
     """Return an equal tool of another current exchange: agents declare the same tools in every turn."""
     found = _SHARED_TOOLS.setdefault(encode_json([tool.name, tool.description, tool.parameters, tool.strict]), tool)
     return found if found == tool else tool  # NaN is encoded as null
-
-
-def _remove(fields: dict[str, Any], *names: str | None) -> None:
-    for name in names:
-        if name:
-            fields.pop(name, None)

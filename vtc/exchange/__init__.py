@@ -194,10 +194,10 @@ class Session:
             try:
                 with pass_through_on_fault(self.report.secrets):
                     stop, steer = self._answer_to_loops
-                    lines, field = self.report.request, None if self.is_bridged else plan.thoughts
-                    messages = request.messages
+                    lines, messages = self.report.request, request.messages
+                    add = None if self.is_bridged else partial(self.server.writer.with_reasoning, field=plan.thoughts)
                     if self._past:
-                        messages = self._past.restore_conversation(request, field, self._encoder.seals, lines)
+                        messages = self._past.restore_conversation(request, add, self._encoder.seals, lines)
                     body = self._encoder.encode(prompt.prepare_messages(request, messages, plan, steer, lines))
             except BadRequest as error:
                 self.fate.decide_request(error, self.report)

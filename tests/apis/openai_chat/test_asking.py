@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.openai_chat.request import build_error, build_request, interpret_part
+from vtc.apis.openai_chat import API, Request
 from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque, Tool, ToolCall
 
 USER = Message("user", ("hi",))
@@ -15,7 +15,7 @@ URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 
 
 def render_request(*messages: Message, **fields: Any) -> Any:
-    return build_request(CanonicalRequest(model="m", messages=messages or (USER,), **fields))
+    return API.writer.build_request(CanonicalRequest(model="m", messages=messages or (USER,), **fields))
 
 
 def test_a_plain_request() -> None:
@@ -97,11 +97,11 @@ def test_other_fields_of_a_request(fields: Any, written: Any) -> None:
     ],
 )
 def test_meaning_of_a_part(part: Any, found: Any) -> None:
-    assert interpret_part(part) == found
+    assert Request.interpret_part(part) == found
 
 
 def test_an_error() -> None:
-    assert build_error(Failure("no"), 404)["error"] == {
+    assert API.build_error(Failure("no"), 404)["error"] == {
         "message": "no",
         "type": "invalid_request_error",
         "param": None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openai.types import Model
 
-from vtc.apis.openai_chat.request import render_model_list
+from vtc.apis.openai_chat.questions import render_model_list
 from vtc.events import ListedModel
 
 

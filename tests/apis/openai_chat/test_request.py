@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat
 from vtc.apis import BadRequest, Changes
-from vtc.apis.openai_chat import Request
+from vtc.apis.openai_chat import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode_json
 
@@ -103,7 +103,8 @@ BODY = b"""{ "model": "m",
 def test_unchanged_parts_keep_their_bytes() -> None:
     found = Request(BODY)
     messages = [*found.messages[:1], Message("user", ("new",)), *found.messages[1:]]
-    encoded = encode_json(found.apply_changes(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])))
+    changes = Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])
+    encoded = encode_json(API.writer.apply_changes(found, changes))
     assert encoded == (
         b'{"model":"m","messages":[{"role" : "system", "content": "\\u00e9"},{"role":"user","content":"new"},'
         b'{"role":"user","content":[{"type":"text"}], "x":1.0}],"n":1e0,"seed":5}'
@@ -112,9 +113,9 @@ def test_unchanged_parts_keep_their_bytes() -> None:
 
 def test_tools_are_kept_replaced_or_dropped() -> None:
     found = request(tools=[{"type": "function", "function": {"name": "a"}}], tool_choice="auto")
-    assert {"tools", "tool_choice"} <= set(json.loads(encode_json(found.apply_changes())))
-    assert set(json.loads(encode_json(found.apply_changes(Changes(tools=()))))) == {"model", "messages"}
-    replaced = json.loads(encode_json(found.apply_changes(Changes(tools=[Tool("b", "d", SCHEMA)]))))
+    assert {"tools", "tool_choice"} <= set(json.loads(encode_json(API.writer.apply_changes(found))))
+    assert set(json.loads(encode_json(API.writer.apply_changes(found, Changes(tools=()))))) == {"model", "messages"}
+    replaced = json.loads(encode_json(API.writer.apply_changes(found, Changes(tools=[Tool("b", "d", SCHEMA)]))))
     assert replaced["tools"] == [
         {"type": "function", "function": {"name": "b", "description": "d", "parameters": SCHEMA}}
     ]
@@ -156,7 +157,8 @@ def test_tools_are_kept_replaced_or_dropped() -> None:
 def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
     """It has its current content, and the other fields of its source."""
     changed = Message(message.role, message.content, message.calls, message.call_id, message.name, source)
-    assert json.loads(encode_json(request().apply_changes(Changes(messages=[changed]))))["messages"] == [entry]
+    fields = API.writer.apply_changes(request(), Changes(messages=[changed]))
+    assert json.loads(encode_json(fields["messages"])) == [entry]
 
 
 def test_half_a_character() -> None:
@@ -165,7 +167,7 @@ def test_half_a_character() -> None:
     found = Request(body, unrepaired=True)
     assert [message.text for message in found.messages] == ["\ud83d"]
     messages = [Message("system", ("\ud83d!",)), *found.messages]
-    assert json.loads(encode_json(found.apply_changes(Changes(messages=messages)))) == {
+    assert json.loads(encode_json(API.writer.apply_changes(found, Changes(messages=messages)))) == {
         "messages": [{"role": "system", "content": "\ud83d!"}, {"role": "user", "content": "\ud83d"}],
         "x": "\ud83d",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.apis.openai_responses.request import render_model_list
+from vtc.apis.openai_responses.questions import render_model_list
 from vtc.events import ListedModel
 
 

@@ -208,9 +208,7 @@ def test_other_client_learns_from_its_own_rejections() -> None:
 def test_clients_of_other_apis_are_retried_equally(client: str) -> None:
     memory, settings = Memory(), {"upstream_api": ("openai-chat",)}
     tools = BY_NAME["openai-chat"].request(chat.encode_json(chat.request(tools=NARROW))).offer.tools
-    declared = [
-        BY_NAME[client].request(make_request_body(client))._tool_fields.render_declaration(one) for one in tools
-    ]
+    declared = [BY_NAME[client].writer.TOOL_WRITER.render_declaration(one) for one in tools]
     assert len(send_until_accepted(open_client(memory, client, settings, tools=declared), RULES["grammar"])) == 2
     assert len(send_until_accepted(open_client(memory, client, settings, tools=declared), RULES["grammar"])) == 1
 
@@ -447,7 +445,7 @@ def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, cou
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
 def test_schemas_and_names_are_repaired_in_every_api(client: str) -> None:
     memory, settings = Memory(), {"server": "llama.cpp"}
-    make = BY_NAME[client].request(make_request_body(client))._tool_fields.render_declaration
+    make = BY_NAME[client].writer.TOOL_WRITER.render_declaration
     schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}
     declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
     given = json.loads(make_request_body(client, tools=declared))["tools"]

@@ -1,10 +1,11 @@
 """Anthropic Messages (`POST …/v1/messages`), the API of Claude Code and the Anthropic SDKs."""
 
-from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
-from vtc.apis.anthropic_messages.reply import NAME, fold_events, unfold_reply
-from vtc.apis.anthropic_messages.request import QUESTIONS, Request
+from vtc.apis.anthropic_messages.questions import QUESTIONS
+from vtc.apis.anthropic_messages.reply import NAME, build_error, fold_events, unfold_reply
+from vtc.apis.anthropic_messages.request import Request
+from vtc.apis.anthropic_messages.request_writer import MessagesRequestWriter
 from vtc.apis.contract import TOKEN_COUNT_UNREAD, Api, UnreadPath
 from vtc.apis.place import Place
 
@@ -25,12 +26,12 @@ API = Api(
         lists="/v1/models?limit=1000",
     ),
     Request,
+    MessagesRequestWriter(),
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
     unfold_reply,
     fold_events,
-    request.build_request,
-    request.build_error,
+    build_error,
     call_ids="toolu_",
     seals="signed",
     questions=QUESTIONS,

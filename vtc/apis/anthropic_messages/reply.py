@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -153,3 +154,24 @@ def render_error_event(failure: Failure) -> Json:
     known = failure.kind if failure.kind.removesuffix("_error") in _ERROR_NAMES else "api_error"
     kind = "invalid_request_error" if failure.kind == CONTEXT_LENGTH_EXCEEDED else known
     return {"type": "error", "error": {"type": kind, "message": failure.message}}
+
+
+_ERROR_TYPE_OF_STATUS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    529: "overloaded_error",
+}
+
+
+def build_error(failure: Failure, status: int) -> Json:
+    """Render an error for an HTTP status."""
+    words = re.match(r"(\w+)_error$", failure.kind)
+    known = _ERROR_TYPE_OF_STATUS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return {
+        "type": "error",
+        "error": {"type": failure.kind if words and status == 200 else known, "message": failure.message},
+    }

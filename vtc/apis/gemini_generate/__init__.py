@@ -1,10 +1,11 @@
 """Gemini's API (`POST …/models/MODEL:generateContent`), the API of Gemini CLI and Google's SDKs."""
 
 from vtc.apis.contract import Api, UnreadPath
-from vtc.apis.gemini_generate import request
 from vtc.apis.gemini_generate.parts import NAME
-from vtc.apis.gemini_generate.reply import Decoder, Encoder, fold_events, unfold_reply
-from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
+from vtc.apis.gemini_generate.questions import QUESTIONS
+from vtc.apis.gemini_generate.reply import Decoder, Encoder, build_error, fold_events, unfold_reply
+from vtc.apis.gemini_generate.request import PLACE, Request
+from vtc.apis.gemini_generate.request_writer import GeminiRequestWriter
 
 _LOGIN = UnreadPath("Gemini CLI uses another API after a login at Google: give it an API key", may_call=True)
 _LIST = UnreadPath("a stream in the form of a JSON list is not read: add alt=sse to the query", may_call=True)
@@ -17,12 +18,12 @@ API = Api(
     NAME,
     PLACE,
     Request,
+    GeminiRequestWriter(),
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
     unfold_reply,
     fold_events,
-    request.build_request,
-    request.build_error,
+    build_error,
     in_pieces=False,
     seals="part",
     questions=QUESTIONS,

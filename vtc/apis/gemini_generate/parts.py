@@ -15,7 +15,7 @@ from typing import Any
 from vtc.apis.calls import format_arguments, parse_object
 from vtc.apis.clean import get_text
 from vtc.apis.fields import part_of, text_at
-from vtc.events import Message, Origin, Reason, Tool, ToolCall
+from vtc.events import Media, Message, Origin, Reason, ToolCall
 from vtc.wire.sse import EventStream
 
 NAME = "gemini-generate"
@@ -94,16 +94,6 @@ def render_call(call: ToolCall) -> dict[str, Any]:
     return {**own, "functionCall": {**ids, "name": call.name, "args": {} if arguments is None else arguments}}
 
 
-def render_signature(tool: Tool) -> dict[str, Any]:
-    """Render the name and parameters of a tool for its declaration."""
-    return {"name": tool.name, "parametersJsonSchema": dict(tool.parameters)}
-
-
-def render_declaration(tool: Tool) -> dict[str, Any]:
-    """Render the declaration of a tool."""
-    return {"description": tool.description, **render_signature(tool)}
-
-
 def read_result_text(part: Mapping[str, Any]) -> str:
     """Return the text of a tool result: its only field, if that is a text, otherwise its JSON."""
     response = part["functionResponse"].get("response")
@@ -122,3 +112,10 @@ def render_result(message: Message, text: str) -> dict[str, Any]:
     field = next((key for key in before if key in _RESULT_FIELDS), "output")
     named = {key: value for key, value in (("id", message.call_id), ("name", message.name)) if value}
     return {**own, "functionResponse": {**part_of(own, "functionResponse"), **named, "response": {field: text}}}
+
+
+def render_media(media: Media) -> dict[str, Any]:
+    """Render media as a part."""
+    if media.data:
+        return {"inlineData": {"mimeType": media.media_type, "data": media.data}}
+    return {"fileData": {"mimeType": media.media_type, "fileUri": media.url}}

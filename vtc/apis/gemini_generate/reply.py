@@ -419,3 +419,21 @@ def _append_part(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
         last["text"] += part["text"]
     elif part["text"] or not parts:
         parts.append({**part})
+
+
+_ERROR_STATUSES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def build_error(failure: Failure, status: int) -> Json:
+    """Render an error for an HTTP status."""
+    known = _ERROR_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+    code = 400 if failure.kind == CONTEXT_LENGTH_EXCEEDED else 500 if status == 200 else status
+    return {"error": {"code": code, "message": failure.message, "status": "INTERNAL" if status == 200 else known}}

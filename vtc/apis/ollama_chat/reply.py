@@ -21,7 +21,7 @@ from vtc.apis.calls import ToolCallAccumulator, format_arguments, render_as_text
 from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json, ReplyEvent, find_missing_start
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, split_entries, text_at
-from vtc.apis.ollama_chat.request import NAME, entry_of
+from vtc.apis.ollama_chat.request_writer import entry_of
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
 from vtc.apis.whole import add_piece
@@ -47,6 +47,7 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
+NAME = "ollama-chat"
 REASONS = ReasonTable({"stop": "other", "load": "other", "unload": "other", "length": "length"})
 _COMMON_FIELDS = ("model", "created_at")
 _HARMLESS_FIELDS = (
@@ -276,3 +277,8 @@ def fold_lines(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     for line in lines:
         add_piece(message, line["message"])
     return {**lines[-1], "message": message}
+
+
+def build_error(failure: Failure, _status: int) -> Json:
+    """Render an error."""
+    return {"error": failure.message}

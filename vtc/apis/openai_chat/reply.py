@@ -1,4 +1,4 @@
-"""Whole replies of chat completions as chunks, and back."""
+"""Whole replies of chat completions as chunks, and back; errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vtc.apis.bridge import REASONING_FIELDS
+from vtc.apis.contract import Json
 from vtc.apis.openai_chat import words
 from vtc.apis.request import Request
 from vtc.apis.whole import add_piece
+from vtc.events import Failure
 
 _REASONING_CHUNK_FIELDS = dict.fromkeys((*REASONING_FIELDS, *words.SEALED_FIELDS))
 SEPARATE_CHUNK_FIELDS = ("role", "content", *_REASONING_CHUNK_FIELDS, "tool_calls")
@@ -84,3 +86,8 @@ def _split_choice(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"index": index, "delta": delta, "finish_reason": None}
     rest = {key: value for key, value in entry.items() if key not in ("index", "message", "finish_reason")}
     yield {"index": index, "delta": {}, **rest, "finish_reason": entry.get("finish_reason") or "stop"}
+
+
+def build_error(failure: Failure, status: int) -> Json:
+    """Render an error."""
+    return {"error": words.build_error(failure.message, failure.kind, status)}

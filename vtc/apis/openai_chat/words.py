@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from vtc.apis import content
 from vtc.apis.calls import format_arguments, parse_raw_input
 from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, list_chain
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add_piece
-from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
+from vtc.events import CallDelta, Media, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode_json, encode_json
 from vtc.wire.sse import EventStream
 
@@ -290,3 +291,16 @@ def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
         custom_tool = {"name": call.name, "input": parse_raw_input(call.arguments)}
         return {**rest, "id": call.id, "type": "custom", "custom": custom_tool}
     return rest | call.as_openai()
+
+
+def render_media(media: Media) -> Mapping[str, Any]:
+    """Render media as a part of a message."""
+    if media.kind == "image":
+        detail = {"detail": media.detail} if media.detail else {}
+        return {"type": "image_url", "image_url": {"url": content.render_media_url(media), **detail}}
+    if media.data:
+        return {
+            "type": "file",
+            "file": {"filename": media.name or "document.pdf", "file_data": content.render_media_url(media)},
+        }
+    return {"type": "text", "text": content.describe_omitted_media(media)}

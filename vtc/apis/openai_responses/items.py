@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
+from vtc.apis import content
 from vtc.apis.calls import format_arguments, is_cut, parse_raw_input
 from vtc.apis.clean import get_text
 from vtc.apis.contract import Json
 from vtc.apis.fields import text_at
-from vtc.events import ToolCall, Usage
+from vtc.events import Media, ToolCall, Usage
 from vtc.wire.sse import EventStream
 
 NAME = "openai-responses"
@@ -244,3 +245,20 @@ def render_usage(usage: Usage) -> dict[str, Any]:
     }
     own = usage.own.value if usage.own else {}
     return counts | {key: count for key, count in own.items() if count is not None}
+
+
+def render_media(media: Media) -> Json:
+    """Render media as a part."""
+    if media.kind == "image":
+        return {
+            "type": "input_image",
+            "image_url": content.render_media_url(media),
+            **({"detail": media.detail} if media.detail else {}),
+        }
+    if media.url:
+        return {"type": "input_file", "file_url": media.url}
+    return {
+        "type": "input_file",
+        "filename": media.name or "document.pdf",
+        "file_data": content.render_media_url(media),
+    }

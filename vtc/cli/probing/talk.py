@@ -223,7 +223,7 @@ class Talk:
             limits=self.limits,
             answer=scenario.answer,
         )
-        return encode_json(self.api.build_request(request))
+        return encode_json(self.api.writer.build_request(request))
 
     def _parse_answer(self, reply: ProbeReply, answer: ServerAnswer, exchange: Session) -> ProbeReply:
         """Parse the answer as the server sent it, and as a client receives it; return the completed reply."""

@@ -151,7 +151,7 @@ def build_environment() -> dict[str, str]:
 
 def _build_fields(messages: Sequence[Message], *, tools: Sequence[Tool] = (), prompt: bool = True) -> Mapping[str, Any]:
     """Build the context with which a server renders a template for this conversation."""
-    body = CHAT.build_request(CanonicalRequest(model="", messages=tuple(messages), tools=tuple(tools)))
+    body = CHAT.writer.build_request(CanonicalRequest(model="", messages=tuple(messages), tools=tuple(tools)))
     messages_of_body = _adapt_messages(body["messages"])
     return {"messages": messages_of_body, "tools": body.get("tools"), "add_generation_prompt": prompt}
 

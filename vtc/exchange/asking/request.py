@@ -170,7 +170,7 @@ class RequestEncoder:
         ready, applied = apply_steps(canonical, self._steps, context)
         lines += [*request.body.lines, *applied.values()]
         # Step 2: write the result in the server's API, or change only the affected fields of the client's request.
-        fields = self._server.build_request(ready) if self._context.is_bridged else request.fields
+        fields = self._server.writer.build_request(ready) if self._context.is_bridged else request.fields
         drop = [path for path in changes.drop if drop_at(fields, path.split(".")) is not fields]
         lines += [f"{path} left out by a profile" for path in drop]
         if self._context.is_bridged:
@@ -269,7 +269,7 @@ class RequestEncoder:
             drop=drop,
             set={**self._constraint_fields(ready), **stack.request.set},
         )
-        return self._request.apply_changes(changes)
+        return self._server.writer.apply_changes(self._request, changes)
 
     def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
         """Complete the request in the fields of the server's API."""
@@ -311,7 +311,7 @@ class RequestEncoder:
 
     def _constraint_fields(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Return the fields that send the server the grammar of its reply."""
-        return self._server.constrain(*ready.constraint) if ready.constraint else {}
+        return self._server.writer.constrain(*ready.constraint) if ready.constraint else {}
 
     def _record_token_count(self, size: int, tokens: int) -> None:
         """Report a truncated prompt, given its bytes and the tokens that the server counted."""

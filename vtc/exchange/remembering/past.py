@@ -13,7 +13,7 @@ from vtc.apis.seals import SealKey
 from vtc.events import Message, Tool
 from vtc.exchange.remembering.conversation import Conversation
 from vtc.exchange.remembering.last_prompts import LastPrompts, build_prompt
-from vtc.exchange.remembering.reasoning import ReasoningStore
+from vtc.exchange.remembering.reasoning import AddReasoning, ReasoningStore
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import HeldQuirks, Memory, digest_texts, merge_learned
 from vtc.profiles.plan import Plan
@@ -56,10 +56,10 @@ class History:
         self._skips_billing = plan.stack.server.skips_billing
 
     def restore_conversation(
-        self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
+        self, request: Request, add: AddReasoning, seals: SealKey | None, lines: list[str]
     ) -> Sequence[Message]:
         """Return the conversation with the model's reasoning (`ReasoningStore.restore`)."""
-        return self.reasoning.restore(request, field, seals, lines) if self.reasoning else request.messages
+        return self.reasoning.restore(request, add, seals, lines) if self.reasoning else request.messages
 
     def record_prompt(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Store the outgoing prompt; return the part of the last one that it preserves (`Report.prefix`)."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import msgspec
@@ -31,6 +31,8 @@ from vtc.profiles.document import format_count
 from vtc.profiles.memory import Memory, digest_texts
 
 _CHARACTER = re.compile(r"\S\s*")
+type AddReasoning = Callable[[Message], Message] | None
+"""Adds the restored reasoning to the source of a message (`RequestWriter.with_reasoning`); None for a bridge."""
 _AMBIGUOUS = ""
 """Replaces turns that differ in the text that the client lost, but have the same key."""
 
@@ -145,12 +147,12 @@ class ReasoningStore:
         """Digest of the whole conversation in this request, which identifies the coming turn."""
 
     def restore(
-        self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
+        self, request: Request, add: AddReasoning, seals: SealKey | None, lines: list[str]
     ) -> Sequence[Message]:
         """Return the conversation with the reasoning that the client lost; the request's own messages if it lost none.
 
-        `field` is the field for reasoning in the client's API; None for a bridge, in which `seals` recognizes the seals
-        that the client sends back. A line for the report is appended to `lines`.
+        On a bridge, `seals` recognizes the seals that the client sends back. A line for the report is appended to
+        `lines`.
         """
         messages = request.messages
         changed: dict[int, tuple[Message, ...]] = {}  # replacements, by the index of the message
@@ -168,7 +170,7 @@ class ReasoningStore:
                 restored_turns += is_lost
                 # A client of another API may lack places for some of them, although it sends all back.
                 if is_lost or (known.sealed and seals):
-                    own = self._restore_turn(request, own, known, field)
+                    own = self._restore_turn(request, own, known, add)
                 if (
                     self.as_text
                     and known.written_text
@@ -216,7 +218,7 @@ class ReasoningStore:
         known = self._memory.get(digest_turn(before, calls, DeliveredText(text).digest))
         return known if isinstance(known, Turn) else None
 
-    def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
+    def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, add: AddReasoning) -> list[Message]:
         """Replace the client's copy of a turn's reasoning with the stored one."""
         at = next((at for at, message in enumerate(turn) if message.calls), 0)
         bare = [request.without_reasoning(message) for message in turn]
@@ -225,7 +227,7 @@ class ReasoningStore:
         own = "" if is_signed else "".join(message.reasoning for message in turn)
         bare[at] = replace(bare[at], reasoning=known.thought or own, recalled=bool(known.thought))
         out = place_reasoning(bare, known.sealed)
-        return [request.with_reasoning(message, field) for message in out] if field else out
+        return [*map(add, out)] if add else out
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
         """Return True if the client lost `known` reasoning; a seal is preferred to the client's copy of the text."""

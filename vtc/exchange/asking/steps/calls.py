@@ -94,7 +94,7 @@ def name_results(request: CanonicalRequest, _value: Any, context: StepContext) -
     The decoder found the call already, so re-encoding the message is enough. All other malformed shapes were repaired
     when the request was decoded.
     """
-    is_unclear = context.request.lacks_call_id
+    is_unclear = context.server.writer.lacks_call_id
     messages = [
         replace(message) if message.role == "tool" and is_unclear(message) else message for message in request.messages
     ]

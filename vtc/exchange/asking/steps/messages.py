@@ -174,7 +174,7 @@ def replace_developer_role(
     request: CanonicalRequest, _value: Any, context: StepContext
 ) -> tuple[CanonicalRequest, str]:
     """Replace the role `developer`, which only OpenAI's servers distinguish, by `system`."""
-    usual = context.request.with_usual_role
+    usual = context.server.writer.with_usual_role
     messages = [usual(message) if message.role == "system" else message for message in request.messages]
     return replace_messages(request, messages, "message", "{} with the role developer sent as system")
 
@@ -222,7 +222,7 @@ def replace_nulls(request: CanonicalRequest, value: Any, context: StepContext) -
     if value == "wanted":
         messages = [_send_null(message, context) for message in request.messages]
         return replace_messages(request, messages, "blank content", "{} next to calls sent as null")
-    is_null = context.request.has_null_content
+    is_null = context.server.writer.has_null_content
     messages = [
         message if message.content or not is_null(message) else replace(message, content=("",))
         for message in request.messages
@@ -233,7 +233,7 @@ def replace_nulls(request: CanonicalRequest, value: Any, context: StepContext) -
 def _send_null(message: Message, context: StepContext) -> Message:
     if not message.calls or not all(map(_is_blank, message.content)):
         return message
-    return context.request.as_text(replace(message, content=()) if message.content else message, or_null=True)
+    return context.server.writer.as_text(replace(message, content=()) if message.content else message, or_null=True)
 
 
 def split_calls(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -300,7 +300,7 @@ def join_text_parts(request: CanonicalRequest, _value: Any, context: StepContext
     """
 
     def render_as_text(message: Message) -> Message:
-        plain = context.request.as_text(message)
+        plain = context.server.writer.as_text(message)
         if message.role == "tool" and plain is message:
             return message
         content = join_texts(message, "\n\n" if message.role == "system" else "\n")

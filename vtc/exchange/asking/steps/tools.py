@@ -77,7 +77,7 @@ def send_grammar(request: CanonicalRequest, value: Any, context: StepContext) ->
     except Inexpressible as error:
         return request, f"no grammar: {error}"
     constraint = (value.form, grammar)
-    if not context.server.constrain(*constraint):
+    if not context.server.writer.constrain(*constraint):
         return request, f"no grammar: {context.server.name} has no field for it"
     if constraint == request.constraint:
         return request, ""
