@@ -27,6 +27,7 @@ from tests.apis import chat
 from tests.e2e import http2
 from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
 from vtc.profiles import loader
+from vtc.proxy import boundary
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.serving import connections
 
@@ -151,7 +152,7 @@ def by_turn(*replies: Replies) -> Script:
 
 @pytest.fixture(scope="session", autouse=True)
 def read_once() -> Iterator[None]:
-    """Load the built-in profiles and mitmproxy's CA once for all tests, because that takes most of a proxy's start."""
+    """Read once for all tests what each start of a proxy reads: profiles, signatures, mitmproxy's texts and its CA."""
     load, builtin = loader.load_profiles, loader.builtin_directory()
     profiles, signature = load([builtin]), loader.signature
     written = signature([builtin])
@@ -160,6 +161,8 @@ def read_once() -> Iterator[None]:
         patch.setattr(loader, "signature", lambda some: written if list(some) == [builtin] else signature(some))
         # mitmproxy formats the help of each option again whenever options are copied, which each change does.
         patch.setattr(textwrap, "dedent", cache(textwrap.dedent))
+        patch.setattr(textwrap, "wrap", cache(textwrap.wrap))
+        patch.setattr(boundary, "signature", cache(boundary.signature))
         patch.setattr(CertStore, "from_store", cache(CertStore.from_store))
         yield
 
