@@ -94,14 +94,14 @@ CASES = (
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.split_pieces(CALL),
-        {CHAT: Limits(888, 39, 463), OLLAMA: Limits(900, 39, 468)},
+        {CHAT: Limits(885, 39, 463), OLLAMA: Limits(898, 40, 468)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.repeat_tokens(samples.ANSWER, 1000),
-        {CHAT: Limits(4389, 18, 3261), OLLAMA: Limits(5493, 23, 3419)},
+        {CHAT: Limits(4389, 18, 3261), OLLAMA: Limits(5493, 24, 3418)},
     ),
 )
 MAX_TRACED_CHUNKS = 100

@@ -20,7 +20,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 97_200,
-    "vtc/exchange": 71_450,
+    "vtc/exchange": 71_500,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_800,
     "vtc/proxy": 35_600,

@@ -13,7 +13,7 @@ from tests.attacks.clients import find_chat_calls
 from tests.attacks.lab import native, open_under, stream_reply, whole
 from tests.bounds import count_calls, time_limit
 from tests.known import MAX_BUFFERED_CALLS, MAX_PROMPT_LENGTH
-from vtc.apis.relay import MAX_CHOICES
+from vtc.apis.relay.choice import MAX_CHOICES
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.text_client import Documentation, find_documented_tools
 from vtc.reporting import hints

@@ -26,7 +26,7 @@ from vtc.apis import fields, relay
 from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.openai_chat import request_writer as chat_request_writer
-from vtc.apis.relay import choice, frames
+from vtc.apis.relay import choice, writer
 from vtc.dialects import Reader
 from vtc.dialects.reading import completion, open_call, parameters
 from vtc.dialects.reading.context import Cursor, EventBuffer
@@ -83,14 +83,12 @@ REPLY = [
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
-    *(Stage(frames.FrameWriter, name, call) for name in ("send", "send_whole", "encode_events") for call in (0, 1)),
+    *(Stage(writer.FrameWriter, name, call) for name in ("send", "send_whole", "encode_events") for call in (0, 1)),
     *(Stage(EventStream, "encode", call) for call in (0, 1)),
-    Stage(relay.Relay, "_begin"),
-    *(
-        Stage(owner, name)
-        for owner, name in ((relay, "read_frame"), (relay, "settle_frames"), (fast_path, "describe_last_frame"))
-    ),
-    *(Stage(choice, name) for name in ("finish_choice", "_decide_calls")),
+    *(Stage(choice.Choices, name) for name in ("_begin", "read")),
+    Stage(writer, "_settle_frames"),
+    Stage(fast_path, "describe_last_frame"),
+    *(Stage(choice, name) for name in ("_finish_choice", "_decide_calls")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compile"),
@@ -207,8 +205,9 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(owner, name) for owner, name in ((relay, "read_frame"), (relay, "settle_frames"))),
-    *(Stage(choice, name) for name in ("finish_choice", "adapt_reason", "_decide_calls", "_without_calls")),
+    Stage(choice.Choices, "read"),
+    Stage(writer, "_settle_frames"),
+    *(Stage(choice, name) for name in ("_finish_choice", "_adapt_reason", "_decide_calls", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),

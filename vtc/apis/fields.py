@@ -141,6 +141,15 @@ def unwrap_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return inner if plain and not value.get("error") and value.get("success") is not False else None
 
 
+def unwrap_frame(frame: Frame, framing: Framing) -> Frame | None:
+    """Unwrap a frame from a gateway's envelope; None if there is no envelope."""
+    inner = unwrap_envelope(object_of(frame.data))
+    if inner is None:
+        return None
+    data = encode_json(inner)
+    return Frame(framing.encode([inner], frame)[0], data)
+
+
 def is_error(value: Mapping[str, Any]) -> bool:
     """Return True for an error frame, in any of the forms that servers use."""
     return bool(value.get("error")) or "error" in (value.get("type"), value.get("object"))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from vtc.apis.relay.choice import to_events
-from vtc.apis.relay.frames import FrameWriter
+from vtc.apis.relay.writer import FrameWriter
 from vtc.events import ReasoningDelta, TextDelta
 
 _PROBE = "vtc probe"

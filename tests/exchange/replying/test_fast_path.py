@@ -344,7 +344,7 @@ def test_frames_of_a_call_are_returned_once_for_any_continuation(end: str, monke
         case "give_up":
             out += stream.stop_rewriting(b"", ValueError("a fault"))
         case "fault":
-            monkeypatch.setattr(stream._relay.pipelines[0], "feed", raising)
+            monkeypatch.setattr(stream._relay.choices.pipelines[0], "feed", raising)
             frames += chat.make_text_chunks(" <a>", "b")
             out += [data for frame in frames[-2:] for data in stream.feed(frame)] + stream.finish()
     assert b"".join(out) == b"".join(frames)

@@ -1,4 +1,4 @@
-"""One choice of a reply: its deltas pass through the reader and the stages, and native calls are forwarded or
+"""The choices of a reply: their deltas pass through the reader and the stages, and native calls are forwarded or
 re-encoded.
 
 The pipeline decides which native calls are forwarded piece by piece. Every other one is buffered until its end, which
@@ -8,15 +8,15 @@ shows when another call begins. A choice is immutable; each frame makes a new on
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, is_cut, is_whole, parse_object
-from vtc.apis.contract import ReplyEvent
-from vtc.apis.relay.frames import PendingFrame, ReadEvents
+from vtc.apis.contract import Decoded, ReplyEvent
+from vtc.apis.relay.pending import PendingFrame, ReadEvents, make_pending
 from vtc.events import (
     CUT_OFF,
     NATIVE,
@@ -37,7 +37,13 @@ from vtc.events import (
     TextDelta,
     ToolCall,
 )
+from vtc.wire.framing import Frame
 
+MAX_CHOICES = 256
+"""Maximum number of choices in one reply: twice as many as any server makes."""
+MAX_FRAMES_AT_ONCE = 2048
+"""Maximum number of frames of text that are sent in one step. A call that is given up after a megabyte has 262,144
+of them, for which all other streams would wait more than a second."""
 MAX_BUFFERED_CALLS = 512
 """Maximum number of buffered native calls in one message: all are processed at its end, while every other stream
 waits."""
@@ -141,7 +147,101 @@ class Choice(msgspec.Struct, frozen=True):
     reencodes: bool = False
     """True if buffered calls are always re-encoded."""
     bridged: bool = False
-    """True if the client speaks another API, for which a cut call makes the end of the reply an error (`frames.py`)."""
+    """True if the client speaks another API, for which a cut call makes the end of the reply an error."""
+
+
+class Choices[P: Pipeline]:
+    """All choices of one reply."""
+
+    def __init__(self, make_pipeline: Callable[[], P], *, same_api: bool, reencodes: bool) -> None:
+        self.by_index: dict[int, Choice] = {}
+        """Each choice with its pending frames."""
+        self.pipelines: dict[int, P] = {}
+        """The pipeline of each choice."""
+        self.unsettled: dict[int, list[Text]] = {}
+        """Decided text, by choice, that is deferred: it belongs to so many pending frames that they are sent in
+        several steps."""
+        self._make_pipeline = make_pipeline
+        self._same_api = same_api
+        self._reencodes = reencodes
+
+    def read(self, frame: Frame, decoded: Decoded, deltas: Sequence[Delta]) -> list[ChoicePart]:
+        """Read the deltas of a frame for its choices; return the parts to send, none if the frame is pending."""
+        metadata, parts = decoded.metadata, list[ChoicePart]()
+        indices = sorted({item.choice for item in (*deltas, *metadata)}) if metadata or len(deltas) > 1 else ()
+        is_shared = len(indices) > 1
+        for index in indices or [deltas[0].choice if deltas else 0]:
+            own = [delta for delta in deltas if delta.choice == index] if is_shared else deltas
+            # Step 1: make the pending frame.
+            choice = self.by_index.get(index) or self._begin(index)
+            if metadata:
+                items = [item for item in metadata if item.choice == index] if is_shared else metadata
+                entry = make_pending(frame, items)
+            else:
+                entry = PendingFrame(frame)
+            if is_shared or not decoded.clean:
+                entry = replace(entry, shared=is_shared, odd=not decoded.clean)
+            # Step 2: read the deltas; a single text is the common case, above all inside a long call.
+            delta, waiting = own[0] if len(own) == 1 else None, choice.waiting
+            is_paused = choice.ended or choice.paused or choice.refusing
+            if isinstance(delta, TextDelta) and delta.text and not (delta.refusal or is_paused):
+                events: ReadEvents = [*choice.pipeline.feed(delta.text)]
+                entry = replace(entry, text=delta.text)
+                if not choice.lifted and any(type(event) in (Call, CallPiece) for event in events):
+                    choice = replace(choice, lifted=True)
+            else:
+                choice, entry, events = _read_each(choice, entry, own)
+            # Step 3: the frame is pending if it decided nothing, or if it decided the text of too many frames.
+            decides = events or choice.ended or choice.waiting is not waiting
+            may_wait = not decides and (waiting or entry.text or entry.calls)
+            is_long = len(waiting) >= MAX_FRAMES_AT_ONCE
+            if not is_shared and ((is_long and self.defers(choice, events)) or may_wait):
+                choice.waiting.append(entry)  # nothing can fail any more
+                self.by_index[index] = choice
+            else:
+                before = self.unsettled.pop(index, ()) if self.unsettled else ()
+                parts.append((choice, entry, [*before, *events]))
+        return parts
+
+    def _begin(self, index: int) -> Choice:
+        """Begin a choice."""
+        if len(self.by_index) >= MAX_CHOICES:
+            raise ValueError(f"the reply has more than {MAX_CHOICES} choices")
+        pipeline = self.pipelines[index] = self._make_pipeline()
+        choice = self.by_index[index] = Choice(
+            index, pipeline, deque(), reencodes=self._reencodes, bridged=not self._same_api
+        )
+        return choice
+
+    def end(self, last: Frame, *, complete: bool, is_whole: bool, breaks: bool) -> list[ChoicePart]:
+        """End the choices that the server did not finish; one with calls gets a reason, unless the reply breaks off.
+
+        `last` is the last frame with deltas. Native calls must be complete for that, unless the server announced calls
+        as the reason, or the reply `is_whole`.
+        """
+        parts: list[ChoicePart] = []
+        for choice in self.by_index.values():
+            if choice.ended:
+                continue
+            has_reason = choice.owes_end or is_whole
+            choice, events, pieces, _, fate = _finish_choice(choice, [], complete=complete, has_reason=has_reason)
+            entry = PendingFrame(last, after=(*pieces,), intact=False, begun=True)
+            has_made_calls = choice.lifted or choice.whole or fate == "written"
+            needs_reason = choice.owes_end or (has_made_calls and not choice.cut)
+            if (needs_reason or not self._same_api) and not breaks:
+                reason = _adapt_reason("stop", choice, fate)
+                entry = replace(entry, after=(*pieces, Finish(reason, choice.index, is_assumed=True)))
+            parts.append((choice, entry, [*self.unsettled.pop(choice.index, ()), *events]))
+        return parts
+
+    def defers(self, choice: Choice, events: Sequence[object]) -> bool:
+        """Defer the events of very many frames if they are only text; False if they are not."""
+        texts = [event for event in events if type(event) is Text]
+        before = self.unsettled.get(choice.index, [])
+        if len(texts) < len(events) or not (before or texts):
+            return False
+        self.unsettled[choice.index] = [*before, *texts]
+        return True
 
 
 type CallFate = Literal["none", "kept", "written"]
@@ -154,23 +254,6 @@ def to_events(deltas: Iterable[Delta]) -> list[ReplyEvent]:
         (RefusalText(delta.text) if delta.refusal else Text(delta.text)) if isinstance(delta, TextDelta) else delta
         for delta in deltas
     ]
-
-
-def read_frame(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
-    """Process the deltas of a frame for one choice."""
-    pipeline = choice.pipeline
-    events: ReadEvents = []
-    if (
-        len(deltas) == 1
-        and isinstance(delta := deltas[0], TextDelta)
-        and delta.text
-        and not (choice.ended or choice.paused or delta.refusal or choice.refusing)
-    ):
-        events += pipeline.feed(delta.text)  # the common case, above all inside a long call
-        if not choice.lifted and any(type(event) in (Call, CallPiece) for event in events):
-            choice = replace(choice, lifted=True)
-        return choice, replace(entry, text=delta.text), events
-    return _read_each(choice, entry, deltas)
 
 
 def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
@@ -213,8 +296,10 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
             case Finish(reason=reason):
                 choice, buffered_pieces = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)
                 complete = reason not in CUT_OFF
-                choice, more, pieces, calls, fate = finish_choice(choice, calls, complete=complete, has_reason=complete)
-                client_reason = adapt_reason(reason, choice, fate)
+                choice, more, pieces, calls, fate = _finish_choice(
+                    choice, calls, complete=complete, has_reason=complete
+                )
+                client_reason = _adapt_reason(reason, choice, fate)
                 events += more
                 after += pieces
                 intact = intact and not pieces and len(calls) == buffered_pieces
@@ -283,7 +368,7 @@ def has_calls(events: Iterable[object]) -> bool:
     return Call in kinds or CallPiece in kinds
 
 
-def finish_choice(
+def _finish_choice(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, has_reason: bool
 ) -> tuple[Choice, ReadEvents, list[CallDelta], list[CallDelta], CallFate]:
     """End a choice; return also the last pieces of calls that were sent, and the pieces of `calls` that are still
@@ -419,7 +504,7 @@ def _without_calls(entry: PendingFrame) -> PendingFrame:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 
-def adapt_reason(reason: Reason, choice: Choice, fate: CallFate) -> Reason:
+def _adapt_reason(reason: Reason, choice: Choice, fate: CallFate) -> Reason:
     """Return the finish reason that matches the calls that the client was sent."""
     if choice.cut and not choice.bridged and reason not in CUT_OFF:
         return "length"

@@ -122,7 +122,7 @@ class ReplyFactory:
         """Create the stream of a reply; `first` is the stream that it continues, whose end is buffered."""
 
         def pipeline() -> ReplyPipeline:
-            is_first, plan = not relay.pipelines, self._plan
+            is_first, plan = not relay.choices.pipelines, self._plan
             if not is_first and fate.strict and not self._has_several_choices:
                 # A client that ignores the index of a choice would join the calls of all choices.
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
@@ -131,7 +131,7 @@ class ReplyFactory:
             return self._make_pipeline(report, plan, hear, whole=whole)
 
         def silent(reply: SilentReply) -> Silence | None:
-            faults = [fault for pipeline in relay.pipelines.values() for fault in pipeline.faults]
+            faults = [fault for pipeline in relay.choices.pipelines.values() for fault in pipeline.faults]
             return None if any(fault.kind != "tool_choice" for fault in faults) else self._classify_silence(reply)
 
         def handle_error(error: bytes) -> Failure | None:

@@ -550,7 +550,7 @@ class FastPath:
         if (plain := describe_last_frame(last)) is None:
             return
         frame, delta, left, waits = plain
-        pipeline = self._relay.pipelines[delta.choice]
+        pipeline = self._relay.choices.pipelines[delta.choice]
         if not isinstance(delta, TextDelta | ReasoningDelta) or (isinstance(delta, TextDelta) and delta.refusal):
             return
         rule = pipeline.plain if isinstance(delta, TextDelta) else pipeline.plain_reasoning
@@ -577,7 +577,7 @@ class FastPath:
 
     def _buffer_call(self, last: LastFrame) -> None:
         """Buffer the frames after a buffered frame of a call."""
-        frame, delta, pipeline = last.frame, last.delta, self._relay.pipelines[last.delta.choice]
+        frame, delta, pipeline = last.frame, last.delta, self._relay.choices.pipelines[last.delta.choice]
         if not isinstance(delta, TextDelta) or delta.refusal or (call := pipeline.held_call) is None:
             return
         if _decode_string(b'"%b"' % self._shape.text(frame.raw)) != delta.text:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from vtc.apis.relay import Relay, UnreadableFrame
+from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import TurnEncoder
+from vtc.apis.relay.writer import UnreadableFrame
 from vtc.events import Failure
 from vtc.exchange.remembering.recorder import ReasoningRecorder
 from vtc.exchange.replying.fast_path import FastPath
@@ -118,7 +119,7 @@ class Stream:
         self._finished = True
         started = self._clock()
         data = self._read_rest(final=True, breaks=breaks)
-        failure = self._relay.writer.failure
+        failure = self._relay.writer.translator.failure
         if (fault := self._relay.fault) and not (self.failed or self.broken):
             self._report.errors.append(fault)
         elif failure and not self._report.errors:
@@ -127,7 +128,7 @@ class Stream:
             data += b"".join(self.release_end())
         if self._recorder:
             self._recorder.stop() if breaks or self.failed or self.broken or failure else self._recorder.end()
-        if unknown := self._relay.writer.left_out:
+        if unknown := self._relay.writer.translator.left_out:
             self._fate.report_unknown_parts(", ".join(unknown), self._report)
         self.seconds += self._clock() - started
         return [data] if data else []
@@ -135,7 +136,7 @@ class Stream:
     @property
     def defers(self) -> bool:
         """True while buffered text is sent in parts, one with each call of `feed`."""
-        return bool(self._relay.unsettled)
+        return bool(self._relay.choices.unsettled)
 
     @property
     def turn(self) -> TurnEncoder | None:
@@ -210,10 +211,11 @@ class Stream:
                 end = self._release_safely(self._relay.writer.close) if final else []
                 return b"".join([*(piece for frame in unread for piece in self._pass_through(frame)), *end, rest])
             # Step 3: run each frame through the relay, unless it sends the last text in parts.
-            while unread or self._relay.unsettled:
-                if self._relay.unsettled:
+            unsettled = self._relay.choices.unsettled
+            while unread or unsettled:
+                if unsettled:
                     out += self._relay.send_deferred()
-                    if self._relay.unsettled and not final:
+                    if unsettled and not final:
                         break
                     continue
                 try:
@@ -256,12 +258,12 @@ class Stream:
     @property
     def faults(self) -> list[ReplyFault]:
         """Faults of all choices that may justify a retry."""
-        return [fault for pipeline in self._relay.pipelines.values() for fault in pipeline.faults]
+        return [fault for pipeline in self._relay.choices.pipelines.values() for fault in pipeline.faults]
 
     @property
     def failure(self) -> Failure | None:
         """The error that ended the reply of a server over a bridge, if any."""
-        return self._relay.writer.failure
+        return self._relay.writer.translator.failure
 
     def _drop_frame(self, reason: str) -> None:
         """Drop a frame that cannot be read."""
