@@ -111,7 +111,8 @@ def write_files(text: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_transcripts_equal_the_printed_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text("utf-8")
-    save_flows(tmp_path, "Hello", CALL)
+    if "```console" in text:
+        save_flows(tmp_path, "Hello", CALL)
     (tmp_path / "vtc.jsonl").write_text((json.dumps(LOGGED) + "\n") * 3)
     monkeypatch.chdir(tmp_path)
     write_files(text)

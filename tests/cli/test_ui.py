@@ -96,6 +96,7 @@ def request_call(port: int) -> None:
             return
 
 
+@pytest.mark.rest
 def test_exchanges_are_shown_and_vtc_ends_with_the_page(tmp_path: Path, confdir: Path) -> None:
     port = find_free_port()
     with (

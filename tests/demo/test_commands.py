@@ -76,6 +76,7 @@ def find_unexpected(lines: list[str], expected: list[str]) -> list[str]:
     return [line for line in plain if not any(re.fullmatch(one, line) for one in expected)]
 
 
+@pytest.mark.rest
 def test_demonstration_prints_only_its_exchanges(home: Path) -> None:
     done = run(home, "vtc", "demo")
     assert (done.returncode, done.stderr) == (0, "")

@@ -96,6 +96,7 @@ async def test_own_package_is_used_if_another_has_its_name(confdir: Path, tmp_pa
     assert "Traceback" not in output.decode()
 
 
+@pytest.mark.rest
 async def test_missing_parts_are_reported(confdir: Path, tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError(\"No module named 'msgspec'\")\n")
     settings = ["--set", f"confdir={confdir}"]

@@ -41,6 +41,7 @@ EXAMPLES, WALKS, STEPS = (200, 40, 100) if THOROUGH else (8, 2, 60)
 FULL = {"path": "a.py", "content": "if x < 3:\n    y", "mode": "new", "lines": 5, "force": True}
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("name", SEARCHED)
 @settings(max_examples=EXAMPLES)
 @given(made=st.lists(calls(), min_size=1, max_size=2))
@@ -50,6 +51,7 @@ def test_rendered_calls_are_accepted(name: str, made: list[Any]) -> None:
     assert accepts(required_grammar(name), text)
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("name", SEARCHED)
 def test_accepted_calls_are_read(name: str) -> None:
     """Accepted text is read as one or more calls, without repair and without text, and every value is complete."""
