@@ -272,7 +272,7 @@ class Api:
 
     Raises `INVALID_BODY_ERRORS` (`fields.py`) if it is no reply.
     """
-    fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    fold: Callable[[Iterable[Mapping[str, Any]]], Mapping[str, Any]]
     """Combines the events of a stream into a whole reply."""
     build_error: Callable[[Failure, int], Mapping[str, Any]]
     """Renders the body of an error with this HTTP status."""

@@ -8,7 +8,8 @@ A body whose stream is unchanged keeps its bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vtc.apis.calls import ToolCallAccumulator
@@ -85,10 +86,16 @@ def fold_stream(api: Api, stream: bytes) -> bytes:
 
 
 def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
-    framing = api.framing
-    reader = framing.make_reader()
-    frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
-    return api.fold([decode_json(frame.data) for frame in frames if frame.data])
+    return api.fold(_decode_frames(api, stream))
+
+
+def _decode_frames(api: Api, stream: bytes) -> Iterator[Mapping[str, Any]]:
+    """Decode the frames of a stream; each is dropped once it is used, because freeing very many at once blocks."""
+    reader = api.framing.make_reader()
+    frames = deque([*reader.feed(stream.removesuffix(api.framing.last)), *reader.finish()])
+    while frames:
+        if data := frames.popleft().data:
+            yield decode_json(data)
 
 
 def add_piece(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ LOOKUP_KEYWORDS = {"properties", "required", "dependentRequired", "dependentSche
 """Keywords that look up each of their entries in the value, which is fast."""
 REFERENCE_KEYWORDS = {"$ref", "$dynamicRef", "$recursiveRef"}
 """Keywords that refer to another place of the schema, which is slower than other keywords."""
-REFERENCE_STEPS = 5
+REFERENCE_STEPS = 10
 """Number of steps that a reference costs."""
 ENTRIES_PER_STEP = 16
 """Number of looked-up entries that cost one step."""

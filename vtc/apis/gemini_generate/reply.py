@@ -10,7 +10,7 @@ event marks the end of the stream. The format is that of ai.google.dev/api/gener
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -395,7 +395,7 @@ def _split_candidate(candidate: Json) -> Iterator[Json]:
     yield {**candidate, "content": {**content, "parts": parts[-1:]}} if parts[1:] else candidate
 
 
-def fold_events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def fold_events(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Fold events to a whole reply."""
     reply: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}

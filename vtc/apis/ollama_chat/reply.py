@@ -11,7 +11,7 @@ api/types.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -271,12 +271,13 @@ def unfold_reply(reply: Any, request: Request | None) -> Sequence[Mapping[str, A
     return [*lines, {**reply, "message": {**rest, "content": ""}}]
 
 
-def fold_lines(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Combine lines into a whole reply."""
     message: dict[str, Any] = {}
+    line: Mapping[str, Any] = {}
     for line in lines:
         add_piece(message, line["message"])
-    return {**lines[-1], "message": message}
+    return {**line, "message": message}
 
 
 def build_error(failure: Failure, _status: int) -> Json:

@@ -77,6 +77,8 @@ def _list_openers(dialects: Sequence[Description]) -> list[str]:
 
 
 NO_MARKERS = ValueEnds()
+MAX_NAME_CHARACTERS = 1024
+"""Characters of a name beyond which only the exact name denotes a tool."""
 MAX_OBJECTS = 16
 """Objects in the arguments of one call beyond which they are not split into calls."""
 MAX_ENCODINGS = 3
@@ -183,6 +185,8 @@ def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
     bare = tool_names.strip_name(written)
     if bare in tools:
         return bare
+    if len(written) > MAX_NAME_CHARACTERS:
+        return None
     names: set[str] = set()
     if match := _AS_ID.match(written):
         names |= {match["name"] + (match["number"] or "")} if match["prefix"] else set()
