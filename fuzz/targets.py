@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ REMOVABLE_MARKUP = re.compile(r"(?:\s|</[^<>]+>|<\|close\|>\w+<\|sep\|>|<[^<>]+[
 def is_text_preserved(texts: Sequence[str], output: str, *, repaired: bool = True) -> bool:
     """Return True if `output` consists of these texts, each possibly without unmatched markup at its end.
 
-    The texts contain no calls. Closing tags are removed only after other text, and only if `repaired` is true.
+    The texts contain no calls. Closing tags are removed only after other text, and only if `repaired` is true. White
+    space at the end of a text may stay although the markup before it is removed.
     """
     if not texts:
         return not output
@@ -162,7 +164,9 @@ def is_text_preserved(texts: Sequence[str], output: str, *, repaired: bool = Tru
     min_length = end.start() if end else len(text)
     lengths = (length for length in range(min_length, len(text) + 1) if output.startswith(text[:length]))
     lengths = (length for length in lengths if text[:length].strip() or "</" not in text[length:])
-    return any(is_text_preserved(others, output[length:], repaired=repaired) for length in lengths)
+    white_space = text[len(text.rstrip()) :]
+    rests = ({output[length:], output[length:].removeprefix(white_space)} for length in lengths)
+    return any(is_text_preserved(others, rest, repaired=repaired) for rest in chain.from_iterable(rests))
 
 
 def _is_other_text_kept(exchange: Session) -> bool:
