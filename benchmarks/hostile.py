@@ -281,6 +281,10 @@ EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
     "1 MB of <, not streamed": lambda: Hostile(
         _make_request("m", stream=False), _split(_make_reply("<" * 1_000_000)), JSON
     ),
+    "900 envelopes around a megabyte": lambda: Hostile(
+        _make_request("m"),
+        _split(b"data: " + b'{"data":' * 900 + b'{"x": "%b"}' % (b"a" * 1_000_000) + b"}" * 900 + b"\n\n"),
+    ),
     "brackets, not streamed": lambda: Hostile(_make_request(stream=False), _split(b'{"a": ' + b"[" * 5_000_000), JSON),
     "brackets and nothing else, not streamed": lambda: Hostile(
         _make_request(stream=False), _split(b"[" * 4_000_000), JSON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.toy import Toy
+from vtc.apis import fields
 from vtc.apis.anthropic_messages import Encoder as MessagesEncoder
 from vtc.apis.contract import Decoded
 from vtc.apis.openai_chat import Decoder, Encoder
@@ -230,3 +232,20 @@ def test_end_after_a_fault_keeps_all_of_its_frame() -> None:
     out = b"".join(one.pass_through(frame))
     assert b'"text":"x"' in out
     assert out.count(b"message_stop") == 2  # its name and its type
+
+
+def test_nested_envelopes_are_unwrapped_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each level decoded and encoded anew made a frame of a megabyte in 900 envelopes take five seconds."""
+    decoded, real = list[bytes](), fields.decode_json
+
+    def count(data: bytes, *arguments: Any) -> Any:
+        decoded.append(data)
+        return real(data, *arguments)
+
+    monkeypatch.setattr(fields, "decode_json", count)
+    (inner,) = chat.make_text_chunks("Hi")
+    body = inner.removeprefix(b"data: ").rstrip()
+    wrapped = b"data: " + b'{"data": ' * 50 + body + b"}" * 50 + b"\n\n"
+    out = feed(Relay(Decoder(), Encoder(), Toy), wrapped)
+    assert [json.loads(piece.removeprefix(b"data: ")) for piece in out] == [json.loads(body)]
+    assert len(decoded) == 3  # the decoder, the unwrapping, and the decoder again

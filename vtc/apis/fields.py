@@ -142,12 +142,14 @@ def unwrap_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def unwrap_frame(frame: Frame, framing: Framing) -> Frame | None:
-    """Unwrap a frame from a gateway's envelope; None if there is no envelope."""
-    inner = unwrap_envelope(object_of(frame.data))
-    if inner is None:
+    """Unwrap a frame from the envelopes of gateways, also from nested ones at once; None if there is none."""
+    found, inner = None, unwrap_envelope(object_of(frame.data))
+    while inner is not None:
+        found, inner = inner, unwrap_envelope(inner)
+    if found is None:
         return None
-    data = encode_json(inner)
-    return Frame(framing.encode([inner], frame)[0], data)
+    data = encode_json(found)
+    return Frame(framing.encode([found], frame)[0], data)
 
 
 def is_error(value: Mapping[str, Any]) -> bool:
