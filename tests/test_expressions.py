@@ -38,7 +38,7 @@ def test_statement_of_a_definition_is_compared_with_its_use() -> None:
     assert find_slowness(bounded) == "used on a text of 1001 characters, which its definition denies"
 
 
-@pytest.mark.parametrize("one_in", [16, pytest.param(1, marks=pytest.mark.rest)])
+@pytest.mark.parametrize("one_in", [8, pytest.param(1, marks=pytest.mark.rest)])
 def test_no_expression_takes_more_than_linear_time(one_in: int) -> None:
     """Run in a separate process, because each expression must be recorded from the first import on."""
     command = [sys.executable, "-m", "tests.expressions", str(one_in)]

@@ -217,7 +217,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.every
-@pytest.mark.parametrize("share", [40, pytest.param(1, marks=pytest.mark.rest)], ids=["one in forty", "all"])
+@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.rest)], ids=["one in five", "all"])
 @pytest.mark.parametrize("forbids", [True, False], ids=["policy", "no policy"])
 @pytest.mark.parametrize(("stream", "reply"), POINTS, ids=str)
 def test_a_fault_in_any_function(stream: bool, reply: str, forbids: bool, share: int, policy: str) -> None:
