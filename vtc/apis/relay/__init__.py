@@ -95,7 +95,7 @@ class Relay[P: Pipeline]:
         self.last_frame, decoder = None, copy.copy(self.decoder)
         try:
             decoded = decoder.decode(frame)
-            while decoded is None and (inner := unwrap_frame(frame, decoder.framing)):
+            if decoded is None and (inner := unwrap_frame(frame, decoder.framing)):
                 frame, decoded = inner, decoder.decode(inner)
         except Exception as error:
             if self.writer.strict:
@@ -116,10 +116,10 @@ class Relay[P: Pipeline]:
             self._count(metadata)
         # Step 3: read the part of each choice. The end of the reply, and an error, end all choices.
         failure = last if isinstance(last, Failure) else None
-        if decoded.ends or failure:
-            complete = failure is None
-            parts = self.choices.end(self._last, complete=complete, is_whole=self.is_whole, breaks=not complete)
-            self.fault = self.fault or (NO_REASON if parts and complete else "")
+        breaks, is_end = failure is not None, decoded.ends or failure is not None
+        if is_end:
+            parts = self.choices.end(self._last, complete=not breaks, is_whole=self.is_whole, breaks=breaks)
+            self.fault = self.fault or (NO_REASON if parts and not breaks else "")
         elif not (parts := self.choices.read(frame, decoded, deltas)):  # the frame is pending
             self.decoder, self._last = decoder, frame if deltas else self._last
             if last and len(deltas) == 1 and decoded.clean and not (metadata or self.choices.unsettled):
@@ -128,8 +128,8 @@ class Relay[P: Pipeline]:
             return []
         # Step 4: send the frames that are decided now.
         writer = copy.copy(self.writer)
-        if decoded.ends or failure:
-            writer.translator = replace(writer.translator, breaks=not complete)
+        if is_end:
+            writer.translator = replace(writer.translator, breaks=breaks)
         out, choices, frames = writer.send(parts)
         if decoded.ends:
             out += writer.end(frame)

@@ -1,4 +1,4 @@
-"""Forward or re-encode the frames that are decided, and track what the client was sent.
+"""Forward or re-encode the frames that are decided, and track the events that the client was sent.
 
 A frame is forwarded as received if both APIs are the same, nothing of it changed, no client misreads it and the
 client's numbers still equal the server's; under a strict policy, only if the decoder knows all its content. Every other

@@ -71,7 +71,7 @@ def escape_quotes(text: str, quote: str) -> str:
 
 def count_quotes(text: str, quote: str) -> int:
     """Count the quotes of a kind in a text that are not escaped."""
-    return sum(match[0] == quote for match in QUOTE_OR_ESCAPE.finditer(text)) if quote in text else 0
+    return sum(match[1] == quote for match in _NEXT_QUOTE.finditer(text)) if quote in text else 0
 
 
 def has_structure(text: str, cut: CutString) -> bool | None:
@@ -267,11 +267,12 @@ class _JsonSearch:
         self.steps = min(MAX_SEARCH_STEPS, MIN_SEARCH_STEPS + len(text) // 4)
 
     @cached_property
-    def _quotes(self) -> dict[str | None, list[int]]:
-        """Positions of the quotes that are not escaped, by kind; under None is the end of the text."""
-        quotes: dict[str | None, list[int]] = {'"': [], "'": [], None: []}
-        for token in _NEXT_QUOTE.finditer(self.text):
-            quotes[token[1]].append(token.end() - 1)
+    def _quotes(self) -> dict[str, list[int]]:
+        """Positions of the quotes that are not escaped, by kind."""
+        quotes: dict[str, list[int]] = {'"': [], "'": []}
+        for match in _NEXT_QUOTE.finditer(self.text):
+            if quote := match[1]:
+                quotes[quote].append(match.start(1))
         return quotes
 
     @cached_property
