@@ -21,7 +21,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/apis": 90_950,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
-    "vtc/dialects": 97_200,
+    "vtc/dialects": 97_400,
     "vtc/exchange": 71_500,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_800,

@@ -39,6 +39,21 @@ def test_marker_without_a_call_is_removed_and_reported_unless_the_text_mentions_
         assert reasons == (["no call follows it"] if expected != text else [])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[TOOL_CALL]<tool_call|> Done.", "[TOOL_CALL]<tool_call|> Done."),
+        ("[TOOL_CALL]<|tool_calls_section_end|> Done.", "[TOOL_CALL]<|tool_calls_section_end|> Done."),
+        ("<|tool_calls_section_begin|><tool_call|> Done.", "<|tool_calls_section_begin|><tool_call|> Done."),
+        ("<|tool_calls_section_begin|>[TOOL_CALL]<|tool_calls_section_end|> Done.", " Done."),
+    ],
+)
+def test_marker_is_removed_only_before_the_closing_tag_of_its_own_dialect(text: str, expected: str) -> None:
+    for chunks in (*([text[:cut], text[cut:]] for cut in range(len(text))), text):
+        events = read(chunks, [DIALECTS[name] for name in ("json-in-tags", "gemma4", "kimi-k2")])
+        assert (calls(events), content(events), raw(events)) == ([], expected, text)
+
+
 @pytest.mark.parametrize("text", ["Done.<|tool_call_end|>", "Done. <|tool_call_end|><|tool_calls_section_end|>\n"])
 def test_special_token_that_closes_nothing_is_removed_even_on_a_separate_line(text: str) -> None:
     for chunks in ([text], text):

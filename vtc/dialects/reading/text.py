@@ -452,11 +452,14 @@ class InDoubt(TextHandler):
     <|im_end|>          the end of the turn, if a server shows special tokens
     """
 
-    __slots__ = ("_ends_with_closer", "_has_closer", "_has_special_opener", "_has_wrapper_opener")
+    __slots__ = ("_closer", "_has_closer", "_has_wrapper_opener", "_special_openers")
 
     def __init__(self, context: Context, token: TokenMatch) -> None:
         super().__init__(context)
-        self._has_wrapper_opener = self._has_closer = self._has_special_opener = self._ends_with_closer = False
+        self._has_wrapper_opener = self._has_closer = False
+        self._special_openers = set[str]()
+        self._closer = ""
+        """The closing tag at the end of the markup; empty if something else ends it."""
         self._record_kind(token)
 
     def scan(self) -> Scan:
@@ -466,9 +469,10 @@ class InDoubt(TextHandler):
         """Record the kind of one more token of the buffered markup."""
         kind = get_token_kind(token.lastgroup)
         self._has_wrapper_opener |= kind == TokenKind.WRAPPER_OPENER
-        self._has_special_opener |= kind == TokenKind.SPECIAL_OPENER
-        self._ends_with_closer = kind == TokenKind.ORPHAN_CLOSER
-        self._has_closer |= self._ends_with_closer
+        if kind == TokenKind.SPECIAL_OPENER:
+            self._special_openers.add(token[0])
+        self._closer = token[0].strip() if kind == TokenKind.ORPHAN_CLOSER else ""
+        self._has_closer |= bool(self._closer)
 
     def add_markup(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED] | None:
         """Buffer more markup, up to the limit."""
@@ -510,19 +514,24 @@ class InDoubt(TextHandler):
         """True if the markup opens a call or a section without any content, and should be dropped.
 
         A wrapper's tag is dropped if it follows a call and ends the reply. A special token is dropped at the end of the
-        reply or before its closer, unless the text mentions it.
+        reply or before its own closer, unless the text mentions it.
         """
         context, cursor = self.context, self.context.cursor
         if self._has_wrapper_opener and not context.output.is_after_call:
             return False
         ends = context.may_repair_end and cursor.is_blank(cursor.seek)
-        return ends if self._has_wrapper_opener else (ends or self._ends_with_closer) and self._is_alone()
+        return ends if self._has_wrapper_opener else (ends or self._is_closed()) and self._is_alone()
+
+    def _is_closed(self) -> bool:
+        """True if the markup ends with the closing tag of one of its openers."""
+        is_closed = self.context.grammar.is_opener_closed
+        return bool(self._closer) and any(is_closed(opener, self._closer) for opener in self._special_openers)
 
     def settle(self) -> None:
         """Decide about the markup when no call follows it: drop it at the end of the reply, emit it before text."""
         context, cursor = self.context, self.context.cursor
         # Step 1: Drop an opener without content.
-        if (self._has_special_opener or self._has_wrapper_opener) and self._is_empty():
+        if (self._special_openers or self._has_wrapper_opener) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:MAX_EXCERPT_CHARACTERS]
             context.output.add_unread_call(
                 UnreadCall("no call follows it", "", "", excerpt, malformed=False, left_out=True)
@@ -531,7 +540,7 @@ class InDoubt(TextHandler):
             return
         # Step 2: Emit the markup unless it ends the reply. Openers, and closing tags that may belong to the text, are
         # emitted in any case.
-        opens = self._has_wrapper_opener or self._has_special_opener
+        opens = self._has_wrapper_opener or bool(self._special_openers)
         may_close_text = self._has_closer and (
             context.output.may_have_tags or context.output.last is Last.NOTHING or self._is_mentioned()
         )

@@ -78,6 +78,7 @@ from vtc.dialects.syntax.tokens import (
     TICKS,
     TURN_ENDS,
     TokenKind,
+    is_opener_closed,
     list_orphan_closers,
     list_section_openers,
     make_doubtful_tokens,
@@ -292,6 +293,10 @@ class Grammar:
             TokenKind.TURN_END, map(parse_marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends)))
         )
         self.whole_end = make_expecting_scan(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
+
+    def is_opener_closed(self, opener: str, closer: str) -> bool:
+        """Return True if a dialect begins calls or a section with `opener` and ends them with `closer`."""
+        return is_opener_closed({head.syntax.dialect for head in self._anywhere}, opener, closer)
 
     def size(self) -> int:
         """Return the estimated size in bytes, without parts that are built on demand."""

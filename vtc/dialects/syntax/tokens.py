@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from vtc.dialects.syntax.description import ARGUMENT_KEYS, Description
 from vtc.dialects.syntax.forms import list_call_syntaxes
-from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space, make_expression
 from vtc.dialects.syntax.scan import ExpressionScan, Token, get_token_kind, make_search_scan
 
 
@@ -188,10 +188,25 @@ _FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=
 
 def list_section_openers(dialects: Iterable[Description]) -> list[str]:
     """List the tags that open a section of calls or precede each call."""
-    openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
-    openers |= {marker for dialect in dialects for marker in dialect.optional}
-    openers |= {mark[0] for dialect in dialects for call in dialect.calls if (mark := _FIRST_MARK.match(call))}
-    return sorted({*WRAPPERS, *(tag for tag in openers if tag[:1] in ("<", "[") and tag[:2] != "</" and len(tag) > 4)})
+    openers = {opener for dialect in dialects for opener in _list_openers(dialect)}
+    return sorted({*WRAPPERS, *openers})
+
+
+@lru_cache(maxsize=1024)
+def _list_openers(dialect: Description) -> list[str]:
+    openers = [section.partition("{calls}")[0].strip() for section in dialect.sections]
+    openers += dialect.optional
+    openers += [mark[0] for call in dialect.calls if (mark := _FIRST_MARK.match(call))]
+    return [tag for tag in openers if tag[:1] in ("<", "[") and tag[:2] != "</" and len(tag) > 4]
+
+
+def is_opener_closed(dialects: Iterable[Description], opener: str, closer: str) -> bool:
+    """Return True if one of the dialects begins calls or a section with `opener` and ends them with `closer`."""
+    return any(
+        opener in _list_openers(dialect)
+        and any(re.fullmatch(make_expression(parts), closer) for parts in _list_closing_markup(dialect))
+        for dialect in dialects
+    )
 
 
 def list_orphan_closers(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
