@@ -301,6 +301,7 @@ EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
     "60,000 objects as arguments": lambda: _make_call_exchange(OBJECTS, {"type": "object"}),
     "60,000 objects as arguments, not streamed": lambda: _make_call_exchange(OBJECTS, {"type": "object"}, stream=False),
     "60,000 objects as arguments, no policy": lambda: _make_call_exchange(OBJECTS, {"type": "object"}, "m"),
+    "200,000 lists as arguments": lambda: _make_call_exchange({"x": [[0]] * 200_000}, {"type": "object"}),
     "60,000 objects in the text": lambda: Hostile(
         _make_request(), _split(_make_text_frames(CALL_TEMPLATE % json.dumps(OBJECTS)) + END)
     ),

@@ -18,11 +18,11 @@ from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_800,
-    "vtc/apis": 90_950,
+    "vtc/apis": 91_000,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 97_400,
-    "vtc/exchange": 71_500,
+    "vtc/exchange": 71_600,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_800,
     "vtc/proxy": 35_600,

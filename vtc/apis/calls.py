@@ -18,8 +18,8 @@ from vtc.apis.fields import part_of
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.json_text import decode_json
 
-_STRING_OR_ESCAPE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-"""A complete string or escape."""
+_STRING_OR_ESCAPE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"|(")(?:[^"\\]++|\\.)*+(\\?\Z)', re.DOTALL)
+"""Matches an escape, a complete string, or one that is open at the end: its quote, and a backslash that ends it."""
 
 
 def format_arguments(arguments: Any) -> str:
@@ -101,12 +101,12 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
 
     def advance(self, piece: str) -> JsonNesting:
         """Advance over another piece."""
-        if not piece:
+        if not piece or (self.in_string and not self.escaped and '"' not in piece and "\\" not in piece):
             return self
         prefix = '"' if self.in_string else ""
         if self.escaped:
             prefix += "\\"
-        rest = _STRING_OR_ESCAPE.sub("", prefix + piece)
+        rest = _STRING_OR_ESCAPE.sub(r"\1\2", prefix + piece)
         structure, quote, _ = rest.partition('"')
         depth = self.depth + structure.count("{") + structure.count("[") - structure.count("}") - structure.count("]")
         return JsonNesting(depth, bool(quote), rest.endswith("\\"), self.begun or not piece.isspace())

@@ -111,7 +111,9 @@ class Keys(Guard):
             entries = [part["items"] for part in parts if "items" in part]
             self._budget.spend(len(value) // KEYS_PER_STEP)
             for item in value:
-                yield from self._find_ambiguous_keys(item, entries, root, names)
+                if item and isinstance(item, dict | list):
+                    self._budget.spend()
+                    yield from self._find_ambiguous_keys(item, entries, root, names)
             return
         # Step 1: Collect the keys that the schemas declare at this place.
         declared: dict[str, list[Any]] = {}

@@ -374,7 +374,7 @@ def _finish_choice(
     """End a choice; return also the last pieces of calls that were sent, and the pieces of `calls` that are still
     buffered.
 
-    `told` is True if the server sent a reason that completes calls without arguments.
+    With `has_reason`, the server sent a reason that completes calls without arguments.
     """
     # Step 1: release the last pieces of calls that were sent.
     ended = choice.pipeline.end_calls(complete=complete)

@@ -224,13 +224,14 @@ def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = Fa
     if sum(map(text.count, "\"'{}\\\n\r\t")) > MAX_JSON_MARKS:
         return None
     texts = [text, f"[{text}]"] if listed else [text]
-    for inner in (False, True):
-        if inner and text.count('"') + text.count("'") > MAX_INNER_QUOTES:
+    searches = [_JsonSearch(tried, expected, closed=closed) for tried in texts]
+    for allows_quotes in (False, True):
+        if allows_quotes and text.count('"') + text.count("'") > MAX_INNER_QUOTES:
             return None
-        for tried in [*texts]:
-            reading = _JsonSearch(tried, expected, closed=closed, inner=inner).find_interpretation()
+        for search in [*searches]:
+            reading = search.find_interpretation(allows_quotes=allows_quotes)
             if reading is None:
-                texts.remove(tried)
+                searches.remove(search)
             elif reading is not _NONE_FOUND:
                 return reading
     return None
@@ -257,14 +258,16 @@ _NONE_FOUND = Interpretation("", [])
 
 
 class _JsonSearch:
-    """One search, depth first; with `inner`, strings may contain quotes."""
+    """Depth-first searches for the interpretations of one text."""
 
-    def __init__(self, text: str, expected: ExpectedObject, *, closed: bool, inner: bool) -> None:
+    def __init__(self, text: str, expected: ExpectedObject, *, closed: bool) -> None:
         self.text = text
         self.expected = expected
         self.closed = closed
-        self.allows_quotes = inner
-        self.steps = min(MAX_SEARCH_STEPS, MIN_SEARCH_STEPS + len(text) // 4)
+        self.allows_quotes = False
+        """True if strings may contain quotes."""
+        self.steps = 0
+        """The steps that are left."""
 
     @cached_property
     def _quotes(self) -> dict[str, list[int]]:
@@ -287,8 +290,10 @@ class _JsonSearch:
         first, last = bisect_left(places, start), bisect_left(places, end)
         return (depths[last - 1] if last else 0) - (depths[first - 1] if first else 0)
 
-    def find_interpretation(self) -> Interpretation | None:
-        """Return the only reading, `_NO_READING`, or None if the text is ambiguous."""
+    def find_interpretation(self, *, allows_quotes: bool) -> Interpretation | None:
+        """Return the only reading, `_NONE_FOUND`, or None if the text is ambiguous."""
+        self.allows_quotes = allows_quotes
+        self.steps = min(MAX_SEARCH_STEPS, MIN_SEARCH_STEPS + len(self.text) // 4)
         first: Interpretation | None = None
         nodes = [_ParseState(0, "value", None)]
         while nodes:

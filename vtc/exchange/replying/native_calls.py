@@ -141,9 +141,9 @@ def normalize_call(
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        clean = _strip_markers(value, ends) if lenient and ends else value
-        fitted, notes = parameter.fit_arguments(clean, schema, lenient=lenient)
-        notes = [*notes, *([Repair.MARKUP_IN_VALUE] if clean != value else [])]
+        has_markers = lenient and ends.may_occur(call.arguments) and _strip_markers(value, ends)
+        fitted, notes = parameter.fit_arguments(value, schema, lenient=lenient)
+        notes = [*notes, *([Repair.MARKUP_IN_VALUE] if has_markers else [])]
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or before or text is None else text
         id_ = None if calls else call.id  # only the first of several calls keeps the id
@@ -207,20 +207,19 @@ def _read_from_name(call: ToolCall, name: str, read: Callable[[str], Call | None
     return NormalizedCall([renamed], (Repair.CALL_IN_NAME, *event.repairs))
 
 
-def _strip_markers(value: Any, ends: ValueEnds) -> Any:
-    """Remove the markers at the end of all texts in a value."""
-    kind = type(value)
-    if kind is str:
-        return ends.strip(value)
-    # Numbers are skipped without a call, because there may be many.
-    if kind is dict:
-        return {key: entry if type(entry) in _NUMBERS else _strip_markers(entry, ends) for key, entry in value.items()}
-    if kind is list:
-        return [entry if type(entry) in _NUMBERS else _strip_markers(entry, ends) for entry in value]
-    return value
-
-
-_NUMBERS = frozenset((int, float, bool))
+def _strip_markers(value: dict[str, Any], ends: ValueEnds) -> bool:
+    """Remove the markers at the end of all texts in an object, in place; return True if there were any."""
+    has_changed = False
+    containers: list[Any] = [value]
+    for container in containers:
+        for key, entry in container.items() if isinstance(container, dict) else enumerate(container):
+            kind = type(entry)
+            if kind is str and (text := ends.strip(entry)) != entry:
+                container[key] = text
+                has_changed = True
+            elif entry and (kind is dict or kind is list):
+                containers.append(entry)
+    return has_changed
 
 
 _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # used with match

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 
 from vtc.dialects.syntax.description import Description
 
@@ -21,6 +22,10 @@ _MIN_CHARS = {"</": 3, "<|": 6}
 """Minimum characters of a truncated marker, by its first two."""
 MARKER_START = re.compile(r"</?(?:[|｜]|\\uff5c)", re.IGNORECASE)
 """Finds the possible start of a marker in JSON."""
+_MARKED_VALUE = re.compile(r'(?:<|\\u003c)(?:\\?/)?(?:[|｜]|\\u(?:007c|ff5c))[^"<]{0,256}"', re.IGNORECASE)
+"""Finds a value in JSON that may end in a marker; any character of it may be escaped."""
+MAX_MARKED_VALUES = 1000
+"""Maximum number of values in a call that may end in a marker; with more, all values stay as they are."""
 PARTIAL_MARKER = re.compile(r"</?(?:\\(?:u[f5]{0,3})?)?\Z", re.IGNORECASE)
 """Finds the possible start of a marker at the end of a piece of JSON."""
 
@@ -38,9 +43,15 @@ class ValueEnds:
     def __bool__(self) -> bool:
         return bool(self._closers)
 
+    def may_occur(self, arguments: str) -> bool:
+        """Return True if values in the JSON text of a call's arguments may end in such markers."""
+        if not self._closers:
+            return False
+        return 0 < sum(1 for _ in islice(_MARKED_VALUE.finditer(arguments), MAX_MARKED_VALUES + 1)) <= MAX_MARKED_VALUES
+
     def strip(self, value: str) -> str:
         """Remove the markers at the end of a value."""
-        if not self._closers or "<" not in value:
+        if "<" not in value:
             return value
         text, end = _with_plain_bars(value), len(value)
         counted: dict[str, int] = {}
