@@ -18,13 +18,13 @@ from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_800,
-    "vtc/apis": 91_000,
+    "vtc/apis": 91_300,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 97_400,
-    "vtc/exchange": 71_600,
+    "vtc/exchange": 72_100,
     "vtc/guards": 12_600,
-    "vtc/profiles": 18_800,
+    "vtc/profiles": 18_850,
     "vtc/proxy": 35_600,
     "vtc/reporting": 12_800,
     "vtc/wire": 3_400,

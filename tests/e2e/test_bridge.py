@@ -16,32 +16,10 @@ from tests.apis.named_events import Json
 from tests.apis.pairs import PAIRS, READ
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import Start, by_turn
-from tests.e2e.sdk_talks import talk
+from tests.e2e.sdk_talks import serving, talk
 from tests.e2e.upstream import JSON, Reply, Script, Seen
 
-IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-
-
-def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] = lambda _: None) -> Script:
-    """Return a server of one API: it calls `read`, and states the result after receiving it."""
-    shape = SHAPES[server]
-
-    def script(one: Seen) -> Reply:
-        seen(one)
-        streams = one.path == shape.build_path(stream=True) != shape.path
-        if not streams and one.path.partition("?")[0] != shape.path:
-            return Reply([b'{"error": {"message": "Not Found"}}'], JSON, 404, framing="length")
-        body = one.json
-        pairs.check_request(server, body)
-        calls = () if "hello" in json.dumps(body) else READ
-        text = "It says hello." if not calls else IN_TEXT if in_text else "I look."
-        calls = () if in_text else calls
-        if streams or body.get("stream", server == "ollama-chat"):
-            return Reply([pairs.make_stream(server, [text[:5], text[5:]], calls)], {"content-type": shape.media_type})
-        return Reply([pairs.make_whole_reply(server, text, calls)], JSON, framing="length")
-
-    return script
 
 
 @STREAM

@@ -200,6 +200,13 @@ class FrameFollower(Protocol):
         ...
 
 
+class ReferableReply(Protocol):
+    """An encoder of an API in which later requests may refer to a reply."""
+
+    on_response: Callable[[Json], None] | None
+    """Called with the whole reply, with its `id` and its `output`, before its last frame is sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One choice of a reply as a single message, for people to read."""

@@ -7,7 +7,7 @@ An API describes its fields by a `BodyLayout`, and decodes messages by the metho
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, ClassVar
@@ -134,6 +134,18 @@ class Request(ABC):
             for group, places in self._read():
                 groups.append(([_match_result(message, known, unanswered) for message in group], places))
         return groups
+
+    @property
+    def storable_items(self) -> list[Any] | None:
+        """The entries that are stored with the reply, so that later requests can refer to it; None if none may."""
+        return None
+
+    def resolve_references(self, find: Callable[[str], Sequence[Any] | None]) -> bytes | None:
+        """Return the body with stored entries in place of references; None if one of them is unknown.
+
+        `find` returns the entries that an id stands for, None if it is unknown.
+        """
+        return None
 
     def forget(self) -> None:
         """Free the conversation and all other data that only sending the request needs."""

@@ -28,6 +28,7 @@ from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncode
 from vtc.exchange.context import ExchangeContext
 from vtc.exchange.remembering.conversation import Conversation
 from vtc.exchange.remembering.past import PlannedExchange, make_plan_maker
+from vtc.exchange.remembering.responses import ResponseStore
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
@@ -119,8 +120,10 @@ class Session:
         context = ExchangeContext(self._api, self.server, request, plan, self.report, seals)
         self._factory = ReplyFactory(context, self.fate, past.reasoning if past else None)
         self._encoder = RequestEncoder(context, received, self._factory, quirks)
+        store = past.responses.make_recorder(request) if past and self.is_bridged else None
+        self._make_stream = partial(self._factory.stream, report=self.report, on_response=store)
         reminder = Reminder(request, self._encoder, past, self.report)
-        self.whole = WholeReplies(context, self._factory, self._encoder, self.fate, reminder)
+        self.whole = WholeReplies(context, self._factory, self._encoder, self.fate, reminder, store)
         """Rewrites replies that are not streamed."""
         self._outgoing: Outgoing | None = None  # set once the request has been rewritten
 
@@ -156,6 +159,8 @@ class Session:
         """Decode and plan a request: the first part of `open`, before `PlannedRequest.create_session`."""
         with pass_through_on_fault(facts.secrets):
             request = api.request(body, facts.path)
+            if memory and (resolved := ResponseStore(memory, facts.whose).resolve_references(request)):
+                body, request = resolved, api.request(resolved, facts.path)
             facts = replace(
                 facts, model=request.model, body=request.fields, path=api.place.whole_reply_path(facts.path)
             )
@@ -293,7 +298,7 @@ class Session:
         if whole or not self.plan.stack.silences:
             self._forget()
         rewrite_whole = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
-        stream = self._factory.stream(decoder, self.report, whole=False, clock=clock, as_one=rewrite_whole)
+        stream = self._make_stream(decoder, whole=False, clock=clock, as_one=rewrite_whole)
         if whole:
             stream.collect()
         return stream
@@ -303,7 +308,7 @@ class Session:
         if first.turn:
             self.whole.reminder.mark_answered(first.turn)
         self._forget()
-        return self._factory.stream(compression.make_decoder(""), self.report, whole=False, clock=clock, first=first)
+        return self._make_stream(compression.make_decoder(""), whole=False, clock=clock, first=first)
 
     def report_unread_call(self, received: Callable[[], bytes | None]) -> Callable[[str], Case] | None:
         """Report text that resembles a call if no call was read.

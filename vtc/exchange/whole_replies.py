@@ -11,10 +11,11 @@ import logging
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from vtc.apis import NoReply, convert_to_stream, fold_rewritten, fold_stream, unwrap_gateway_envelope
-from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
+from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json
 from vtc.apis.relay import NO_REASON
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.apis.whole import get_first_text
@@ -62,6 +63,8 @@ class WholeReply:
     body: bytes
     report: Report
     faults: Sequence[ReplyFault] = ()
+    response: Json | None = None
+    """The reply, if its API lets later requests refer to it."""
     turn: TurnEncoder | None = None
     """The content of the reply, if its turn ended in silence and the model is to be reminded."""
 
@@ -81,7 +84,9 @@ class WholeReplies:
         encoder: RequestEncoder,
         fate: Fate,
         reminder: Reminder,
+        store_response: Callable[[Json], None] | None = None,
     ) -> None:
+        """Set up the rewriting; `store_response` is called with a response to which later requests may refer."""
         self._client, self._server = context.client, context.server
         self._is_bridged = context.is_bridged
         self._request = context.request
@@ -90,6 +95,7 @@ class WholeReplies:
         self._fate = fate
         self._encoder = encoder
         self._report = context.report
+        self._store_response = store_response
         self.reminder = reminder
         """Asks the model to continue a turn that ended in silence."""
 
@@ -98,7 +104,7 @@ class WholeReplies:
         if not is_error:
             self._encoder.confirm_held_quirks()
         reply = self._rewrite_safely(body)
-        self._report.add_reply(reply.report)
+        self._record(reply)
         return reply.body if is_error else self._convert_to_asked(reply.body)
 
     def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
@@ -127,8 +133,14 @@ class WholeReplies:
         if reply is not first and remaining:
             self._report.record_intervention("retry", "exhausted", "", remaining[0])
             reply = first
-        self._report.add_reply(reply.report)
+        self._record(reply)
         return self._convert_to_asked(reply.body)
+
+    def _record(self, reply: WholeReply) -> None:
+        """Record the reply that is sent."""
+        self._report.add_reply(reply.report)
+        if self._store_response and reply.response:
+            self._store_response(reply.response)
 
     def _retry_silent_turn(
         self, body: bytes, first: WholeReply, turn: TurnEncoder, ask: Ask
@@ -226,12 +238,16 @@ class WholeReplies:
                 raise
             body, (received, is_stream) = inner, self._convert_to_stream(inner)
         # Step 2: rewrite the stream, and the one that continues its turn.
-        stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_stream)
+        responses: list[Json] = []
+        make_stream = partial(
+            self._factory.stream, report=report, on_response=responses.append if self._store_response else None
+        )
+        stream = make_stream(compression.make_decoder(""), whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
         turn = stream.turn
         if turn and more is not None:
             rest, is_rest_stream = self._convert_to_stream(more)
-            stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_rest_stream, first=stream)
+            stream = make_stream(compression.make_decoder(""), whole=not is_rest_stream, first=stream)
             sent += b"".join([*stream.feed(rest), *stream.finish()])
         elif turn:
             sent += b"".join(stream.release_end())
@@ -250,7 +266,7 @@ class WholeReplies:
         elif not is_stream:
             keeps = self._fate.keeps_bytes(body, unchanged=received == sent)
             sent = fold_rewritten(self._client, body, received, sent) if keeps else fold_stream(self._client, sent)
-        return WholeReply(sent, report, stream.faults, turn)
+        return WholeReply(sent, report, stream.faults, responses[-1] if responses else None, turn)
 
     def convert_to_stream_or_none(self, body: bytes) -> bytes | None:
         """Return a whole reply of the server as an equivalent stream; None if it is no reply."""

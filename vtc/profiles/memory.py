@@ -38,6 +38,8 @@ MAX_REASONING_BYTES = 16 << 20
 
 MAX_PROMPT_BYTES = 32 << 20
 """Bytes of stored prompts."""
+MAX_RESPONSE_BYTES = 32 << 20
+"""Bytes of stored responses."""
 MAX_HELD_BYTES = 1 << 20
 """Bytes of quirks that apply to single conversations."""
 
@@ -163,12 +165,16 @@ def merge_learned[Value](known: Mapping[str, Value], learned: Mapping[str, Value
 class Memory:
     """Stores the facts that exchanges share, and the data of their conversations."""
 
-    def __init__(self, most: int = MOST, clock: Callable[[], float] = float) -> None:
-        """`clock` returns seconds."""
+    def __init__(
+        self, most: int = MOST, clock: Callable[[], float] = float, responses: BoundedCache | None = None
+    ) -> None:
+        """`clock` returns seconds. `responses` are those that clients can refer to already."""
         self._of = lru_cache(most)(lambda _digest: Learned())
         self._quirks = lru_cache(most)(lambda _digest: Quirks(clock))
         self.reasoning = BoundedCache(MAX_REASONING_BYTES)
         """Reasoning of models, by turn (`exchange.remembering`)."""
+        self.responses = responses or BoundedCache(MAX_RESPONSE_BYTES)
+        """Responses of bridges, by client and id (`exchange.remembering.responses`)."""
         self.held = BoundedCache(MAX_HELD_BYTES)
         """Quirks of single conversations (`HeldQuirks`)."""
         self.clock = clock

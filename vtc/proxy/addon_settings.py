@@ -65,9 +65,9 @@ class AddonSettings(Settings, frozen=True, kw_only=True):
         Literal["on", "off"],
         Setting(
             "Whether VTC keeps anything in memory between exchanges: facts about servers (whether their replies begin "
-            "with reasoning, their rejections), search patterns with names of tools, reasoning before calls, and the "
-            "last prompt of each conversation. off: nothing; reasoning that a client drops is lost, and exchanges take "
-            "longer."
+            "with reasoning, their rejections), search patterns with names of tools, reasoning before calls, the last "
+            "prompt of each conversation, and responses to which a client refers over a bridge. off: nothing; "
+            "reasoning that a client drops is lost, and exchanges take longer."
         ),
     ] = "on"
     log: Annotated[

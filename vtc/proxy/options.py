@@ -102,9 +102,11 @@ def list_profile_directories(options: OptManager) -> list[Path]:
     return [profile_loader.builtin_directory(), *(Path(path).expanduser() for path in options.vtc_profiles)]
 
 
-def build_memory() -> Memory | None:
-    """Make the memory; None with `vtc_cache=off`."""
-    return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
+def build_memory(last: Memory | None = None) -> Memory | None:
+    """Make the memory; None with `vtc_cache=off`. Of the `last` one only the responses are kept, which clients need."""
+    if ctx.options.vtc_cache == "off":
+        return None
+    return Memory(clock=time.monotonic, responses=last.responses if last else None)
 
 
 class InvalidOption(ValueError):

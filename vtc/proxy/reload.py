@@ -87,7 +87,7 @@ class Reloader:
         # Before loading, so that the next check notices an edit made meanwhile.
         self._loaded_signature = _compute_signature()
         self._addon.planner = options.build_planner(ctx.options)
-        self._addon.memory = options.build_memory()
+        self._addon.memory = options.build_memory(self._addon.memory)
         self._addon.evict_patterns()
 
 

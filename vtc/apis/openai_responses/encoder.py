@@ -7,7 +7,7 @@ arrive in interleaved pieces are sent one after the other; the first one is stre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -525,6 +525,8 @@ class Encoder(FrameTracker):
     usage: Usage | None = None
     closing_fields: Json | None = None
     """The server's fields of the response in its last event."""
+    on_response: Callable[[Json], None] | None = None
+    """Called with the whole response at its end (`contract.ReferableReply`)."""
 
     def keep_alive(self) -> bytes:
         """Make an event of an unknown type, because comments do not reset the timer of Codex."""
@@ -766,7 +768,10 @@ class Encoder(FrameTracker):
         final |= {"id": self.id, "output": self._output, "usage": render_usage(self.usage or Usage())}
         if "output_text" in closing:
             final["output_text"] = self._output_text
-        yield {"type": f"response.{status}", "response": self._drop_fields({**self.head, **closing, **final})}
+        response = self._drop_fields({**self.head, **closing, **final})
+        if self.on_response:
+            self.on_response(response)
+        yield {"type": f"response.{status}", "response": response}
 
     def _render_failure(self, failure: Failure) -> Iterator[Json]:
         self.ended = True

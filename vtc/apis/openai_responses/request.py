@@ -8,7 +8,7 @@ Tools can also be declared in the conversation, by dedicated items (Codex declar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from vtc.apis.json_path import edit_at
 from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.openai_responses.items import CALL_KINDS, DEFAULT_NAMESPACE, ResponseForm, read_call, render_media
 from vtc.events import Media, Message, Opaque, Seal, Tool
+from vtc.json_text import encode_json
 
 OUTPUT_KINDS = {f"{kind}_output": kind for kind in CALL_KINDS}
 """Kinds of tool results, each with the kind of its call."""
@@ -142,8 +143,23 @@ class Request(request.Request):
         state_field = next((key for key in STATE_FIELDS if self.fields.get(key)), "")
         self.unliftable = STATE_REASON.format(state_field) if state_field else ""
         self.refers = state_field
-        if not state_field and any(item.get("type") == REFERENCE_KIND for item in self.entries):
+        if not state_field and any(map(_is_reference, self.entries)):
             self.refers = REFERENCE_KIND
+
+    @property
+    def storable_items(self) -> list[Any] | None:
+        return None if self.fields.get("store") is False or self.refers else self.entries
+
+    def resolve_references(self, find: Callable[[str], Sequence[Any] | None]) -> bytes | None:
+        if self.fields.get("conversation"):
+            return None
+        previous = self.fields.get("previous_response_id")
+        parts = [find(previous)] if previous else []
+        parts += [find(str(item.get("id"))) if _is_reference(item) else [item] for item in self.entries]
+        if None in parts:
+            return None
+        rest = {key: value for key, value in self.fields.items() if key != "previous_response_id"}
+        return encode_json({**rest, "input": [*chain.from_iterable(filter(None, parts))]})
 
     def _read(self) -> Iterator[request.MessageGroup]:
         items: Sequence[Json] = self.entries
@@ -189,6 +205,10 @@ class Request(request.Request):
 
     def _is_reasoning(self, part: Any) -> bool:
         return _is_reasoning(part)
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == REFERENCE_KIND
 
 
 def is_tools_item(item: Any) -> bool:

@@ -14,6 +14,7 @@ from vtc.events import Message, Tool
 from vtc.exchange.remembering.conversation import Conversation
 from vtc.exchange.remembering.last_prompts import LastPrompts, build_prompt
 from vtc.exchange.remembering.reasoning import AddReasoning, ReasoningStore
+from vtc.exchange.remembering.responses import ResponseStore
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import HeldQuirks, Memory, digest_texts, merge_learned
 from vtc.profiles.plan import Plan
@@ -52,6 +53,7 @@ class History:
                 as_text=plan.protocol.write is not None and is_structured,
                 reminds=reminds,
             )
+        self.responses = ResponseStore(memory, whose)
         self._prompts = LastPrompts(memory, whose, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing
 

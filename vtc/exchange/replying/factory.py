@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import cast
 
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Request
 from vtc.apis.bridge import BridgeDecoder, RenamedModel, RenamedTools, WireNames
-from vtc.apis.contract import Decoder, Reply
+from vtc.apis.contract import Decoder, Json, ReferableReply, Reply
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import SilentReply, TurnEncoder
 from vtc.apis.whole import read_replies
@@ -118,8 +119,12 @@ class ReplyFactory:
         clock: Callable[[], float] = float,
         as_one: Callable[[bytes], bytes] | None = None,
         first: Stream | None = None,
+        on_response: Callable[[Json], None] | None = None,
     ) -> Stream:
-        """Create the stream of a reply; `first` is the stream that it continues, whose end is buffered."""
+        """Create the stream of a reply; `first` is the stream that it continues, whose end is buffered.
+
+        `on_response` is called with the reply if later requests may refer to it.
+        """
 
         def pipeline() -> ReplyPipeline:
             is_first, plan = not relay.choices.pipelines, self._plan
@@ -141,6 +146,8 @@ class ReplyFactory:
         recorder = self._make_recorder(self._thoughts) if self._thoughts else None
         fate = replace(self._fate, bridged=self._is_bridged or self.expected.names is not None)
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
+        if on_response:
+            cast(ReferableReply, encoder).on_response = on_response
         if self._plan.stack.silences and not self._has_several_choices:
             encoder = TurnEncoder(encoder, silent)
         relay = Relay(
