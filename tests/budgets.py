@@ -22,7 +22,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 97_400,
-    "vtc/exchange": 72_100,
+    "vtc/exchange": 74_000,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_850,
     "vtc/proxy": 35_600,

@@ -24,12 +24,14 @@ from vtc.json_text import encode_json
 BY_NAME = {api.name: api for api in APIS}
 
 
-@given(st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go"]), unique=True))
+@given(
+    st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go", "5_a", "-a"]), unique=True)
+)
 def test_names_are_valid_in_every_api_and_are_restored(names: list[str]) -> None:
     out = WireNames(names)
     wire = [out.to_wire(name) for name in names]
     assert len({*wire}) == len(names)
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in wire)
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", one) for one in wire)
     assert [out.to_client(one) for one in wire] == names
     assert [WireNames(reversed(names)).to_wire(name) for name in names if name == out.to_wire(name)] == [
         name for name in names if name == out.to_wire(name)

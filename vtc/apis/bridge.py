@@ -45,7 +45,7 @@ from vtc.wire.framing import Frame, Framing
 
 FAILED_RESULT_PREFIX = "Error:"
 """Prefix of a failed result whose text does not mention the error, because other APIs have no field for it."""
-_WIRE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WIRE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 type ReasoningField = Literal["reasoning_content", "reasoning", "reasoning_text"]
@@ -206,7 +206,7 @@ def _digest(text: str) -> str:
 
 
 class WireNames:
-    """Maps tool names to names that every API accepts: at most 64 letters, digits, `_` and `-`.
+    """Maps tool names to names that every API accepts: at most 64 letters, digits, `_` and `-`, and no digit first.
 
     Two tools never share a name, and a name is mapped identically in every turn.
     """
@@ -220,7 +220,7 @@ class WireNames:
     def to_wire(self, name: str) -> str:
         """Return the name for the server."""
         if name not in self._out:
-            wire = re.sub(r"[^A-Za-z0-9_-]", "_", name.replace(".", "__"))  # the flat name of a tool in a namespace
+            wire = re.sub(r"[^A-Za-z0-9_-]|^(?=[0-9-])", "_", name.replace(".", "__"))  # `__` as for a namespace
             if len(wire) > 64 or wire in self._back:
                 wire = f"{wire[:55]}_{_digest(name)[:8]}"
             self._out[name], self._back[wire] = wire, name

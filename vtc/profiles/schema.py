@@ -117,9 +117,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     flavored json schema`. Tools whose arguments are no object are removed. Calls are still checked against, and fitted
     to, the full schema."""
     names: bool | None = None
-    """Shorten the names of tools to at most 64 letters, digits, `_` and `-`; the client receives the original names:
-    `Function name was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of
-    64`."""
+    """Shorten the names of tools to at most 64 letters, digits, `_` and `-`, with no digit first; the client receives
+    the original names: `Function name was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a
+    maximum length of 64`."""
     context: TokenCount | Literal[False] | None = None
     """Size of the model's context window in tokens. On Ollama's own API it is sent as `num_ctx`, together with
     `truncate`, so that the prompt is not cut; on other APIs `max_tokens` is lowered to about the remaining space:

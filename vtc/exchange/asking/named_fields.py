@@ -185,7 +185,7 @@ def mark_statements(error: ServerError, headers: Iterable[str], outline: Request
 
 
 _UNMARKED = str.maketrans({"⟨": "'", "⟩": "'"})
-_PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(?(1)'?)")
+_PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(?(1)'?)", re.A)
 
 
 def _mark_names(text: str, outline: RequestOutline) -> str:

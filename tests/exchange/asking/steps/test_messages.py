@@ -30,6 +30,7 @@ MODELS = (
     "nvidia/nemotron-nano-9b-v2",
 )
 CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
+CALL_WITHOUT_ID = ToolCall("read", "{}")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,14 @@ CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
                 result("2", "c2"),
             ],
             [("assistant", "a\nb"), ("tool", "1"), ("tool", "2")],
+        ),
+        (  # Gemini's calls of one tool, without ids
+            [
+                make_message("assistant", "", *[CALL_WITHOUT_ID] * 3),
+                result("1", None, "read"),
+                result("2", None, "read"),
+            ],
+            [("assistant", ""), ("tool", "1"), ("tool", "2"), ("tool", MISSING_RESULT_TEXT)],
         ),
         ([make_message("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
         ([make_message("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),

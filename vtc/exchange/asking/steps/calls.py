@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
 from typing import Any
@@ -151,16 +152,19 @@ def _pair_results(messages: Sequence[Message]) -> list[Message]:
 
 def _order_results(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[Message]:
     """Put the results of calls first among the messages that follow the calls."""
-    ids = [call.id for call in calls]
-    if len({*ids}) < len(ids):
-        return messages  # only ids can match results to calls
-    by_id: dict[str | None, Message] = {}
+    # Gemini's calls have no ids: a result then belongs to the next call of the tool.
+    results = defaultdict[str | None, deque[Message]](deque)
     for message in messages:
-        if message.role == "tool" and message.call_id in ids:
-            by_id.setdefault(message.call_id, message)
-    answers = [
-        by_id.get(call.id) or Message("tool", (MISSING_RESULT_TEXT,), call_id=call.id, name=call.name) for call in calls
-    ]
+        if message.role == "tool":
+            results[message.call_id or message.name].append(message)
+    answers: list[Message] = []
+    contents: dict[str | None, list[Any]] = {}
+    for call in calls:
+        key = call.id or call.name
+        missing = Message("tool", (MISSING_RESULT_TEXT,), call_id=call.id, name=call.name)
+        answers.append(results[key].popleft() if results[key] else missing)
+        contents.setdefault(key, []).append(answers[-1].content)
+    left = {id(message): key for key, rest in results.items() for message in rest}
     # Some APIs put all results into one entry, so encode them together if one of them is new or moved.
     if not (len(messages) >= len(answers) and all(map(is_, answers, messages))):
         answers = [*map(replace, answers)]
@@ -169,7 +173,7 @@ def _order_results(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Se
     for message in messages:
         if message.role != "tool":
             answers.append(message)
-        elif message.call_id not in by_id or by_id[message.call_id].content != message.content:
+        elif id(message) in left and message.content not in contents.get(left[id(message)], ()):
             answers += _render_orphan(message)
     return answers
 
