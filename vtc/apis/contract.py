@@ -92,6 +92,8 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     ends: bool = False
     """True for a frame that only ends the reply, so that unfinished choices end here. A frame with more content ends
     a choice, by a `Finish`; the relay rejects a frame that does both."""
+    dropped: str = ""
+    """For a frame that no client of the API can parse, and that has no content for it: its kind, for the report."""
 
 
 class Decoder(Protocol):

@@ -73,6 +73,14 @@ _KNOWN_FIELDS = {
 }
 """Known fields of each event and of the objects inside events."""
 
+_DELTAS_OF_BLOCK = {
+    "text": ("text_delta", "citations_delta"),
+    "thinking": ("thinking_delta", "signature_delta"),
+    "tool_use": ("input_json_delta",),
+}
+"""The deltas of the blocks of every reply. Clients fail at others of these, and at a delta of a block without start."""
+_BLOCK_DELTAS = {delta for deltas in _DELTAS_OF_BLOCK.values() for delta in deltas}
+
 _CLEAN_CALL: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW)}
 """The kinds of value in a clean start of a call.
 
@@ -102,6 +110,8 @@ class Decoder(msgspec.Struct):
     framing: ClassVar[EventStream] = FRAMING
 
     drop: frozenset[str] = frozenset()
+    begun: bool = False
+    """True once the message has started."""
     block_types: dict[int, str] = {}
     """Types of the open blocks, by number."""
     current_block: int | None = None
@@ -152,7 +162,10 @@ class Decoder(msgspec.Struct):
                 return Decoded(keep_alive=True)
             case "message_start":
                 message = part_of(event, "message")
-                self.usage = part_of(message, "usage")
+                self.usage = {**self.usage, **part_of(message, "usage")}
+                if self.begun:
+                    return Decoded(dropped="a second message_start")
+                self.begun = True
                 known = {*_KNOWN_FIELDS["message"], *(() if message.get("content") else ("content",))}
                 own = Origin(NAME, "message_start", event, harmless=_is_known(event) and message.keys() <= known)
                 return Decoded((), (Start(str(message.get("id") or ""), str(message.get("model") or ""), own=own),))
@@ -206,24 +219,26 @@ class Decoder(msgspec.Struct):
     def _decode_block_delta(self, event: Json, number: int, delta: Json) -> Decoded:
         kind, delta_type = self.block_types.get(number, ""), str(delta.get("type") or "")
         unknown = (*_find_unknown_fields(event, delta),)
+        fits = delta_type in _DELTAS_OF_BLOCK.get(kind, (delta_type,))
+        # `other_block` tells the encoder that the delta arrived in a block where it does not belong.
+        place = () if fits and number == self.current_block else (Origin(NAME, "other_block", number),)
         match kind, delta_type:
             case _, "text_delta":
                 text = TextDelta(str(delta.get("text") or ""))
-                if kind != "text" or number != self.current_block:
-                    # `other_block` tells the encoder that the text arrived in a block where it does not belong.
-                    return Decoded((text,), (Origin(NAME, "other_block", number), *unknown))
-                if text.text:
-                    return Decoded((text,), unknown)
-            case "thinking", "thinking_delta" if delta.get("thinking"):
-                within = () if number == self.current_block else (Origin(NAME, "other_block", number),)
-                return Decoded((ReasoningDelta(str(delta["thinking"])),), (*within, *unknown))
-            case "thinking", "signature_delta" if number == self.current_block:
-                return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.call_count), *unknown))
+                if text.text or place:
+                    return Decoded((text,), (*place, *unknown))
+            case _, "thinking_delta" if delta.get("thinking"):
+                return Decoded((ReasoningDelta(str(delta["thinking"])),), (*place, *unknown))
+            case "thinking" | "text", "signature_delta" if number == self.current_block:
+                seal = Seal(str(delta.get("signature") or ""), calls=self.call_count)
+                return Decoded((), (seal, *place, *unknown))
             case "tool_use", "input_json_delta":
                 arguments = str(delta.get("partial_json") or "")
                 if arguments and self.initial_inputs.get(number) is not None:
                     self.initial_inputs = {**self.initial_inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), unknown)
+        if number not in self.block_types or (delta_type in _BLOCK_DELTAS and not fits):
+            return Decoded(dropped=f"{delta_type} outside of its block")
         # Other deltas are passed on. One is harmless if it is of text, or belongs to a block that holds no call.
         is_known_type = delta_type == "citations_delta" or delta_type in _KNOWN_FIELDS
         is_harmless_delta = is_known_type and delta_type != "input_json_delta" and not unknown

@@ -193,7 +193,7 @@ class Decoder(msgspec.Struct):
             return Decoded(ends=True)
         chunk = object_of(data)
         if chunk is None and _is_json(data):
-            return Decoded(clean=False)  # clients would look for choices in it, so it is dropped
+            return Decoded(dropped="an event that is no object")  # clients would look for choices in it
         is_null = chunk is not None and "choices" in chunk and chunk["choices"] is None
         if chunk and is_null:
             chunk = {**chunk, "choices": []}

@@ -73,6 +73,8 @@ class Relay[P: Pipeline]:
         """The effect of the latest frame, if it had a single delta and only text resulted."""
         self.fault = ""
         """The reason why the reply did not end well although its connection did not break; for people."""
+        self.dropped: dict[str, None] = {}
+        """The kinds of frames that were dropped because no client of their API can parse them; for people."""
         self.is_whole = whole
         self.on_prompt_tokens: Callable[[int], None] | None = None
         """Called with the number of prompt tokens that the server counted."""
@@ -103,6 +105,9 @@ class Relay[P: Pipeline]:
             raise
         if decoded is None or decoded.keep_alive:
             return self.writer.forward_now(frame, decoded)
+        if decoded.dropped:
+            self.decoder, self.dropped = decoder, self.dropped | {decoded.dropped: None}
+            return []
         # Step 2: find an error or a failed end, and the number of prompt tokens.
         frame, metadata, deltas = decoded.frame or frame, decoded.metadata, decoded.deltas
         last, replacement = deltas[-1] if deltas else None, None

@@ -130,6 +130,10 @@ class Stream:
             self._recorder.stop() if breaks or self.failed or self.broken or failure else self._recorder.end()
         if unknown := self._relay.writer.translator.left_out:
             self._fate.report_unknown_parts(", ".join(unknown), self._report)
+        if dropped := self._relay.dropped:
+            self._report.notes.append(
+                f"dropped, because no client of the server's API can parse it: {', '.join(dropped)}"
+            )
         self.seconds += self._clock() - started
         return [data] if data else []
 
