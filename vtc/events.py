@@ -41,6 +41,14 @@ class Tool(msgspec.Struct, frozen=True, dict=True, weakref=True):
         return {"type": "function", "function": {**data, "strict": True} if self.strict else data}
 
 
+def flatten_name(name: str) -> str:
+    """Return the name of a tool in a namespace as servers without namespaces write it: `mcp__fs.read`, `mcp__fs__read`.
+
+    Codex also has namespaces that end in `__`.
+    """
+    return name.replace("__.", ".").replace(".", "__")
+
+
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """One call in its structured form; `arguments` is the text of a JSON object.
 
@@ -183,6 +191,8 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The functions that may be called."""
     declared: Sequence[str] = ()
     """Names of all declared tools, including functions that may not be called and tools other than functions."""
+    redeclared: Collection[str] = ()
+    """Names of functions that are declared again, in another way; the first declaration counts."""
     deferred: Collection[str] = ()
     """Names of tools that stay hidden from the model until a tool result loads them."""
     choice: str = "auto"

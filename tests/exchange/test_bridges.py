@@ -441,3 +441,15 @@ def test_file_in_a_result_is_replaced_by_a_note(server: str) -> None:
         "tool",
         "[input_image file-1: left out, as this server cannot be given it]",
     )
+
+
+@PAIR
+def test_tools_of_one_name_are_sent_once(client: str, server: str) -> None:
+    """Servers reject two: `Tool names must be unique`, `Duplicate function declaration found`."""
+    fields = json.loads(make_request_body(client))
+    tools = fields["tools"] * 2
+    if client == "gemini-generate":
+        tools = [{"functionDeclarations": fields["tools"][0]["functionDeclarations"] * 2}]
+    exchange = open_bridge(client, server, tools=tools)
+    declared = BY_NAME[server].request(exchange.request()).offer.declared
+    assert len(declared) == len({*declared}) > 1

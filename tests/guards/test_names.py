@@ -19,6 +19,10 @@ OTHER = ("delet", "fs.delete", "mcp__git*", "read", "/^fs/")
 RM = {"name": "rm", "then": {"refuse": "No."}}
 
 
+def test_namespace_that_ends_in_underscores_has_the_name_that_servers_receive() -> None:
+    assert ToolNames(["mcp__fs__.delete"]).match("mcp__fs__delete", "mcp__fs__.delete")
+
+
 @pytest.mark.parametrize("declared", [ALONE, SHARED, (*ALONE, "delete"), ()])
 def test_denied_names_match_any_alias_and_allowed_ones_only_unique_aliases(declared: tuple[str, ...]) -> None:
     names = ToolNames(declared)

@@ -39,6 +39,7 @@ from vtc.events import (
     Thought,
     Tool,
     ToolCall,
+    flatten_name,
 )
 from vtc.json_text import decode_json, encode_json
 from vtc.wire.framing import Frame, Framing
@@ -77,6 +78,7 @@ def to_canonical(
     if generation.wants_choices:
         untranslated.append("more than one choice")
     untranslated += (f"tool {name}" for name in offer.declared if name not in functions)
+    untranslated += (f"a second declaration of {name}" for name in sorted(offer.redeclared))
     untranslated += _list_untranslated_tool_fields(request)
     untranslated += unknown
     untranslated += dict.fromkeys(name for message in messages for name in request.list_untranslated(message))
@@ -220,7 +222,7 @@ class WireNames:
     def to_wire(self, name: str) -> str:
         """Return the name for the server."""
         if name not in self._out:
-            wire = re.sub(r"[^A-Za-z0-9_-]|^(?=[0-9-])", "_", name.replace(".", "__"))  # `__` as for a namespace
+            wire = re.sub(r"[^A-Za-z0-9_-]|^(?=[0-9-])", "_", flatten_name(name))
             if len(wire) > 64 or wire in self._back:
                 wire = f"{wire[:55]}_{_digest(name)[:8]}"
             self._out[name], self._back[wire] = wire, name

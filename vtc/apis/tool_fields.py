@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from vtc.apis.fields import part_of
 from vtc.apis.layout import BodyLayout
 from vtc.events import Tool, ToolOffer
 from vtc.json_text import encode_json
@@ -34,12 +35,16 @@ class ToolFields(ABC):
 
     def read_offer(self) -> ToolOffer:
         """Decode the tools, and which calls are allowed."""
-        layout, tools = self.layout, [*map(_intern_tool, self._read_tools())]
+        layout, read = self.layout, [*map(_intern_tool, self._read_tools())]
+        by_name: dict[str, Tool] = {}
+        for tool in read:
+            by_name.setdefault(tool.name, tool)  # servers reject two tools of one name
         declared = [name for entries in self.find_declarations() for name in self.list_names(entries)]
         choice, allowed = self._read_choice((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
         return ToolOffer(
-            tools=tools if allowed is None else [tool for tool in tools if tool.name in allowed],
+            tools=[tool for name, tool in by_name.items() if allowed is None or name in allowed],
             declared=declared,
+            redeclared={tool.name for tool in read if tool != by_name[tool.name]},
             choice="required" if choice == "any" else choice,
             restricted=allowed is not None,
             parallel=layout.parallel is None or self.fields.get(layout.parallel) is not False,
@@ -62,7 +67,7 @@ class ToolFields(ABC):
 
     def _find_chosen_tool(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
         """Return the name of the chosen tool among those `declared`."""
-        return self.get_name(choice)
+        return self.get_name(part_of(choice, "function") or choice)
 
     def find_declarations(self) -> Iterator[list[Any]]:
         """Find the lists of declarations."""

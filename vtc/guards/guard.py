@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal
 
-from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
+from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, flatten_name
 from vtc.guards.patterns import Patterns, any_match
 
 type Refuses = Callable[[str], bool] | None
@@ -114,7 +114,7 @@ class ToolNames:
 def _list_aliases(tool: str) -> tuple[str, ...]:
     """List all names by which a policy may refer to a tool."""
     space, _, short = tool.rpartition(".")
-    return (tool, tool.replace(".", "__"), short) if space and short else (tool,)
+    return (tool, flatten_name(tool), short) if space and short else (tool,)
 
 
 class NameGuard(Guard):

@@ -129,3 +129,60 @@ def test_call_is_returned_as_its_tool_was_declared(stream: bool, given: list[Any
     found = responses.read(out)
     (item,) = found.items
     assert (item["type"], item.get("namespace"), item["name"]) == expected
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"function": {"name": "wait"}}, "wait"),
+        ({"name": "wait", "namespace": "functions"}, "wait"),
+        ({"name": "functions.wait"}, "wait"),
+        ({"name": "functions__wait"}, "wait"),
+        ({"name": "read", "namespace": "mcp__a"}, "mcp__a__read"),
+        ({"name": "mcp__a__read"}, "mcp__a__read"),
+        ({"name": "note"}, "mcp__files__note"),
+        ({"name": "note", "namespace": "mcp__files__"}, "mcp__files__note"),
+        ({"name": "mcp__files__note"}, "mcp__files__note"),
+    ],
+)
+def test_chosen_tool_has_the_name_under_which_it_is_declared(
+    server: str, chosen: dict[str, Any], expected: str
+) -> None:
+    tools = [*DECLARED, responses.namespace("mcp__files__", responses.tool("note", x="string"))]
+    fields = {"model": "m", "input": "hi", "tools": tools, "tool_choice": {"type": "function", **chosen}}
+    exchange = Session.open(
+        BY_NAME["openai-responses"], chat.encode_json(fields), AGENT, planner(upstream_api=(server,)), "seed"
+    )
+    offer = BY_NAME[server].request(exchange.request()).offer
+    assert expected in [tool.name for tool in offer.tools]
+    assert server == "ollama-chat" or offer.choice == expected
+
+
+@pytest.mark.parametrize("server", pairs.NAMES)
+def test_namespace_that_ends_in_underscores_has_no_four_of_them(server: str) -> None:
+    tools = [responses.namespace("mcp__files__", responses.tool("note", x="string"))]
+    body = chat.encode_json({"model": "m", "input": "hi", "tools": tools, "stream": True})
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
+    exchange.request()
+    reply = pairs.make_stream(server, [], [("mcp__files__note", {"x": "y"})])
+    events = [
+        json.loads(line[6:]) for line in feed_stream(exchange.stream(), reply).decode().splitlines() if "data: " in line
+    ]
+    (item,) = [one["item"] for one in events if one["type"] == "response.output_item.done"]
+    assert (item["namespace"], item["name"]) == ("mcp__files__", "note")
+
+
+@SERVERS
+def test_tool_of_a_name_in_use_is_sent_once_as_first_declared(server: str) -> None:
+    again = responses.tool("read", other="integer")
+    history = [{"type": "additional_tools", "tools": [again, responses.WRITE]}, {"role": "user", "content": "hi"}]
+    tools = [responses.READ, responses.READ, responses.WRITE]
+    body = chat.encode_json({"model": "m", "input": history, "tools": tools})
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
+    sent = BY_NAME[server].request(exchange.request())
+    assert [(tool.name, [*tool.parameters["properties"]]) for tool in sent.offer.tools] == [
+        ("read", ["filePath"]),
+        ("write", ["filePath", "content"]),
+    ]
+    assert [line for line in exchange.report.request if "a second declaration of read" in line]

@@ -20,7 +20,7 @@ from vtc.apis.fields import part_of, text_at
 from vtc.apis.json_path import edit_at
 from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.openai_responses.items import CALL_KINDS, DEFAULT_NAMESPACE, ResponseForm, read_call, render_media
-from vtc.events import Media, Message, Opaque, Seal, Tool
+from vtc.events import Media, Message, Opaque, Seal, Tool, flatten_name
 from vtc.json_text import encode_json
 
 OUTPUT_KINDS = {f"{kind}_output": kind for kind in CALL_KINDS}
@@ -83,12 +83,14 @@ class ResponsesToolFields(tool_fields.ToolFields):
         return (declared.full_name for declared in list_declarations(entries))
 
     def _find_chosen_tool(self, choice: Json, declared: Sequence[str]) -> str:
-        """Return the chosen tool's name with its namespace, which the choice may omit."""
-        name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
-        if space:
-            return f"{space}.{name}"
-        nested = [whole for whole in declared if whole.endswith(f".{name}")]
-        return nested[0] if name not in declared and len(nested) == 1 else name
+        """Return the chosen tool's name as declared: the choice may omit the namespace, or have the flat name."""
+        given = part_of(choice, "function") or choice
+        name, space = str(given.get("name") or given.get("type")), given.get("namespace")
+        written = f"{space}.{name}" if space else name
+        tools = [tool for entries in self.find_declarations() for tool in list_declarations(entries)]
+        return (
+            written if written in declared else ".".join(filter(None, _map_flat_names(tools).get(written, (written,))))
+        )
 
 
 class Request(request.Request):
@@ -254,7 +256,8 @@ def _map_flat_names(declared: Sequence[_Declaration]) -> Mapping[str, tuple[str,
         if not tool.name:  # the server runs it
             continue
         prefix = tool.namespace or DEFAULT_NAMESPACE
-        for flat in (f"{prefix}.{tool.name}", f"{prefix}__{tool.name}", tool.name):
+        dotted = f"{prefix}.{tool.name}"
+        for flat in (dotted, flatten_name(dotted), tool.name):
             names.setdefault(flat, set()).add((tool.namespace, tool.name))
     return {
         flat: name

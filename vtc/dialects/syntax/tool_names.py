@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 from itertools import islice
 
+from vtc.events import flatten_name
+
 PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:tool:")
 """Prefixes of tool names that models and their chat templates write."""
 
@@ -55,7 +57,7 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     bare = written.rpartition(":")[2].rpartition(".")[2]
     if bare in offered:
         return bare
-    same = [tool for tool in offered if "." in tool and _flatten_namespace(tool) == _flatten_namespace(written)]
+    same = [tool for tool in offered if "." in tool and flatten_name(tool) == flatten_name(written)]
     if len(same) == 1:
         return same[0]
     stem = _WITHOUT_NUMBER.fullmatch(written)
@@ -84,8 +86,3 @@ def explain_unknown_tool(written: str, offered: Iterable[str]) -> str:
     first = [*islice(offered, MAX_LISTED_TOOLS + 1)]
     names = [name[:64] for name in first[:MAX_LISTED_TOOLS]] + ["…"] * (len(first) > MAX_LISTED_TOOLS)
     return f"no tool {written!r} is offered" + (f"; offered: {', '.join(names)}" if names else "")
-
-
-def _flatten_namespace(name: str) -> str:
-    """Return a name as servers without namespaces write it."""
-    return name.replace(".", "__")
