@@ -21,7 +21,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/apis": 91_600,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
-    "vtc/dialects": 97_400,
+    "vtc/dialects": 99_500,
     "vtc/exchange": 74_000,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_850,

@@ -114,6 +114,11 @@ class Repair(StrEnum):
     JSON_TRAILING_COMMA = "json-trailing-comma", "A comma follows the last entry."
     JSON_PYTHON_LITERAL = "json-python-literal", "`True`, `False` or `None` is used for `true`, `false` or `null`."
 
+    STRING_MARKERS = (
+        "string-markers",
+        "Markers of strings or commas are missing, or quotes are Python's; the tool's schema shows where a value ends.",
+    )
+
     # Names and places
     TOOL_NAME = "tool-name", "The name has a prefix, a number or markup, or is repeated; it denotes an offered tool."
     TOOL_BY_ARGUMENTS = (

@@ -139,7 +139,7 @@ def _repair_json(context: Context, call: OpenCall, body: str, closers: Sequence[
     if call.syntax.body == "kwargs":
         repaired = repairs.repair_kwargs(body, closers)
     elif isinstance(call.json, GemmaBody) and not _JSON_OBJECT.match(body):
-        repaired = repairs.repair_gemma(body, closers, call.json.quote)
+        repaired = repairs.repair_gemma(body, closers, call.json.quote, call.named.schema)
     else:
         keys = call.syntax.dialect.json if call.syntax.body == "json" else None
         expected = (

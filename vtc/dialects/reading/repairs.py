@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import broken_json, broken_kwargs, parameter
+from vtc.dialects.arguments import broken_gemma, broken_json, broken_kwargs, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, close_last_string
 from vtc.dialects.arguments.json_object import JsonBody, escape_surrogates, render_members, split_items
 from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import get_last_tag
+from vtc.json_schema import ObjectSchema
 
 MAX_CALL_ENDS = 16
 """Maximum positions that are tried as the end of a broken call."""
@@ -50,8 +51,8 @@ def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
         return RepairedBody(*whole, len(text))
     # Step 2: Try each closer in the text as the end of the call.
     last = len(text.rstrip())
-    places = [match.end() for closer in closers for match in re.finditer(re.escape(closer), text)]
-    for place, end in enumerate(sorted(places)[:MAX_CALL_ENDS]):
+    places = _list_closer_ends(text, closers)
+    for place, end in enumerate(places[:MAX_CALL_ENDS]):
         if end == last and len(places) == 1:
             break  # step 1 tried this end
         body = _strip_closers(text[:end].lstrip(), closers)
@@ -67,10 +68,11 @@ def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
     return None
 
 
-def repair_gemma(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
-    """Repair a body in Gemma's notation whose end is incomplete, if at least a part of the call's closer follows it.
+def repair_gemma(text: str, closers: Sequence[str], quote: str, takes: ObjectSchema) -> RepairedBody | None:
+    """Repair a body in Gemma's notation, if at least a part of the call's closer follows it.
 
-    The token after the last string may be missing, or the brackets after a value that shows its own end.
+    The token after the last string may be missing, or the brackets after a value that shows its own end. Any other
+    tokens and commas are found by the schema of the tool.
     """
     whole = text.strip()
     body, corrupt = strip_corrupt_closers(_strip_closers(whole, closers), closers)
@@ -87,7 +89,15 @@ def repair_gemma(text: str, closers: Sequence[str], quote: str) -> RepairedBody 
             reader.close()
         if reader.done and not tried[at:].strip() and body != whole:
             return RepairedBody([reader.text()], [*reader.repairs, *notes, *([repair] if repair else [])], len(text))
+    for end in _list_closer_ends(text, closers)[:MAX_CALL_ENDS]:
+        if reading := broken_gemma.read(_strip_closers(text[:end], closers), takes, quote):
+            return RepairedBody([reading], [Repair.STRING_MARKERS], end)
     return None
+
+
+def _list_closer_ends(text: str, closers: Sequence[str]) -> list[int]:
+    """List the ends of the closing tags in a text, in order."""
+    return sorted(match.end() for closer in closers for match in re.finditer(re.escape(closer), text))
 
 
 def repair_kwargs(text: str, closers: Sequence[str]) -> RepairedBody | None:
