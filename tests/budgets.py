@@ -18,13 +18,13 @@ from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_800,
-    "vtc/apis": 91_600,
+    "vtc/apis": 91_650,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 99_500,
     "vtc/exchange": 74_000,
     "vtc/guards": 12_600,
-    "vtc/profiles": 18_850,
+    "vtc/profiles": 18_900,
     "vtc/proxy": 35_600,
     "vtc/reporting": 12_800,
     "vtc/wire": 3_400,

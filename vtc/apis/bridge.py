@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -317,6 +317,29 @@ class BridgeDecoder(msgspec.Struct, eq=False):
         if id_ and key:
             self.known |= {key}
         return replace(call, name=self.names.to_client(call.name) if call.name else "", id=id_)
+
+
+class ReplyIdReader(msgspec.Struct):
+    """Decoder that reads the id of a reply from the first frame that has one, and reports it."""
+
+    decoder: Decoder
+    path: str
+    """The dotted path of the id in a frame."""
+    on_id: Callable[[str], None]
+    found: bool = False
+
+    def __copy__(self) -> ReplyIdReader:
+        return replace(self, decoder=copy.copy(self.decoder))
+
+    @property
+    def framing(self) -> Framing:
+        return self.decoder.framing
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        if not self.found and frame.data and isinstance(id_ := get_at(object_of(frame.data), self.path), str):
+            self.found = True
+            self.on_id(id_)
+        return self.decoder.decode(frame)
 
 
 class RenamedModel(msgspec.Struct):

@@ -100,7 +100,7 @@ class Session:
 
         `quirks` holds the quirks learned from rejections of this request.
         """
-        self.plan, self._past, self._replan = planned
+        self.plan, self._past, self._replan, kept = planned
         plan, past, request = self.plan, self._past, self._request
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
@@ -117,7 +117,7 @@ class Session:
         if self.is_bridged:
             opening = Conversation(request.messages).opening
             seals = self._seal_source.make_key(opening, self.server.name, plan.server_model or request.model)
-        context = ExchangeContext(self._api, self.server, request, plan, self.report, seals)
+        context = ExchangeContext(self._api, self.server, request, plan, self.report, seals, kept)
         self._factory = ReplyFactory(context, self.fate, past.reasoning if past else None)
         self._encoder = RequestEncoder(context, received, self._factory, quirks)
         store = past.responses.make_recorder(request) if past and self.is_bridged else None
@@ -164,7 +164,7 @@ class Session:
             facts = replace(
                 facts, model=request.model, body=request.fields, path=api.place.whole_reply_path(facts.path)
             )
-            planned = make_plan_maker(planner, facts, request, memory)({})
+            planned = make_plan_maker(planner, facts, request, memory, seed)({})
             plan = planned.plan
             # Decode the request again without repairs of its shape if a profile disables them, or re-encoded if the
             # server could parse other tools or messages from its bytes than VTC did.

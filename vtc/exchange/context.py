@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from vtc.apis import Api, Request
 from vtc.apis.seals import SealKey
+from vtc.exchange.remembering.kept_conversation import KeptConversation
 from vtc.profiles.plan import Plan
 from vtc.reporting.report import Report
 
@@ -20,6 +21,8 @@ class ExchangeContext(NamedTuple):
     report: Report
     seals: SealKey | None = None
     """Signs the seals of a server of another API, and recognizes them."""
+    kept: KeptConversation | None = None
+    """The conversation, if the server keeps it."""
 
     @property
     def is_bridged(self) -> bool:

@@ -40,6 +40,8 @@ MAX_PROMPT_BYTES = 32 << 20
 """Bytes of stored prompts."""
 MAX_RESPONSE_BYTES = 32 << 20
 """Bytes of stored responses."""
+MAX_KEPT_REPLY_BYTES = 1 << 20
+"""Bytes of ids of replies that servers keep."""
 MAX_HELD_BYTES = 1 << 20
 """Bytes of quirks that apply to single conversations."""
 
@@ -175,6 +177,8 @@ class Memory:
         """Reasoning of models, by turn (`exchange.remembering`)."""
         self.responses = responses or BoundedCache(MAX_RESPONSE_BYTES)
         """Responses of bridges, by client and id (`exchange.remembering.responses`)."""
+        self.kept_replies = BoundedCache(MAX_KEPT_REPLY_BYTES)
+        """Ids of replies that servers keep, by turn (`exchange.remembering.kept_conversation`)."""
         self.held = BoundedCache(MAX_HELD_BYTES)
         """Quirks of single conversations (`HeldQuirks`)."""
         self.clock = clock

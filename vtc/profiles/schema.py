@@ -328,6 +328,20 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             compile_expression(self.after)
 
 
+class ConversationFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The fields of a server that keeps conversations: a request has only the messages after the last reply."""
+
+    parent: ProfileText
+    """The field for the id of the last reply, by dotted path: `parent_id`, `previous_response_id`. Null in the first
+    request."""
+    id: str = ""
+    """The field for the id of the conversation, which VTC makes: `chat_id`. Empty: there is none."""
+    reply_id: ProfileText = "id"
+    """Location of a reply's id in the reply, by dotted path; the first frame that has it counts."""
+    repeats_system: bool = False
+    """True if each request has the system messages again, because the server does not keep them."""
+
+
 def names_hosts(match: Match) -> bool:
     """Return True if each host of a match belongs to a single owner."""
     hosts = [*list_patterns(match.host)]
@@ -368,6 +382,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     replies."""
     recalls: bool = True
     """True if the text of past reasoning is restored for models without a profile (`recalls` of a model)."""
+    conversation: ConversationFields | None = None
+    """The server keeps conversations, so that requests have only the new messages. Null: they have all messages."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     remark: str = ""

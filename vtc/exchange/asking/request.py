@@ -55,6 +55,8 @@ MAX_REQUESTS = 4
 """Requests per exchange, including the retries after rejections."""
 _ALWAYS_LEARNED = (PROMPT, API, "context", MAX_TOKENS)
 """Steps that are learned although the accepted request does not list them as applied."""
+UNKNOWN_REPLY_STATUSES = (400, 404, 409, 410, 422)
+"""Statuses with which a server may reject the id of a reply that it has forgotten."""
 EMPTY_REPLY_TEXT = "(nothing)"
 """Replaces a silent reply, because servers reject empty messages."""
 
@@ -169,6 +171,9 @@ class RequestEncoder:
         canonical = self._read_canonical(tuple(given))
         ready, applied = apply_steps(canonical, self._steps, context)
         lines += [*request.body.lines, *applied.values()]
+        shown = ready.messages
+        if self._context.kept:
+            ready = replace(ready, messages=(*self._context.kept.select_new(ready.messages),))
         # Step 2: write the result in the server's API, or change only the affected fields of the client's request.
         fields = self._server.writer.build_request(ready) if self._context.is_bridged else request.fields
         drop = [path for path in changes.drop if drop_at(fields, path.split(".")) is not fields]
@@ -206,7 +211,7 @@ class RequestEncoder:
         self._report.request += [line for line in lines if line not in self._report.request]
         self._last_retry.applied_lines = applied
         self.sent_request = SentRequest(ready.model or request.model, ready.stream, headers)
-        self.sent_body, self.sent_prompt = body, (ready.messages, ready.tools)
+        self.sent_body, self.sent_prompt = body, (shown, ready.tools)
         return body
 
     def _drop_foreign_seals(self, messages: Sequence[Message] | None) -> tuple[Sequence[Message] | None, list[str]]:
@@ -248,9 +253,9 @@ class RequestEncoder:
         drop: Sequence[str],
     ) -> Mapping[str, Any] | None:
         """Apply the changes to the fields of the client's request; None if nothing changes."""
-        plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
+        plan, protocol = self._plan, self._plan.protocol
         withheld = plan.withheld if protocol.is_native else frozenset[str]()
-        is_plain = not (stack.request.set or drop or withheld or plan.buffered or plan.server_model)
+        is_plain = not (self._set_fields or drop or withheld or plan.buffered or plan.server_model)
         if messages is None and ready is request and is_plain and not self._request.body.lines:
             return None
         before = {tool.name: tool for tool in request.tools}
@@ -267,14 +272,19 @@ class RequestEncoder:
             streamed=ready.stream and not request.stream,
             limits={name: limit for name, limit in ready.limits.items() if request.limits.get(name) != limit},
             drop=drop,
-            set={**self._constraint_fields(ready), **stack.request.set},
+            set={**self._constraint_fields(ready), **self._set_fields},
         )
         return self._server.writer.apply_changes(self._request, changes)
+
+    @property
+    def _set_fields(self) -> Mapping[str, Any]:
+        """The fields that the profiles set, by dotted path, and those of a conversation that the server keeps."""
+        return {**self._plan.stack.request.set, **(self._context.kept.body_fields if self._context.kept else {})}
 
     def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
         """Complete the request in the fields of the server's API."""
         kept = {key: value for key, value in {**fields, **self._constraint_fields(ready)}.items() if key not in drop}
-        return edit_fields(kept, drop, self._plan.stack.request.set)
+        return edit_fields(kept, drop, self._set_fields)
 
     def _list_dropped(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
         """Report the parts of the request that the server's API cannot express."""
@@ -374,6 +384,9 @@ class RequestEncoder:
             self._report.request[:] = before
             if learned.once is not None:
                 break
+        if self._context.kept and status in UNKNOWN_REPLY_STATUSES and self._context.kept.restart():
+            self._report_quirk("the server does not know its last reply: it was sent the whole conversation again")
+            return self._encode(self._messages)
         return None
 
     def _next_attempt(self, error: ServerError) -> Attempt:
@@ -405,6 +418,7 @@ class RequestEncoder:
         shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
+        self._begin_anew()
         turns = Message("assistant", (reply or EMPTY_REPLY_TEXT,)), Message("user", (question,))
         return self._encode([*self._current_messages, *turns])
 
@@ -416,8 +430,14 @@ class RequestEncoder:
         tools = [tool.name for tool in self._plan.offered]
         usage = self._render_usage(next((name for name in tools if name in text), tools[0] if tools else ""))
         reminder = load_lexicon().reminders[silence] + f"\nA call is written like this:\n{usage}" * bool(usage)
+        self._begin_anew()
         messages = Message("assistant", (text.strip() or EMPTY_REPLY_TEXT,)), Message("user", (reminder,))
         return self._encode([*self._current_messages, *messages]), messages
+
+    def _begin_anew(self) -> None:
+        """Send the whole conversation to a server that keeps it, because its last reply is to be repeated."""
+        if self._context.kept:
+            self._context.kept.restart()
 
     @property
     def _current_messages(self) -> Sequence[Message]:

@@ -12,6 +12,7 @@ from vtc.apis import Request
 from vtc.apis.seals import SealKey
 from vtc.events import Message, Tool
 from vtc.exchange.remembering.conversation import Conversation
+from vtc.exchange.remembering.kept_conversation import KeptConversation
 from vtc.exchange.remembering.last_prompts import LastPrompts, build_prompt
 from vtc.exchange.remembering.reasoning import AddReasoning, ReasoningStore
 from vtc.exchange.remembering.responses import ResponseStore
@@ -30,6 +31,8 @@ class PlannedExchange(NamedTuple):
     history: History | None = None
     replan: MakePlan | None = None
     """Makes a new plan from quirks learned meanwhile; None if no rejection changes the plan."""
+    kept: KeptConversation | None = None
+    """The conversation, if the server keeps it."""
 
 
 """Makes the plan of a request, given the quirks that its server revealed since it arrived."""
@@ -70,17 +73,31 @@ class History:
         )
 
 
-def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:
-    """Return a function that plans for these facts, and again when new quirks change the plan."""
+def make_plan_maker(
+    planner: Planner, facts: Facts, request: Request, memory: Memory | None, seed: str = ""
+) -> MakePlan:
+    """Return a function that plans for these facts, and again when new quirks change the plan.
+
+    `seed` differs for every exchange.
+    """
 
     key = cache(lambda: Conversation(request.messages, digest_texts(*facts.whose, facts.model)).opening)
 
     def make_plan(new_quirks: Mapping[str, Any]) -> PlannedExchange:
         if not memory:
-            return PlannedExchange(planner.plan(facts, request, None, new_quirks), replan=make_plan)
+            plan = planner.plan(facts, request, None, new_quirks)
+            return PlannedExchange(plan, replan=make_plan, kept=find_kept(plan))
         held = HeldQuirks(memory.held, key, memory.clock)
         plan = planner.plan(facts, request, memory, merge_learned(held.list_known(), new_quirks))
         plan = msgspec.structs.replace(plan, quirks=plan.quirks._replace(held=held))
-        return PlannedExchange(plan, History(memory, facts, plan, request), make_plan)
+        return PlannedExchange(plan, History(memory, facts, plan, request), make_plan, find_kept(plan))
+
+    def find_kept(plan: Plan) -> KeptConversation | None:
+        if not (fields := plan.stack.server.conversation):
+            return None
+        # Other tools need another prompt, which the server has only at the beginning of a conversation.
+        tools = [tool.name for tool in plan.offered] if plan.protocol.prompt_tools else []
+        owner = digest_texts(*facts.whose, plan.server_model or request.model, *tools)
+        return KeptConversation(memory or Memory(), owner, fields, request, seed)
 
     return make_plan

@@ -74,7 +74,7 @@ class ReasoningRecorder:
 
     def __init__(
         self,
-        store_turn: Callable[[Turn, str, Sequence[ToolCall], bytes], object],
+        store_turn: Callable[[Turn, str, Sequence[ToolCall], bytes], object] | None,
         markup: Sequence[str] | None = None,
         closers: Sequence[str] = (),
         *,
@@ -82,15 +82,17 @@ class ReasoningRecorder:
         signed: bool,
         between: bool = False,
         seals: SealKey | None = None,
+        store_reply: Callable[[Sequence[ToolCall], bytes], object] | None = None,
     ) -> None:
         """Set up the recorder.
 
         `markup` lists the texts around a section of text tool calls, which are removed from the bare text; None records
         no text. `closers` end reasoning in the text. `plain` reasoning is restored as text. A server that has its
         reasoning `signed` sends seals, and may place them `between` texts. `seals` decodes seals that VTC signed for a
-        client of another API.
+        client of another API. `store_reply` receives the calls of each reply and the digest of its text.
         """
         self._keep = store_turn
+        self._store_reply = store_reply
         self._markup = markup
         self._closers = closers
         self._plain = plain
@@ -101,7 +103,7 @@ class ReasoningRecorder:
         """Text tool calls as the model wrote them; None once one is sent in other words, or is native."""
         self._thoughts = ReceivedReasoning(seals)
         self._length = 0
-        self._delivered = DeliveredText() if between else None
+        self._delivered = DeliveredText() if between or store_reply else None
         """Text that the client received, which places the seals. Without `between` it is measured only from the first
         seal on, and None until then; it stays None if text precedes that seal."""
         self._has_sent_text = False
@@ -189,8 +191,10 @@ class ReasoningRecorder:
             calls = self._collect_calls()
             sealed = tuple(self._thoughts.sealed)
             turn = Turn(self._thoughts.get_text() if self._plain else "", sealed, *self._get_written_text())
-            if turn != Turn() and (calls or (sealed and self._delivered)):
-                text = self._delivered.digest if self._delivered else b""
+            text = self._delivered.digest if self._delivered else b""
+            if self._store_reply:
+                self._store_reply(calls, text)
+            if self._keep and turn != Turn() and (calls or (sealed and self._delivered)):
                 self._keep(turn, self._field if self._field in REASONING_FIELDS else "", calls, text)
         except Exception as error:  # the reply itself continues
             logger.error("vtc: the reasoning of this reply is not stored for later turns\n%s", format_exception(error))

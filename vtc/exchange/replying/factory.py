@@ -11,7 +11,7 @@ from typing import cast
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Request
-from vtc.apis.bridge import BridgeDecoder, RenamedModel, RenamedTools, WireNames
+from vtc.apis.bridge import BridgeDecoder, RenamedModel, RenamedTools, ReplyIdReader, WireNames
 from vtc.apis.contract import Decoder, Json, ReferableReply, Reply
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import SilentReply, TurnEncoder
@@ -71,6 +71,7 @@ class ReplyFactory:
     ) -> None:
         """Set up the factory; `thoughts` stores the model's reasoning, if any is stored."""
         request, plan = context.request, context.plan
+        self._context = context
         self._thoughts = thoughts
         self._client, self._server = context.client, context.server
         self._plan = plan
@@ -82,7 +83,6 @@ class ReplyFactory:
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = fate.own.seed
-        self._seals = context.seals
         prefix, length = ("", 9) if plan.stack.ids == "alphanumeric9" else (self._client.call_ids, 24)
         self._ids = Ids(self._seed, request.call_ids, prefix, length, counted=plan.stack.ids == "kimi")
         self._budget = Budget()
@@ -143,7 +143,7 @@ class ReplyFactory:
             report.errors.append(hints.explain_error(None, error))
             return self.expected.on_error(error)
 
-        recorder = self._make_recorder(self._thoughts) if self._thoughts else None
+        recorder = self._make_recorder()
         fate = replace(self._fate, bridged=self._is_bridged or self.expected.names is not None)
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
         if on_response:
@@ -177,18 +177,24 @@ class ReplyFactory:
     def _make_decoder(self) -> Decoder:
         """Create the decoder of the server's frames, with the client's names and model."""
         drop, names = self._plan.stack.response_drop, self.expected.names
-        if self._seals:
-            decoder = self._server.decoder(self._server.layout.bridged_form, drop)
+        decoder = self._server.decoder(self._server.layout.bridged_form if self._context.seals else self._form, drop)
+        if self._context.kept:
+            decoder = ReplyIdReader(decoder, self._context.kept.reply_id_path, self._context.kept.record_id)
+        if self._context.seals:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
             names, created = names or WireNames(()), self._fate.own.created
-            return BridgeDecoder(decoder, names, self._model, id_, self._seals, self._server.signs_reasoning, created)
-        decoder = self._server.decoder(self._form, drop)
+            return BridgeDecoder(
+                decoder, names, self._model, id_, self._context.seals, self._server.signs_reasoning, created
+            )
         if self._plan.server_model:
             decoder = RenamedModel(decoder, self._server.layout.model_paths, self._model)
         return RenamedTools(decoder, names) if names else decoder
 
-    def _make_recorder(self, past: ReasoningStore) -> ReasoningRecorder:
-        """Create the recorder of a reply for later requests."""
+    def _make_recorder(self) -> ReasoningRecorder | None:
+        """Create the recorder of a reply for later requests, if they need anything of it."""
+        past, kept = self._thoughts, self._context.kept
+        if not past:
+            return ReasoningRecorder(None, plain=False, signed=False, store_reply=kept.store_reply) if kept else None
         write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for text in sections for part in text.partition("{calls}")[::2] if part.strip())
@@ -200,7 +206,8 @@ class ReplyFactory:
             plain=past.recalls,
             signed=self._server.signs_reasoning,
             between=self._server.seals != "field",
-            seals=self._seals,
+            seals=self._context.seals,
+            store_reply=kept.store_reply if kept else None,
         )
 
     def _make_pipeline(
