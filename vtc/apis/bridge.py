@@ -12,6 +12,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -112,7 +113,7 @@ def _convert_message(
     own_seals = request.list_seals(message) if message.role == "assistant" else ()
     sealed = {value: seals.unseal(value) if seals else None for value in own_seals}
     foreign_seals += [value for value, thought in sealed.items() if not thought and value != UNSIGNED_CALL_SIGNATURE]
-    for part in message.content:
+    for part in _read_parts_in_text(request, message):
         if isinstance(part, Opaque) and part.thought:
             content.append(part)
             continue
@@ -146,6 +147,18 @@ def _convert_message(
         name=message.name if message.role == "tool" else None,
         source=None,
     )
+
+
+def _read_parts_in_text(request: Request, message: Message) -> Sequence[str | Opaque]:
+    """Return the content of a message, with the parts of a result that is the JSON text of parts, one of them media."""
+    match message:
+        case Message(role="tool", content=(str(text),)) if text.startswith("[") and "image" in text:
+            with suppress(ValueError):
+                parts = [*map(Opaque, decode_json(text.encode()))]
+                kinds = {type(request.interpret_part(part.part)) for part in parts}
+                if Media in kinds and kinds <= {str, Media}:
+                    return parts
+    return message.content
 
 
 type _Sealed = Mapping[str, Thought | None]

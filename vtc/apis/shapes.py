@@ -121,7 +121,7 @@ def read_foreign_part(part: Any, kinds: Collection[str]) -> str | Media | None:
     match part:
         case {"text": str(text)}:
             return text
-        case {"type": "image_url", "image_url": {"url": url, **rest}}:
+        case {"type": "image_url" | "input_image", "image_url": {"url": url, **rest}}:
             return parse_media_url("image", url, detail=rest.get("detail"))
         case {"type": "image_url" | "input_image", "image_url": url, **rest}:
             return parse_media_url("image", url, detail=rest.get("detail"))

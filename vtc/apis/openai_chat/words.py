@@ -293,10 +293,14 @@ def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
     return rest | call.as_openai()
 
 
+_DETAILS = {"low": "low", "high": "high", "auto": "auto", "original": "high"}
+"""Levels of detail of Responses, with those of this API."""
+
+
 def render_media(media: Media) -> Mapping[str, Any]:
     """Render media as a part of a message."""
     if media.kind == "image":
-        detail = {"detail": media.detail} if media.detail else {}
+        detail = {"detail": _DETAILS[media.detail]} if media.detail in _DETAILS else {}
         return {"type": "image_url", "image_url": {"url": content.render_media_url(media), **detail}}
     if media.data:
         return {

@@ -9,7 +9,6 @@ Tools can also be declared in the conversation, by dedicated items (Codex declar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
@@ -60,9 +59,14 @@ def _normalize_parts(item: Any) -> Any:
         return item
     role = item.get("role")
     text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
-    own = partial(shapes.fix_part, kinds=("text", foreign, "image_url", "image"), text=text, write=render_media)
+    kinds = ("text", foreign, "image_url", "image")
+
+    def fix_part(part: Any) -> Any:
+        own = ("input_image",) if part_of(part, "image_url") else ()  # with the object of chat completions
+        return shapes.fix_part(part, (*kinds, *own), text, render_media)
+
     field = "content" if role else "output" if item.get("type") in OUTPUT_KINDS else ""
-    return edit_at(item, (field, "*"), own)
+    return edit_at(item, (field, "*"), fix_part)
 
 
 class ResponsesToolFields(tool_fields.ToolFields):
@@ -181,8 +185,8 @@ class Request(request.Request):
         match part:
             case str():
                 return part
-            case {"type": "input_image", "image_url": url, **rest}:
-                return content.parse_media_url("image", url, detail=rest.get("detail"))
+            case {"type": "input_image"}:
+                return shapes.read_foreign_part(part, ("input_image",))
             case {"type": "input_file", **rest}:
                 url = rest.get("file_data") or rest.get("file_url")
                 return content.parse_media_url("document", url, str(rest.get("filename") or ""))
