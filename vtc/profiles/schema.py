@@ -116,6 +116,10 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     only `properties`, `required`, `items`, `enum` and `description`: `Unknown name "$schema"`, `not a valid moonshot
     flavored json schema`. Tools whose arguments are no object are removed. Calls are still checked against, and fitted
     to, the full schema."""
+    answer: bool | None = None
+    """On a bridge to a Messages server, close all objects in the schema of a structured answer, and move constraints
+    that Anthropic rejects into the description: `For 'object' type, 'additionalProperties' must be explicitly set to
+    false`."""
     names: bool | None = None
     """Shorten the names of tools to at most 64 letters, digits, `_` and `-`, with no digit first; the client receives
     the original names: `Function name was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a

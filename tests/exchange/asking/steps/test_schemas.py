@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import chain, product
 from typing import Any
 
@@ -15,7 +16,7 @@ from jsonschema import Draft202012Validator
 from tests.dialects.material import CASES as FOLDER
 from tests.dialects.material import plain
 from tests.exchange.asking.applied_steps import make_context
-from vtc.events import CanonicalRequest, Tool
+from vtc.events import Answer, CanonicalRequest, Tool
 from vtc.exchange.asking.steps import apply_steps
 
 type Json = dict[str, Any]
@@ -338,3 +339,33 @@ def test_every_schema_is_accepted_and_accepts_the_same_values(words: str, fitted
     assert simplify_schema(written, words)[0] is written
     if Draft202012Validator(schema).is_valid(value):  # several schemas of `oneOf` can accept it
         assert any(map(Draft202012Validator(written).is_valid, omit_nulls(value)))
+
+
+REJECTED = {
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"),
+    *("maxItems", "uniqueItems", "minProperties", "maxProperties", "patternProperties", "oneOf", "not"),
+}
+"""Keywords that platform.claude.com, "Structured outputs", lists as not supported; its SDKs describe `pattern`, too."""
+
+
+def find_faults(schema: Any, place: str = "") -> Iterator[str]:
+    if isinstance(schema, dict):
+        if not place.endswith("properties"):
+            yield from (f"{place}: {key}" for key in REJECTED & schema.keys())
+            if "object" in str(schema.get("type")) and schema.get("additionalProperties") is not False:
+                yield f"{place}: open"
+        for key, value in schema.items():
+            if key not in ("enum", "const", "default"):
+                yield from find_faults(value, "" if place.endswith("properties") else key)
+    elif isinstance(schema, list):
+        for entry in schema:
+            yield from find_faults(entry, "list")
+
+
+@settings(max_examples=40)
+@over(fitted=objects())
+def test_no_keyword_of_an_answer_is_sent_that_anthropic_rejects(fitted: tuple[Json, Json]) -> None:
+    asked = CanonicalRequest(model="m", messages=(), answer=Answer({**fitted[0], "$defs": DEFINITIONS}))
+    found, _ = apply_steps(asked, {"answer": True}, make_context(server="anthropic-messages"))
+    assert found.answer
+    assert not [*find_faults(found.answer.schema)]

@@ -38,7 +38,7 @@ from vtc.exchange.asking.steps.messages import (
     replace_nulls,
     split_calls,
 )
-from vtc.exchange.asking.steps.schemas import rewrite_schemas
+from vtc.exchange.asking.steps.schemas import close_answer, rewrite_schemas
 from vtc.exchange.asking.steps.tools import declare_called_tools, declare_strict, express_choice, send_grammar
 
 __all__ = ["BRIDGE_STEPS", "DEFAULT_STEPS", "REQUEST_STEPS", "StepContext", "apply_steps"]
@@ -66,6 +66,7 @@ REQUEST_STEPS: Mapping[str, RequestStep] = {
     "streamed": force_stream,
     "declared": declare_called_tools,
     "schemas": rewrite_schemas,
+    "answer": close_answer,
     "strict": declare_strict,
     "names": rename_tools,
     "constrain": send_grammar,
@@ -78,7 +79,9 @@ same role. Calls are split after neighbours are joined. Notes are texts, so `ima
 DEFAULT_STEPS: Mapping[str, Any] = {"shapes": True}
 """Steps for every request, unless a profile disables them."""
 BRIDGE_STEPS: Mapping[str, Any] = {
-    **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
+    **dict.fromkeys(
+        ("billing", "empty", "turns", "results", "alternate", "text", "names", "something", "answer"), True
+    ),
     "system": "folded",
     "ids": "short",
 }

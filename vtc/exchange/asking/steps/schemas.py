@@ -52,6 +52,8 @@ MAX_SUBSCHEMAS_OF_ALL = 12000
 """Subschemas of all tools that are visited."""
 MAX_REPORTED_TOOLS = 6
 """Tools that the report names."""
+MAX_ANSWER_DEPTH = 50
+"""Nesting depth of the schema of an answer below which it stays as it is."""
 MAX_HINT_CHARACTERS = 400
 """Characters per keyword in a description."""
 
@@ -77,6 +79,47 @@ def rewrite_schemas(request: CanonicalRequest, value: Any, _context: StepContext
     if left_out:
         report.append(f"not offered, because their arguments are no object: {', '.join(left_out)}")
     return (replace(request, tools=tuple(tools)), "; ".join(report)) if report else (request, "")
+
+
+_ANSWER_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
+"""Formats of texts in the schemas of structured answers that Anthropic accepts."""
+
+
+def close_answer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Give a structured answer the schema that Anthropic accepts, as its SDKs do.
+
+    All objects are closed, and constraints that it rejects move into the description.
+    """
+    answer = request.answer
+    if context.server.layout.any_json or answer is None or answer.schema is None:
+        return request, ""
+    schema = _close_objects(answer.schema)
+    if schema == answer.schema:
+        return request, ""
+    line = "schema of the answer: objects closed, constraints moved into the description"
+    return replace(request, answer=replace(answer, schema=schema)), line
+
+
+def _close_objects(schema: Any, depth: int = 0) -> Any:
+    if not isinstance(schema, Mapping) or depth > MAX_ANSWER_DEPTH:
+        return schema
+    lost = {key: value for key, value in schema.items() if key in NARROWING_KEYWORDS}
+    if lost.get("format") in _ANSWER_FORMATS:
+        del lost["format"]
+    if lost.get("minItems") in (0, 1):
+        del lost["minItems"]
+    out = {
+        "anyOf" if key == "oneOf" else key: _map_schemas(key, value, lambda inner: _close_objects(inner, depth + 1))
+        if key in _ALL_NESTING_KEYWORDS
+        else value
+        for key, value in schema.items()
+        if key not in lost
+    }
+    if "object" in _list_types(schema):
+        if isinstance(out.get("additionalProperties"), Mapping):
+            lost["additionalProperties"] = out["additionalProperties"]
+        out["additionalProperties"] = False
+    return _append_hints(out, lost)
 
 
 class _WrittenParameters(NamedTuple):
