@@ -120,7 +120,10 @@ class Repair(StrEnum):
     )
 
     # Names and places
-    TOOL_NAME = "tool-name", "The name has a prefix, a number or markup, or is repeated; it denotes an offered tool."
+    TOOL_NAME = (
+        "tool-name",
+        "The name has a prefix, a number or markup, is repeated, or lacks its MCP server; it denotes an offered tool.",
+    )
     TOOL_BY_ARGUMENTS = (
         "tool-by-arguments",
         "The name is a bare id; only one offered tool accepts these arguments.",

@@ -17,7 +17,7 @@ from tests.apis.shapes import SHAPES, make_request_body
 from tests.exchange.asking.applied_steps import BY_NAME
 from tests.exchange.crossings import STREAM, call_piece, has_whole_call, open_bridge, read_client_reply
 from tests.exchange.replying.native_calls import CASES, IN_PIECES, encode_frames, in_cuts, open_with_tools, stream_calls
-from tests.exchanges import agent, feed_stream, planner
+from tests.exchanges import agent, declare_tools, feed_stream, planner
 from vtc.apis import APIS
 from vtc.apis.calls import RAW_INPUT_SCHEMA
 from vtc.dialects import Repair
@@ -789,3 +789,47 @@ def test_joined_pieces_equal_arguments_in_any_cut(api: str, data: st.DataObject)
     ):  # more than one special token
         assert body == b"".join(frames)
     assert list_calls(api, body) == [("write", one) for one in arguments]
+
+
+NAVIGATE = "mcp__web__navigate"
+NAVIGATION_TOOLS = {
+    NAVIGATE: {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]},
+    "mcp__web__close": {"type": "object"},
+    "mcp__db__close": {"type": "object"},
+}
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", SHAPES)
+@pytest.mark.parametrize(
+    ("written", "arguments", "name"),
+    [
+        ("navigate", {"url": "x"}, NAVIGATE),
+        ("web:navigate", {"url": "x"}, NAVIGATE),
+        ("db:navigate", {"url": "x"}, "db:navigate"),
+        ("navigate", {"href": "x"}, "navigate"),
+        ("close", {}, "close"),
+    ],
+)
+def test_tool_without_its_server_is_resolved_and_judged(
+    api: str, written: str, arguments: Any, name: str, tmp_path: Path, *, stream: bool
+) -> None:
+    guards = {"denied_tools": [NAVIGATE], "on_denied": "steer"}
+    (tmp_path / "mine.yaml").write_text(json.dumps({"kind": "policy", "name": "mine", "match": {}, "guards": guards}))
+    strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
+    (found,) = [one for one in APIS if one.name == api]
+    request = SHAPES[api].request(stream=stream, tools=declare_tools(api, NAVIGATION_TOOLS))
+    text = f"<tool_call>\n{json.dumps({'name': written, 'arguments': arguments})}\n</tool_call>"
+    as_text = b"".join(SHAPES[api].streamed(*text)) if stream else chat.encode_json(SHAPES[api].whole(text))
+    in_text = [] if name == "db:navigate" else [(name, arguments)]  # no tool that is not offered has such a name
+    for body, calls in (
+        (encode_reply(api, written, json.dumps(arguments), stream=stream), [(name, arguments)]),
+        (as_text, in_text),
+    ):
+        for plans, made in ((planner(), calls), (strict, [] if name == NAVIGATE else calls)):
+            facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].build_path(stream=stream))
+            one = Session.open(found, chat.encode_json(request), facts, plans, "seed")
+            out = feed_stream(one.stream(), body) if stream else one.whole.rewrite(body)
+            assert list_calls(api, out, stream=stream) == made
+            assert one.report.failures == []

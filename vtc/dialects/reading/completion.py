@@ -185,6 +185,12 @@ def _make_calls(context: Context, call: OpenCall, contents: Iterable[EnvelopeCon
     events: list[Call] = []
     for read in contents:
         text, notes = read.text, (*map(str, call.repairs), *map(str, read.repairs))
+        if read.tool and read.tool.name != read.name and not call.named.find_named_tool(read.name):
+            if parameter.is_complete(read.tool, read.arguments):
+                notes = (*notes, Repair.TOOL_NAME)
+            else:
+                read = read._replace(tool=None)
+                notes = tuple(note for note in notes if not note.startswith(Repair.UNDECLARED))
         name = read.tool.name if read.tool else _resolve_unoffered(call, read.name, notes)
         if name is None or (read.tool is None and context.unknown_tools == "text"):
             raise NotACall(tool_names.explain_unknown_tool(read.name, call.named.tools))

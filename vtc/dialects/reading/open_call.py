@@ -244,12 +244,13 @@ class OpenCall:
 
     def _begin_pieces(self) -> None:
         """Prepare the call for being sent in pieces, if the dialect and the tool allow it."""
-        syntax, tool = self.syntax, self.named.tool
-        if not can_be_sent_in_pieces(syntax, self.written):
+        syntax, named, tool = self.syntax, self.named, self.named.tool
+        # The arguments decide whether a tool is meant that is named without its server.
+        if not can_be_sent_in_pieces(syntax, self.written) or tool is not named.find_named_tool(self.written):
             return
         if isinstance(self.json, JsonBody):
             keys = syntax.dialect.json if syntax.body == "json" else None
-            self.pieces = JsonPieces(syntax, self.written, tool, self.id, keys=keys, offered=self.named.find_tool)
+            self.pieces = JsonPieces(syntax, self.written, tool, self.id, keys=keys, offered=named.find_named_tool)
         elif self.json is None and tool:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self.id)
 

@@ -39,8 +39,13 @@ class NamedTool:
         """The declared parameters and their schemas."""
 
     def find_tool(self, written: str) -> Tool | None:
-        """Find the tool that a name denotes."""
-        return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
+        """Find the tool that a name denotes, if necessary without its server: then it must accept the arguments."""
+        tool = self.tools.get(written) or self.find_named_tool(written)
+        return tool or self.tools.get(tool_names.find_with_server(written, self.tools) or "")
+
+    def find_named_tool(self, written: str) -> Tool | None:
+        """Find the tool that a name denotes, whatever the arguments are."""
+        return self.tools.get(tool_names.resolve(written, self.tools) or "")
 
     @property
     def needs_nothing(self) -> bool:

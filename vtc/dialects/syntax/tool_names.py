@@ -19,6 +19,8 @@ _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")  #
 """Call ids in the format of Kimi K2, and variants of it: `functions.read:0`, `functions_read_0`."""
 
 
+_SEPARATOR = re.compile(r"__|[.:/]")
+"""Separates the name of a tool from those of its server and its client."""
 _BARE_ID = re.compile(r"(?:functions?[._])?(?:\d{1,9}|(?:call|toolu|chatcmpl-tool)[_-]?[\w-]{0,64})")
 """A call id that contains no name."""
 
@@ -72,6 +74,16 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
         if len(same) == 1:
             return same[0]
     return None
+
+
+def find_with_server(written: str, offered: Iterable[str]) -> str | None:
+    """Return the only offered name that ends in `written`, or None: `navigate` denotes `mcp__browser__navigate`.
+
+    The written name may include the server, with another separator: `browser:navigate`.
+    """
+    parts = _SEPARATOR.split(strip_name(written))
+    fits = [tool for tool in offered if tool.endswith(parts[-1]) and _SEPARATOR.split(tool)[-len(parts) :] == parts]
+    return fits[0] if len(fits) == 1 else None
 
 
 def resolve_unoffered(written: str) -> str | None:

@@ -127,6 +127,7 @@ def normalize_call(
     intended = ResolvedTool(call.name) if call.name in tools else resolve_tool(call.name, tools)
     if intended is None or (call.is_custom and tools[intended.tool].parameters == RAW_INPUT_SCHEMA):
         return NormalizedCall([call], ())
+    received = call
     call = as_function(call)
     name, repairs = intended.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
     if re.search(r"\w", _MARKUP.sub("", intended.rest)):
@@ -138,6 +139,8 @@ def normalize_call(
     notes = [*before, *([] if ended is None else [Repair.MARKUP_IN_VALUE]), *notes]
     if lenient and len(objects) == 1 and (inner := _unwrap_arguments(objects[0][1], name, schema)):
         objects, notes = [(None, inner)], [*notes, Repair.ARGUMENTS_KEY]
+    if intended.without_server and not all(parameter.is_complete(tools[name], value) for _, value in objects):
+        return NormalizedCall([received], ())
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
@@ -166,6 +169,8 @@ class ResolvedTool(NamedTuple):
 
     tool: str
     rest: str = ""
+    without_server: bool = False
+    """True if the name lacks its server: the tool is meant only if it accepts the arguments."""
 
 
 def resolve_tool(written: str, tools: Mapping[str, Tool]) -> ResolvedTool | None:
@@ -177,7 +182,8 @@ def resolve_tool(written: str, tools: Mapping[str, Tool]) -> ResolvedTool | None
     for candidate in (bare, half if half * 2 == bare else "", stem):
         if candidate and (name := _resolve_name(candidate, tools)):
             return ResolvedTool(name, bare[len(stem) :] if candidate == stem else "")
-    return None
+    found = tool_names.find_with_server(stem, tools) if stem == bare and len(bare) <= MAX_NAME_CHARACTERS else None
+    return ResolvedTool(found, without_server=True) if found else None
 
 
 def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
