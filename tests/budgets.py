@@ -18,7 +18,7 @@ from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_800,
-    "vtc/apis": 91_800,
+    "vtc/apis": 92_200,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 99_500,

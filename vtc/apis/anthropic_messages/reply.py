@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vtc.apis.calls import format_arguments
-from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json
+from vtc.apis.contract import Json
+from vtc.apis.errors import INTERNAL, find_kind, find_kind_of_status
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
 from vtc.apis.whole import add_piece
@@ -43,12 +44,6 @@ def block_number_of(origin: Origin) -> int:
 
 _DELTA_FIELDS = {"text": ("text",), "thinking": ("thinking", "signature")}
 """Fields of blocks that are streamed in deltas."""
-
-_ERROR_NAMES = {
-    *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
-    *("rate_limit", "timeout", "overloaded"),
-}
-"""Types of errors, without the suffix `_error`."""
 
 
 def unfold_reply(reply: Any, request: Request | None = None) -> Iterator[Json]:
@@ -151,26 +146,14 @@ def render_usage(usage: Usage) -> Json:
 
 def render_error_event(failure: Failure) -> Json:
     """Render an error of a server of another API as an event."""
-    known = failure.kind if failure.kind.removesuffix("_error") in _ERROR_NAMES else "api_error"
-    kind = "invalid_request_error" if failure.kind == CONTEXT_LENGTH_EXCEEDED else known
-    return {"type": "error", "error": {"type": kind, "message": failure.message}}
-
-
-_ERROR_TYPE_OF_STATUS = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    529: "overloaded_error",
-}
+    kind = find_kind(failure.kind) or INTERNAL
+    return {"type": "error", "error": {"type": kind.messages, "message": failure.message}}
 
 
 def build_error(failure: Failure, status: int) -> Json:
     """Render an error for an HTTP status."""
     words = re.match(r"(\w+)_error$", failure.kind)
-    known = _ERROR_TYPE_OF_STATUS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    known = find_kind_of_status(status).messages
     return {
         "type": "error",
         "error": {"type": failure.kind if words and status == 200 else known, "message": failure.message},

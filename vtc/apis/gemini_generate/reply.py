@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, render_as_text
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
-from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, WRONG_TYPE, Decoded, Json, ReplyEvent, find_missing_start
+from vtc.apis.contract import WRONG_TYPE, Decoded, Json, ReplyEvent, find_missing_start
+from vtc.apis.errors import INTERNAL, find_kind, find_kind_of_status
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
 from vtc.apis.gemini_generate.parts import (
     FINISH_REASONS,
@@ -256,10 +257,8 @@ class Encoder(msgspec.Struct):
         out = self._render_event(parts, own, end, choice)
         if failed:
             self.ended = not self.native
-            code, kind = 500, failed.kind or "INTERNAL"
-            if failed.kind == CONTEXT_LENGTH_EXCEEDED:
-                code, kind = 400, "INVALID_ARGUMENT"
-            out.append({"error": {"code": code, "message": failed.message, "status": kind}})
+            known = find_kind(failed.kind) or INTERNAL
+            out.append({"error": {"code": known.status, "message": failed.message, "status": known.gemini}})
         return out
 
     def _render_event(
@@ -421,19 +420,7 @@ def _append_part(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
         parts.append({**part})
 
 
-_ERROR_STATUSES = {
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-
-
 def build_error(failure: Failure, status: int) -> Json:
     """Render an error for an HTTP status."""
-    known = _ERROR_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
-    code = 400 if failure.kind == CONTEXT_LENGTH_EXCEEDED else 500 if status == 200 else status
-    return {"error": {"code": code, "message": failure.message, "status": "INTERNAL" if status == 200 else known}}
+    code = 500 if status == 200 else status
+    return {"error": {"code": code, "message": failure.message, "status": find_kind_of_status(code).gemini}}

@@ -340,7 +340,7 @@ def _read_failure(chunk: Json) -> Failure:
     """Decode an error; OpenRouter sends one together with the end of a choice."""
     error = part_of(chunk, "error") or chunk
     reason = error.get("message") or chunk.get("error") or ""
-    return Failure(str(reason), str(error.get("type") or ""))
+    return Failure(str(reason), str(error.get("type") or error.get("code") or ""))
 
 
 def _merge_choices(deltas: Sequence[Delta]) -> list[Delta]:

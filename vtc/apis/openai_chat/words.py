@@ -14,6 +14,7 @@ from vtc.apis import content
 from vtc.apis.calls import format_arguments, parse_raw_input
 from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, list_chain
+from vtc.apis.errors import find_kind, find_kind_of_status
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add_piece
 from vtc.events import CallDelta, Media, Message, Opaque, Reason, ToolCall
@@ -65,8 +66,9 @@ def build_error(message: str, kind: str, status: int = 500) -> Json:
             "param": "messages",
             "code": CONTEXT_LENGTH_EXCEEDED,
         }
-    type_ = kind or ("invalid_request_error" if status < 500 else "server_error")
-    return {"message": message, "type": type_, "param": None, "code": None}
+    known = find_kind(kind) if kind else find_kind_of_status(status)
+    type_, code = (known.openai, known.code) if known else (kind, None)
+    return {"message": message, "type": type_, "param": None, "code": code}
 
 
 # Reasoning, in the fields in which servers send it and require it back. OpenRouter has `reasoning_details`:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, parse_raw_input
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, ReplyEvent, TextChain, join_chain
+from vtc.apis.errors import find_kind
 from vtc.apis.fields import part_of, split_entries, text_at
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
@@ -778,7 +779,9 @@ class Encoder(FrameTracker):
         if failure.own is not None and failure.own.api == NAME:
             yield failure.own.value
             return
-        error = {"code": failure.kind or "server_error", "message": failure.message}
+        known = find_kind(failure.kind)
+        code = failure.kind if failure.kind == CONTEXT_LENGTH_EXCEEDED or not known else known.responses
+        error = {"code": code or "server_error", "message": failure.message}
         if not self.head:
             yield from self._begin_response(Start())
         if failure.kind == CONTEXT_LENGTH_EXCEEDED:  # some clients read this event; OpenAI's server sends both
