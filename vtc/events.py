@@ -424,12 +424,14 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Token counts. `prompt` includes the `cached` tokens, and `completion` the `reasoning` tokens."""
+    """Token counts. `prompt` includes tokens `cached` earlier and those `written` to the cache, `completion` the
+    `reasoning` tokens."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     reasoning: int = 0
+    written: int = 0
     choice: int = 0
     own: Origin | None = None
     """The API's own usage object, which may hold further counts."""

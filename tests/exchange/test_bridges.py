@@ -27,6 +27,7 @@ from tests.exchange.crossings import (
     read_client_reply,
 )
 from tests.exchanges import agent, feed_stream, planner
+from vtc.apis import convert_to_stream
 from vtc.exchange import Session
 
 
@@ -453,3 +454,56 @@ def test_tools_of_one_name_are_sent_once(client: str, server: str) -> None:
     exchange = open_bridge(client, server, tools=tools)
     declared = BY_NAME[server].request(exchange.request()).offer.declared
     assert len(declared) == len({*declared}) > 1
+
+
+@pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-responses"])
+@pytest.mark.parametrize("end", ["length", "filter"])
+@STREAM
+def test_last_item_of_an_incomplete_response_is_incomplete(server: str, end: str, stream: bool) -> None:
+    reasons = {
+        "openai-chat": ("length", "content_filter"),
+        "anthropic-messages": ("max_tokens", "refusal"),
+        "ollama-chat": ("length", "content_filter"),
+        "gemini-generate": ("MAX_TOKENS", "SAFETY"),
+    }[server]
+    kinds = {"openai-chat": "stop", "anthropic-messages": "end_turn", "ollama-chat": "stop", "gemini-generate": "STOP"}
+    body = pairs.make_stream(server, ["Hel", "lo"]) if stream else pairs.make_whole_reply(server, "Hello")
+    body = body.replace(f'"{kinds[server]}"'.encode(), f'"{reasons[end == "filter"]}"'.encode())
+    exchange = open_bridge("openai-responses", server, stream=stream)
+    if not stream:
+        response = json.loads(exchange.whole.rewrite(body))
+    else:
+        lines = feed_stream(exchange.stream(), body).splitlines()
+        events = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
+        response = events[-1]["response"]
+        (done,) = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        assert done["status"] == "incomplete"
+    assert (response["status"], [item["status"] for item in response["output"]]) == ("incomplete", ["incomplete"])
+
+
+CACHE_USAGE = {
+    "openai-chat": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3}},
+    "openai-responses": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3}},
+    "anthropic-messages": {
+        "input_tokens": 4,
+        "cache_read_input_tokens": 2,
+        "cache_creation_input_tokens": 3,
+    },
+}
+
+
+@pytest.mark.parametrize(("client", "server"), [pair for pair in CROSSED if {*pair} <= CACHE_USAGE.keys()])
+@STREAM
+def test_tokens_written_to_the_cache_are_reported(client: str, server: str, stream: bool) -> None:
+    reply = json.loads(pairs.make_whole_reply(server, "Hello"))
+    body = json.dumps({**reply, "usage": {**reply["usage"], **CACHE_USAGE[server]}}).encode()
+    asks = {"stream_options": {"include_usage": True}} if stream and client == "openai-chat" else {}
+    exchange = open_bridge(client, server, stream=stream, **asks)
+    if stream:
+        lines = feed_stream(exchange.stream(), convert_to_stream(BY_NAME[server], body)).splitlines()
+        events = [json.loads(line[6:]) for line in lines if line.startswith(b"data: {")]
+        usages = [usage for event in events for usage in (event.get("usage"), event.get("response", {}).get("usage"))]
+        usage = [usage for usage in usages if usage][-1]
+    else:
+        usage = json.loads(exchange.whole.rewrite(body))["usage"]
+    assert CACHE_USAGE[client].items() <= usage.items()

@@ -309,6 +309,7 @@ def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Ori
 def _decode_usage(usage: Json, own: Origin) -> Usage:
     """Decode the token counts; the API counts cached tokens of the prompt separately."""
     cached = count_of(usage, "cache_read_input_tokens")
-    prompt = count_of(usage, "input_tokens") + cached + count_of(usage, "cache_creation_input_tokens")
+    written = count_of(usage, "cache_creation_input_tokens")
+    prompt = count_of(usage, "input_tokens") + cached + written
     thoughts = count_of(part_of(usage, "output_tokens_details"), "thinking_tokens")
-    return Usage(prompt, count_of(usage, "output_tokens"), cached, thoughts, own=own)
+    return Usage(prompt, count_of(usage, "output_tokens"), cached, thoughts, written, own=own)

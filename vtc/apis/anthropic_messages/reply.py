@@ -136,9 +136,11 @@ def render_stop(end: Finish, delta: Json, *, has_calls: bool, has_refusal: bool,
 
 
 def render_usage(usage: Usage) -> Json:
-    """Render the token counts; `input_tokens` excludes cached tokens."""
+    """Render the token counts; `input_tokens` excludes tokens read from the cache or written to it."""
+    written = {"cache_creation_input_tokens": usage.written} if usage.written else {}
     return {
-        "input_tokens": max(usage.prompt - usage.cached, 0),
+        "input_tokens": max(usage.prompt - usage.cached - usage.written, 0),
+        **written,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.completion,
     }

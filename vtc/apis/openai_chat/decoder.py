@@ -402,10 +402,11 @@ def _read_metadata(chunk: Json) -> Iterator[FrameMetadata]:
             harmless = all(entry.get("type") in _HARMLESS_PART_TYPES for entry in parts)
             yield Origin(NAME, "delta.content", parts, index, harmless, lost=str(parts[0].get("type") or "part"))
     if isinstance(usage := chunk.get("usage"), Mapping):
-        cached = count_of(part_of(usage, "prompt_tokens_details"), "cached_tokens")
+        prompt = part_of(usage, "prompt_tokens_details")
+        cached, written = count_of(prompt, "cached_tokens"), count_of(prompt, words.CACHE_WRITES)
         thoughts = count_of(part_of(usage, "completion_tokens_details"), "reasoning_tokens")
         counts = count_of(usage, "prompt_tokens"), count_of(usage, "completion_tokens"), cached, thoughts
-        yield Usage(*counts, first, Origin(NAME, "usage", usage, first, harmless=True))
+        yield Usage(*counts, written, first, Origin(NAME, "usage", usage, first, harmless=True))
 
 
 def _make_origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:

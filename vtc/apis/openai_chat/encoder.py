@@ -233,10 +233,11 @@ def _join_lists(before: Any, value: Any) -> Any:
 
 
 def _render_usage(usage: Usage) -> Json:
+    written = {words.CACHE_WRITES: usage.written} if usage.written else {}
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "prompt_tokens_details": {"cached_tokens": usage.cached, **written},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }

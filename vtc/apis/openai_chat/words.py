@@ -24,6 +24,10 @@ from vtc.wire.sse import EventStream
 NAME = "openai-chat"
 
 
+CACHE_WRITES = "cache_write_tokens"
+"""The count of tokens written to the cache, among the details of the prompt's usage; also in Responses."""
+
+
 class ChatForm(msgspec.Struct, frozen=True):
     """The settings of a request that the codec of its reply needs."""
 

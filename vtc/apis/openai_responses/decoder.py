@@ -22,6 +22,7 @@ from vtc.apis.calls import format_arguments
 from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
 from vtc.apis.contract import WRONG_TYPE, Decoded, Json, TextChain, join_chain
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries, text_at
+from vtc.apis.openai_chat.words import CACHE_WRITES
 from vtc.apis.openai_responses.items import (
     CALL_KINDS,
     END_EVENTS,
@@ -65,10 +66,12 @@ from vtc.wire.framing import Frame
 def decode_usage(usage: Any) -> Iterator[Usage]:
     """Decode the token counts, if there are any."""
     if isinstance(usage, Mapping):
-        cached = count_of(part_of(usage, "input_tokens_details"), "cached_tokens")
+        prompt = part_of(usage, "input_tokens_details")
+        cached, written = count_of(prompt, "cached_tokens"), count_of(prompt, CACHE_WRITES)
         thoughts = count_of(part_of(usage, "output_tokens_details"), "reasoning_tokens")
         own = Origin(NAME, "usage", usage, harmless=True)
-        yield Usage(count_of(usage, "input_tokens"), count_of(usage, "output_tokens"), cached, thoughts, own=own)
+        counts = count_of(usage, "input_tokens"), count_of(usage, "output_tokens"), cached, thoughts, written
+        yield Usage(*counts, own=own)
 
 
 def read_failure(value: Json) -> Failure:

@@ -749,20 +749,21 @@ class Encoder(FrameTracker):
 
     def _end_response(self) -> Iterator[Json]:
         """End the reply. Without an end from the server it was cut off; if it is also empty, it failed."""
-        # Step 1: end all calls and the open item.
+        # Step 1: find the status. A cut-off reply is incomplete even if the server says `completed`.
         end, closing = self.finish, self.closing_fields or {}
-        cut = end is None or end.reason == "length"
-        yield from self._begin_calls(end_all=True)
-        yield from self._end_item("incomplete" if cut else "completed")
-        if end is None and not self.done:
-            yield from self._render_failure(Failure("The server ended the reply before it sent any content."))
-            return
-        # Step 2: find the status. A cut-off reply is incomplete even if the server says `completed`.
-        self.ended = True
-        filtered = end is not None and end.reason == "halted"
+        cut, filtered = end is None or end.reason == "length", end is not None and end.reason == "halted"
         status = closing.get("status")
         if not status or (cut and status == "completed"):
             status = "incomplete" if cut or filtered else "completed"
+        # Step 2: end the open item, which is incomplete if the reply is, and all calls.
+        item_status = "incomplete" if status == "incomplete" else "completed"
+        yield from self._end_item(item_status)
+        yield from self._begin_calls(end_all=True)
+        yield from self._end_item(item_status)
+        if end is None and not self.done:
+            yield from self._render_failure(Failure("The server ended the reply before it sent any content."))
+            return
+        self.ended = True
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
         # Step 3: repeat the items that the client was sent, which can differ from the server's.
         final = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}

@@ -22,6 +22,7 @@ from vtc.apis.calls import format_arguments, is_cut, parse_raw_input
 from vtc.apis.clean import get_text
 from vtc.apis.contract import Json
 from vtc.apis.fields import text_at
+from vtc.apis.openai_chat.words import CACHE_WRITES
 from vtc.events import Media, ToolCall, Usage
 from vtc.wire.sse import EventStream
 
@@ -236,9 +237,10 @@ def make_response(id_: str, model: str, created: int) -> dict[str, Any]:
 
 def render_usage(usage: Usage) -> dict[str, Any]:
     """Render the token counts of a response, including those that some servers omit."""
+    written = {CACHE_WRITES: usage.written} if usage.written else {}
     counts = {
         "input_tokens": usage.prompt,
-        "input_tokens_details": {"cached_tokens": usage.cached},
+        "input_tokens_details": {"cached_tokens": usage.cached, **written},
         "output_tokens": usage.completion,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.prompt + usage.completion,

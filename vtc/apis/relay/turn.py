@@ -40,7 +40,7 @@ MAX_SILENT_CHARACTERS = 1 << 20
 """A reply with more characters is not silent."""
 _GAP_LINE_BREAKS = 2
 """Line breaks between the texts of two replies."""
-_USAGE_FIELDS = ("prompt", "completion", "cached", "reasoning")
+_USAGE_FIELDS = ("prompt", "completion", "cached", "reasoning", "written")
 _CONTENT_KINDS = ("part", "delta", "message", "event", "unknown_part")
 """Prefixes of the kinds of `Origin` that are content."""
 
