@@ -18,11 +18,11 @@ from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_800,
-    "vtc/apis": 92_200,
+    "vtc/apis": 92_800,
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 99_500,
-    "vtc/exchange": 74_000,
+    "vtc/exchange": 74_100,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_900,
     "vtc/proxy": 35_600,

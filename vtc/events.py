@@ -145,6 +145,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     source: Any = None
     reasoning: str = ""
     recalled: bool = False
+    cache_mark: Any = None
+    """The value of `cache_control` at its end, in a canonical request."""
 
     @property
     def sequence(self) -> list[str | Opaque | ToolCall]:
@@ -261,6 +263,8 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A grammar of the reply: the form in which the server accepts it (`profiles/schema.py`), and its text or data."""
     reasoning_field: str = ""
     """Name of the field for the reasoning of past messages, in an API that has more than one; empty for its default."""
+    tools_mark: Any = None
+    """The value of `cache_control` after the tools."""
     untranslated: tuple[str, ...] = ()
     """Descriptions, for people, of parts that the server's API cannot express."""
     foreign_seals: int = 0

@@ -241,6 +241,7 @@ async def test_observing_proxy_does_not_translate(start: Start) -> None:
     ("named", "fields"),
     [
         ("previous_response_id", {"previous_response_id": "resp_1"}),
+        ("prompt", {"prompt": {"id": "pmpt_1", "version": "2"}}),
         (
             "item_reference",
             {"input": [{"type": "item_reference", "id": "msg_1"}, responses.make_input_message("user", "x")]},

@@ -255,20 +255,30 @@ async def test_so_is_a_model_whose_clients_speak_any_api(
 
 
 @STREAM
-async def test_so_is_one_that_the_server_has_by_chat_completions_alone(stream: bool, start: Start) -> None:
+@pytest.mark.parametrize(
+    ("client", "path", "words"),
+    [
+        ("openai-responses", "/responses", "model claude-haiku-4.5 does not support Responses API."),
+        ("anthropic-messages", "/v1/messages", "Anthropic Messages API is not supported for model gpt-5.5"),
+        ("anthropic-messages", "/v1/messages", 'model "m" is not accessible via the /v1/messages endpoint'),
+        ("anthropic-messages", "/api/v1/messages", "This model does not support the Messages API."),
+    ],
+)
+async def test_so_is_one_that_the_server_has_by_chat_completions_alone(
+    client: str, path: str, words: str, stream: bool, start: Start
+) -> None:
     def script(seen: Seen) -> Reply:
-        if seen.path.endswith("/responses"):
-            error = {"error": {"message": "model claude-haiku-4.5 does not support Responses API."}}
-            return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
+        if seen.path.endswith(("/responses", "/messages")):
+            return Reply([chat.encode_json({"error": {"message": words}})], JSON, 400, framing="length")
         return keeping()(seen)
 
-    lab, shape = await start(script), SHAPES["openai-responses"]
+    lab, shape = await start(script), SHAPES[client]
     for expected in (2, 1):
         before = len(lab.upstream.seen)
-        answer = await lab.post(chat.encode_json(shape.request(stream=stream)), path="/responses")
+        answer = await lab.post(chat.encode_json(shape.request(stream=stream)), path=path)
         assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
-        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.make_content("I look.", READ)
-        assert lab.upstream.seen[-1].path == "/chat/completions"
+        assert pairs.read(client, answer.body, stream=stream) == pairs.make_content("I look.", READ)
+        assert lab.upstream.seen[-1].path == f"{path.rpartition('/')[0]}/chat/completions"
 
 
 async def test_a_model_that_a_server_has_in_neither_api_is_asked_in_each_once(start: Start) -> None:

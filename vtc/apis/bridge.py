@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.content import describe_omitted_part, get_file_name
+from vtc.apis.content import describe_omitted_part, find_cache_mark, get_file_name
 from vtc.apis.contract import Decoded, Decoder, TextChain, join_chain
 from vtc.apis.fields import get_at, object_of, part_of, text_at
 from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE
@@ -94,6 +94,7 @@ def to_canonical(
         limits=generation.limits,
         effort=generation.effort,
         answer=generation.answer,
+        tools_mark=find_cache_mark(request.fields.get("tools")) if tools else None,
         untranslated=tuple(untranslated),
         foreign_seals=len(foreign),
     )
@@ -145,6 +146,7 @@ def _convert_message(
         content=tuple(content),
         calls=tuple(calls),
         name=message.name if message.role == "tool" else None,
+        cache_mark=find_cache_mark(message.source),
         source=None,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -161,6 +161,26 @@ def parse_media_url(
 def render_media_url(media: Media) -> str:
     """Render media as a URL."""
     return media.url or f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
+
+
+def find_cache_mark(source: Any) -> Any:
+    """Return the last cache mark in a message or a list of parts, as the client sent it; None if it has none."""
+    content = getattr(source, "content", source)  # of a field such as the system prompt
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, dict) and part.get("type") != "tool_result"]
+        return next((mark for part in reversed(parts) if (mark := part.get("cache_control"))), None)
+    if not isinstance(content, dict):
+        return None
+    return content.get("cache_control") or find_cache_mark(content.get("content"))
+
+
+def put_cache_mark(parts: list[Any], mark: Any, unmarked: Collection[str] = ()) -> list[Any]:
+    """Put a cache mark on the last part that is not of a type in `unmarked`; return the same list without a mark."""
+    places = [place for place, part in enumerate(parts) if part.get("type") not in unmarked]
+    if not mark or not places:
+        return parts
+    last = places[-1]
+    return [*parts[:last], {**parts[last], "cache_control": mark}, *parts[last + 1 :]]
 
 
 def list_parts(message: Message) -> list[str | Media]:

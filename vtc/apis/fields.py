@@ -184,6 +184,13 @@ def get_at(value: Any, path: str) -> Any:
     return value
 
 
+def put_at(value: Mapping[str, Any], path: str, entry: Any) -> dict[str, Any]:
+    """Return an object with an entry at a dotted path; objects on the way are made if there are none."""
+    key, _, rest = path.partition(".")
+    inner = value.get(key)
+    return {**value, key: put_at(inner if isinstance(inner, Mapping) else {}, rest, entry) if rest else entry}
+
+
 def count_of(value: Any, key: str) -> int:
     """Return the whole number in a field of an object; 0 if there is none."""
     count = value.get(key) if isinstance(value, Mapping) else None

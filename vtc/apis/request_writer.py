@@ -54,6 +54,11 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_CHANGES = Changes()
+SHARED_FIELDS = (
+    *("service_tier", "verbosity", "prompt_cache_key", "prompt_cache_retention", "metadata", "user"),
+    "safety_identifier",
+)
+"""Fields that chat completions and Responses share; the price, the length or the cache of a reply depends on some."""
 
 
 class RequestWriter(ABC):
@@ -62,6 +67,10 @@ class RequestWriter(ABC):
     TOOL_WRITER: ClassVar[type[ToolWriter]]
     RESULT_ID: ClassVar[str] = ""
     """The field of a result with the id of its call."""
+    HAS_CACHE_MARKS: ClassVar[bool] = False
+    """True if requests mark the parts of the prompt that the server caches (`cache_control`)."""
+    SHARED_FIELDS: ClassVar[Mapping[str, str]] = {}
+    """Dotted paths of the fields that chat completions and Responses share, by their names in chat completions."""
     STREAM_FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
     """The fields that ask for a stream with as much content as a whole reply."""
 

@@ -74,6 +74,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Messages: remove reasoning without a signature, `thinking.signature: Field required`. `anew`: also remove sealed
     reasoning and the content that it signs, both restored by VTC and sent by a client of the server's API: ``Invalid
     `signature` in `thinking` block``, `Corrupted thought signature.`, `The encrypted content could not be verified.`"""
+    cache_marks: Literal["sent", "added"] | bool | None = None
+    """Cache marks (`cache_control`) of a client of another API: they are sent to servers of Messages, at most four.
+    `sent`: also to this server of chat completions (OpenRouter, LiteLLM). `added`: a conversation with results and
+    without marks gets them after its tools, its system prompt and its last message, because Anthropic caches only
+    marked prompts. False: the marks are sent as they come."""
     after_results: bool | None = None
     """Insert an assistant message `Done.` between results and the next user message: `Unexpected role 'user' after role
     'tool'`."""
@@ -336,8 +341,7 @@ class ConversationFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """The fields of a server that keeps conversations: a request has only the messages after the last reply."""
 
     parent: ProfileText
-    """The field for the id of the last reply, by dotted path: `parent_id`, `previous_response_id`. Null in the first
-    request."""
+    """The field for the id of the last reply: `parent_id`, `previous_response_id`. Null in the first request."""
     id: str = ""
     """The field for the id of the conversation, which VTC makes: `chat_id`. Empty: there is none."""
     reply_id: ProfileText = "id"
@@ -386,6 +390,10 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     replies."""
     recalls: bool = True
     """True if the text of past reasoning is restored for models without a profile (`recalls` of a model)."""
+    shared_fields: bool = False
+    """True if it accepts the fields that chat completions and Responses share from clients of either API:
+    `service_tier`, `verbosity`, `prompt_cache_key`, `prompt_cache_retention`, `metadata`, `user` and
+    `safety_identifier`."""
     conversation: ConversationFields | None = None
     """The server keeps conversations, so that requests have only the new messages. Null: they have all messages."""
     tokenize: bool = False

@@ -41,6 +41,7 @@ class MessagesRequestWriter(request_writer.RequestWriter):
 
     TOOL_WRITER = MessagesToolWriter
     RESULT_ID = "tool_use_id"
+    HAS_CACHE_MARKS = True
 
     @staticmethod
     def build_request(canonical: CanonicalRequest) -> Json:
@@ -56,7 +57,8 @@ class MessagesRequestWriter(request_writer.RequestWriter):
             **Request.LAYOUT.write_limits(canonical.limits),
         }
         if prompt is not None:
-            fields["system"] = prompt
+            mark = canonical.messages[0].cache_mark
+            fields["system"] = content.put_cache_mark([{"type": "text", "text": prompt}], mark) if mark else prompt
         fields["messages"] = content.group_turns(messages, _render_blocks, model="assistant", key="content")
         fields["stream"] = canonical.stream
         # Step 2: the tools and the choice among them.
@@ -70,6 +72,7 @@ class MessagesRequestWriter(request_writer.RequestWriter):
                 }
                 for tool in canonical.tools
             ]
+            fields["tools"] = content.put_cache_mark(fields["tools"], canonical.tools_mark)
             choice: dict[str, Any] = {"type": {"required": "any"}.get(canonical.choice, canonical.choice)}
             if canonical.choice not in ("auto", "none", "required"):
                 choice = {"type": "tool", "name": canonical.choice}
@@ -114,9 +117,11 @@ class MessagesRequestWriter(request_writer.RequestWriter):
 def _render_blocks(message: Message) -> list[Json]:
     if message.role == "tool":
         blocks = [block for part in message.content for block in _render_part(part)]
-        return [{"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}]
+        result = {"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}
+        return content.put_cache_mark([result], message.cache_mark)
     thought = [_render_thinking(Thought(message.recalled_reasoning))] if message.recalled_reasoning else []
-    return [*thought, *(block for part in message.sequence for block in _render_part(part))]
+    blocks = [*thought, *(block for part in message.sequence for block in _render_part(part))]
+    return content.put_cache_mark(blocks, message.cache_mark, THINKING_TYPES)
 
 
 def _render_part(part: str | Opaque | ToolCall) -> Iterator[Json]:

@@ -95,7 +95,7 @@ class Request(request.Request):
         limits={"max_tokens": ("max_tokens", "max_completion_tokens"), **{name: (name,) for name in SAMPLING}},
         carried=(
             *("stream_options", "reasoning_effort", "response_format", "n", "user", "store", "metadata"),
-            *("prompt_cache_key", "safety_identifier"),
+            *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "verbosity"),
         ),
         unsigned=Thought(
             encrypted=words.pack_entries((None, [words.make_signature_entry(UNSIGNED_CALL_SIGNATURE)])), on="call"

@@ -43,6 +43,7 @@ class ChatRequestWriter(request_writer.RequestWriter):
 
     TOOL_WRITER = ChatToolWriter
     RESULT_ID = "tool_call_id"
+    SHARED_FIELDS: ClassVar[Mapping[str, str]] = {name: name for name in request_writer.SHARED_FIELDS}
     STREAM_FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
 
     @staticmethod
@@ -57,7 +58,8 @@ class ChatRequestWriter(request_writer.RequestWriter):
         if canonical.stream:
             fields |= ChatRequestWriter.STREAM_FIELDS
         if canonical.tools:
-            fields["tools"] = [tool.as_openai() for tool in canonical.tools]
+            tools = [tool.as_openai() for tool in canonical.tools]
+            fields["tools"] = content.put_cache_mark(tools, canonical.tools_mark)
             if canonical.choice != "auto":
                 is_word = canonical.choice in ("none", "required")
                 one_tool = {"type": "function", "function": {"name": canonical.choice}}
@@ -123,12 +125,12 @@ def _render_messages(messages: Sequence[Message], reasoning_field: str) -> Itera
     shown: list[Mapping[str, Any]] = []
     for message in messages:
         if message.role == "tool":
-            yield {"role": "tool", "tool_call_id": message.call_id, "content": _join_text(message)}
+            yield _mark({"role": "tool", "tool_call_id": message.call_id, "content": _join_text(message)}, message)
             if media := [part for part in content.list_parts(message) if isinstance(part, Media)]:
                 about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
                 shown += [about, *map(words.render_media, media)]
             continue
-        entry = _render_entry(message, reasoning_field)
+        entry = _mark(_render_entry(message, reasoning_field), message)
         if shown and message.role == "user":
             text = entry["content"]
             more = [{"type": "text", "text": text}] if isinstance(text, str) else text
@@ -139,6 +141,15 @@ def _render_messages(messages: Sequence[Message], reasoning_field: str) -> Itera
         yield entry
     if shown:
         yield {"role": "user", "content": shown}
+
+
+def _mark(entry: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
+    """Put the cache mark of a message on the last part of its content, for gateways that take it."""
+    written = entry["content"]
+    if not (message.cache_mark and written):
+        return entry
+    parts = [{"type": "text", "text": written}] if isinstance(written, str) else written
+    return {**entry, "content": content.put_cache_mark(parts, message.cache_mark)}
 
 
 def _render_entry(message: Message, reasoning_field: str) -> Mapping[str, Any]:

@@ -114,7 +114,8 @@ class Request(request.Request):
         limits={"max_tokens": ("max_output_tokens",), "temperature": ("temperature",), "top_p": ("top_p",)},
         carried=(
             *("stream_options", "reasoning.effort", "reasoning.summary", "text.format", "store", "include", "metadata"),
-            *("user", "prompt_cache_key", "client_metadata", "safety_identifier", "service_tier"),
+            *("user", "prompt_cache_key", "prompt_cache_retention", "client_metadata", "safety_identifier"),
+            *("service_tier", "text.verbosity"),
         ),
         shapes=(
             Shape("input.*.[function_call].arguments", shapes.arguments_string, shapes.ARGUMENTS_ARE_TEXT),
@@ -151,6 +152,8 @@ class Request(request.Request):
         self.refers = state_field
         if not state_field and any(map(_is_reference, self.entries)):
             self.refers = REFERENCE_KIND
+        elif not state_field and part_of(self.fields, "prompt").get("id"):
+            self.refers = "prompt"
 
     @property
     def storable_items(self) -> list[Any] | None:

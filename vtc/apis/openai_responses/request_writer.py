@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -78,6 +78,10 @@ class ResponsesRequestWriter(request_writer.RequestWriter):
 
     TOOL_WRITER = ResponsesToolWriter
     RESULT_ID = "call_id"
+    SHARED_FIELDS: ClassVar[Mapping[str, str]] = {
+        **{name: name for name in request_writer.SHARED_FIELDS},
+        "verbosity": "text.verbosity",
+    }
 
     @staticmethod
     def build_request(canonical: CanonicalRequest) -> Json:

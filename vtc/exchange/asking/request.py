@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from vtc.apis import BadRequest, Changes, bridge
 from vtc.apis.bridge import WireNames
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
-from vtc.apis.fields import split_raw_object
+from vtc.apis.fields import get_at, put_at, split_raw_object
 from vtc.apis.json_path import drop_at, edit_fields
 from vtc.apis.seals import SEAL_PREFIX
 from vtc.dialects.syntax import tool_names
@@ -276,13 +276,23 @@ class RequestEncoder:
         )
         return self._server.writer.apply_changes(self._request, changes)
 
+    def _find_shared_fields(self) -> dict[str, Any]:
+        """Find the fields that the client's API shares with another, by their names in chat completions."""
+        paths = self._context.client.writer.SHARED_FIELDS
+        found = {name: get_at(self._request.fields, path) for name, path in paths.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
     @property
     def _set_fields(self) -> Mapping[str, Any]:
-        """The fields that the profiles set, by dotted path, and those of a conversation that the server keeps."""
+        """The fields that the profiles set, and those of a conversation that the server keeps."""
         return {**self._plan.stack.request.set, **(self._context.kept.body_fields if self._context.kept else {})}
 
     def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
         """Complete the request in the fields of the server's API."""
+        if self._plan.stack.server.shared_fields:
+            paths = self._server.writer.SHARED_FIELDS
+            for name, value in self._find_shared_fields().items():
+                fields = put_at(fields, paths[name], value) if name in paths else fields
         kept = {key: value for key, value in {**fields, **self._constraint_fields(ready)}.items() if key not in drop}
         return edit_fields(kept, drop, self._set_fields)
 
@@ -295,6 +305,9 @@ class RequestEncoder:
         if bridge.list_strict_tools(self._request) & offered - strict:
             dropped.append("strict of tools")
         dropped += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
+        shared = self._server.writer.SHARED_FIELDS if self._plan.stack.server.shared_fields else {}
+        own = self._context.client.writer.SHARED_FIELDS
+        dropped += [own[name] for name in self._find_shared_fields() if name not in shared]
         if ready.answer and not ready.answer.schema and not layout.any_json:
             dropped.append("JSON without a schema")
         lines = [f"left out, because the server's API has no such field: {', '.join(dropped)}"] if dropped else []

@@ -72,7 +72,7 @@ class KeptConversation:
 
     @property
     def body_fields(self) -> Mapping[str, str | None]:
-        """The fields of the request's body, by dotted path."""
+        """The fields of the request's body."""
         ids = {self._fields.id: self.id, self._fields.parent: self._last.reply if self._last else None}
         return {path: value for path, value in ids.items() if path}
 

@@ -33,6 +33,7 @@ from vtc.exchange.asking.steps.messages import (
     join_text_parts,
     join_turns,
     move_system_messages,
+    place_cache_marks,
     replace_developer_role,
     replace_images,
     replace_nulls,
@@ -62,6 +63,7 @@ REQUEST_STEPS: Mapping[str, RequestStep] = {
     "nulls": replace_nulls,
     "text": join_text_parts,
     "signatures": sign_calls,
+    "cache_marks": place_cache_marks,
     "thinking": drop_effort,
     "streamed": force_stream,
     "declared": declare_called_tools,
@@ -80,7 +82,11 @@ DEFAULT_STEPS: Mapping[str, Any] = {"shapes": True}
 """Steps for every request, unless a profile disables them."""
 BRIDGE_STEPS: Mapping[str, Any] = {
     **dict.fromkeys(
-        ("billing", "empty", "turns", "results", "alternate", "text", "names", "something", "answer"), True
+        (
+            *("billing", "empty", "turns", "results", "alternate", "text", "names", "something", "answer"),
+            "cache_marks",
+        ),
+        True,
     ),
     "system": "folded",
     "ids": "short",

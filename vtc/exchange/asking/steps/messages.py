@@ -78,7 +78,16 @@ def join_messages(messages: Sequence[Message], between: str) -> Message:
     thoughts = [message for message in messages if message.reasoning]
     first, recalled = (thoughts or messages)[0], any(message.recalled for message in thoughts)
     reasoning = "\n".join([message.reasoning for message in thoughts])
-    return Message(first.role, tuple(parts), tuple(calls), source=first.source, reasoning=reasoning, recalled=recalled)
+    mark = next((message.cache_mark for message in reversed(messages) if message.cache_mark), None)
+    return Message(
+        first.role,
+        tuple(parts),
+        tuple(calls),
+        source=first.source,
+        reasoning=reasoning,
+        recalled=recalled,
+        cache_mark=mark,
+    )
 
 
 def _move_seals_to_calls(message: Message) -> Message:
@@ -167,7 +176,8 @@ def _is_system(message: Message) -> bool:
 
 
 def _move_to_user(message: Message) -> Message:
-    return Message("user", tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content))
+    parts = tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content)
+    return Message("user", parts, cache_mark=message.cache_mark)
 
 
 def replace_developer_role(
@@ -357,3 +367,32 @@ def drop_billing(request: CanonicalRequest, _value: Any, context: StepContext) -
 
     messages = [without(message) if message.role == "system" else message for message in request.messages]
     return replace_messages(request, messages, "", "the billing line left out")
+
+
+MAX_CACHE_MARKS = 4
+"""Cache marks that a request of Anthropic Messages may have."""
+CACHE_MARK = {"type": "ephemeral"}
+
+
+def place_cache_marks(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Drop cache marks that the server does not accept, and all but the last four of the others.
+
+    `sent` keeps them for a server whose API has none. `added` marks the tools, the system prompt and the last message
+    if no mark came and the conversation has a result, because Anthropic's servers cache only marked prompts.
+    """
+    messages, line = [*request.messages], ""
+    accepts = context.server.writer.HAS_CACHE_MARKS or value == "sent"
+    places = [-1] * bool(request.tools_mark) + [at for at, message in enumerate(messages) if message.cache_mark]
+    kept = set(places[-MAX_CACHE_MARKS:] if accepts else ())
+    if value == "added" and accepts and not places and any(message.role == "tool" for message in messages):
+        system = [0] if messages[0].role == "system" else []
+        kept = {*([-1] if request.tools else []), *system, len(messages) - 1}
+        line = "cache marks added to the prompt"
+    if kept == set(places):
+        return request, ""
+    for at, message in enumerate(messages):
+        mark = (message.cache_mark or CACHE_MARK) if at in kept else None
+        if mark != message.cache_mark:
+            messages[at] = replace(message, cache_mark=mark)
+    tools_mark = (request.tools_mark or CACHE_MARK) if -1 in kept else None
+    return replace(request, messages=tuple(messages), tools_mark=tools_mark), line
