@@ -22,7 +22,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/cli": 41_200,
     "vtc/demo": 2_300,
     "vtc/dialects": 99_500,
-    "vtc/exchange": 74_100,
+    "vtc/exchange": 75_050,
     "vtc/guards": 12_600,
     "vtc/profiles": 18_900,
     "vtc/proxy": 35_600,

@@ -134,7 +134,7 @@ def _list_for_match(
     for each in [name] if name else re.findall("⟨([^⟩]*)⟩", named.get("names") or ""):
         part, paths = outline.find(split_path(named.get("at") or "") + split_path(each))
         for path in paths:
-            if _is_allowed(rule, path[-1], to):
+            if _is_allowed(rule, path[-1], to) and not (rule.value_alone and EVERY in path):
                 values = (get_at(sent[part], ".".join(path)),) if rule.value_alone else ()
                 if all(map(_is_no_secret, values)):
                     yield _make_correction(rule, path, to, part, values)
@@ -167,8 +167,8 @@ def _read_new_value(rule: RejectionRule, named: Mapping[str, str | None]) -> Any
 
 
 def _is_no_secret(value: Any) -> bool:
-    """Return True for a value that may be logged and stored: a number, a boolean, or a word on a scale."""
-    return isinstance(value, int | float) or load_limits().is_on_a_scale(value)
+    """Return True for a value that may be logged and stored: a number, a boolean, null, or a word on a scale."""
+    return isinstance(value, int | float | None) or load_limits().is_on_a_scale(value)
 
 
 def mark_statements(error: ServerError, headers: Iterable[str], outline: RequestOutline) -> Mapping[Speaker, str]:

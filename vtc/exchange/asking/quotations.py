@@ -26,7 +26,7 @@ class SentText:
 
     def __init__(self, body: Any, names: Collection[str] = ()) -> None:
         """Set up the comparison; `names` are names outside the body: of the model, of headers and their flags."""
-        self._body = body
+        self.body = body
         self._other_names = names
 
     def remove_from(self, text: str) -> str:
@@ -75,7 +75,7 @@ class SentText:
     @cached_property
     def _texts_and_names(self) -> tuple[list[str], set[str]]:
         """The texts of the body, and the names in it."""
-        texts, names, rest = list[str](), {*self._other_names}, [self._body]
+        texts, names, rest = list[str](), {*self._other_names}, [self.body]
         while rest:
             node = rest.pop()
             if isinstance(node, dict):

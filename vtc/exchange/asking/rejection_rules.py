@@ -2,9 +2,9 @@
 
     texts of the error -> rules, by priority -> matches
 
-The rules are in `rules/`: limits, steps, fields that an error names, and fields at listed paths. The form of all is
-`RejectionRule`, and `vtc explain --rejection` prints those that an error matches. The messages are from threads of the
-servers or their clients, to November 2026; `repo#N` is a thread of GitHub.
+The rules are in `rules/`: limits, places, steps, fields that an error names, and fields at listed paths. The form of
+all is `RejectionRule`, and `vtc explain --rejection` prints those that an error matches. The messages are from threads
+of the servers or their clients, to November 2026; `repo#N` is a thread of GitHub.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class RejectionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     text: tuple[Wording, ...] = (Wording(words=("",)),)
     whole: bool = False
     """True if the error's JSON is searched, too, as one text."""
+    place: bool = False
+    """True if the places that the error names (`named_places`) are searched, and nothing else."""
     status: tuple[int, ...] = ()
     """The statuses of such an error; empty for any."""
     unless_status: tuple[int, ...] = ()
@@ -174,6 +176,8 @@ class RejectionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def match(self, error: ServerError) -> Iterator[RuleMatch]:
         """Find the parts of an error that the rule matches, without regard to names of fields."""
+        if self.place:
+            return self.find(error.places)
         return self.find(error.whole_and_texts if self.whole else error.spellings)
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
+from vtc.exchange.asking.named_places import describe_places
 from vtc.exchange.asking.quotations import SentText
 from vtc.json_text import decode_json, encode_json
 from vtc.reporting import hints
@@ -46,6 +47,8 @@ _AROUND_NAMES = re.compile(r"(?<!\w)[`'\"“”‘’]+|[`'\"“”‘’]+(?!\w
 """Quotes around a name, which only some servers write."""
 _PYTHON_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors in Python's notation."""
+_POINTER = re.compile(r"(?<=')#?/((?!v\d|api\b)[A-Za-z_]\w*(?:/\w+)*)(?=')", re.A)
+"""A JSON pointer in quotes."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
 """Text in which a gateway repeats the error of its provider (LiteLLM)."""
 _ID = re.compile(r"\breq_\w+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{16,}\b|(?<=request id: )\w+")
@@ -74,6 +77,8 @@ class ServerError:
     """The error's JSON, without fields that repeat the request."""
     api: str = ""
     """The API of the rejected request; empty if unknown."""
+    places: Sequence[str] = ()
+    """The places in the request that the error names (`named_places`)."""
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
@@ -131,6 +136,7 @@ def read_error(error: bytes, status: int, api: str = "", sent: SentText | None =
         frozenset(reader.paths),
         sent.remove_from(whole[:MAX_WHOLE_CHARACTERS]),
         api,
+        describe_places([statement.text for statement in statements], sent.body),
     )
 
 
@@ -178,6 +184,7 @@ class _ErrorReader:
     def normalize(self, text: str) -> str:
         """Return a text with uniform quotes and dotted paths."""
         text = _QUOTES.sub("'", text)
+        text = _POINTER.sub(lambda match: match[1].replace("/", "."), text)
         text = _PYTHON_LOC.sub(lambda match: f"\n{self._format_path(re.findall(r'[\w$-]+', match[1]))}: ", text)
         return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 
