@@ -205,6 +205,15 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):
     """True if the reply may hold more than one call."""
 
 
+class ThinkingForm(msgspec.Struct, frozen=True):
+    """The demands of a request on its reasoning, in addition to the effort."""
+
+    budget: int | None = None
+    """Maximum tokens; None if the request sets no number."""
+    shown: bool = False
+    """True if the request asks for the text of the reasoning."""
+
+
 class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Generation settings of a request."""
 
@@ -214,6 +223,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """True or False if reasoning is turned on or off, None if the request does not specify it."""
     effort: str | None = None
     """Reasoning effort: a level, `none`, `auto` to let the model decide, or None if unspecified."""
+    thinking: ThinkingForm = ThinkingForm()
     answer: Answer | None = None
     """The required output format; None if the output is unconstrained."""
     constrained: bool = False
@@ -258,6 +268,7 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and sampling, by their names in chat completions; `stop` is a list."""
     effort: str | None = None
     """Reasoning effort: a level, `none`, `auto` to let the model decide, or None if unspecified."""
+    thinking: ThinkingForm = ThinkingForm()
     answer: Answer | None = None
     constraint: tuple[str, Any] | None = None
     """A grammar of the reply: the form in which the server accepts it (`profiles/schema.py`), and its text or data."""

@@ -47,7 +47,5 @@ def test_untranslated_fields_are_listed() -> None:
     options = {"num_predict": 5, "low_vram": True, "numa": None}
     fields = {"options": options, "x": 1, "model": "m", "tools": []}
     assert OLLAMA.layout.list_untranslated(fields) == ["options.low_vram", "x"]
-    assert MESSAGES.layout.list_untranslated({"thinking": {"type": "enabled", "budget_tokens": 9}}) == [
-        "thinking.budget_tokens"
-    ]
+    assert MESSAGES.layout.list_untranslated({"thinking": {"type": "enabled", "keep": 9}}) == ["thinking.keep"]
     assert MESSAGES.layout.list_untranslated({"thinking": None}) == []

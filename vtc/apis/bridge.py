@@ -93,6 +93,7 @@ def to_canonical(
         parallel=offer.parallel,
         limits=generation.limits,
         effort=generation.effort,
+        thinking=generation.thinking,
         answer=generation.answer,
         tools_mark=find_cache_mark(request.fields.get("tools")) if tools else None,
         untranslated=tuple(untranslated),

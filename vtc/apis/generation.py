@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.apis.fields import get_at, part_of
+from vtc.apis.fields import count_of, get_at, part_of
 from vtc.apis.layout import BodyLayout
-from vtc.events import Answer, GenerationConfig
+from vtc.events import Answer, GenerationConfig, ThinkingForm
 
 _THINKING_SWITCHES = (
     "chat_template_kwargs.enable_thinking",
@@ -23,6 +23,8 @@ _THINK_WORDS = ("low", "medium", "high")
 """Effort levels in Ollama's `think`."""
 _THINKING_ON = ("enabled", "adaptive")
 """Types of `thinking` in Messages that turn it on."""
+THINKING_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+"""Token budgets for thinking by effort level: a level stands for every budget up to its own."""
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
 """Dotted paths of the answer's form: chat completions, Responses, Messages (two versions), Ollama."""
 
@@ -39,6 +41,7 @@ def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
         limits=layout.read_limits(fields),
         thinks=_read_thinking(fields),
         effort=_read_effort(fields),
+        thinking=ThinkingForm(_read_budget(fields), _shows_thoughts(fields)),
         answer=_read_answer(fields),
         constrained=_is_constrained(fields),
         wants_choices=fields.get("n") not in (None, 1),
@@ -71,7 +74,25 @@ def _read_effort(fields: Mapping[str, Any]) -> str | None:
     switch, kind = fields.get("think"), get_at(fields, "thinking.type")
     if switch is False or kind == "disabled":
         return "none"
+    if not words and (budget := _read_budget(fields)):
+        return find_effort(budget)
     return next(iter(words), "auto" if switch is True or kind in _THINKING_ON else None)
+
+
+def _read_budget(fields: Mapping[str, Any]) -> int | None:
+    """Return the token budget of Messages for thinking."""
+    return count_of(part_of(fields, "thinking"), "budget_tokens") or None
+
+
+def find_effort(budget: int) -> str:
+    """Return the effort level for a token budget."""
+    return next((level for level, most in THINKING_BUDGETS.items() if budget <= most), "high")
+
+
+def _shows_thoughts(fields: Mapping[str, Any]) -> bool:
+    """Return True if a request of Messages or of Ollama asks for the reasoning."""
+    asks = get_at(fields, "thinking.type") in _THINKING_ON and get_at(fields, "thinking.display") != "omitted"
+    return asks or bool(fields.get("think"))
 
 
 def _read_answer(fields: Mapping[str, Any]) -> Answer | None:

@@ -158,8 +158,8 @@ STRICT: Any = [{"type": "function", "function": {**chat.tool("read")["function"]
         (
             "anthropic-messages",
             "openai-chat",
-            {"thinking": {"type": "enabled", "budget_tokens": 9}},
-            "thinking.budget_tokens",
+            {"thinking": {"type": "enabled", "keep": 9}},
+            "thinking.keep",
         ),
         (
             "openai-responses",

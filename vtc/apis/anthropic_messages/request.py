@@ -111,7 +111,14 @@ class Request(request.Request):
             "stop": ("stop_sequences",),
         },
         carried=(
-            *("thinking.type", "thinking.display", "output_config.effort", "output_config.format", "output_format"),
+            *(
+                "thinking.type",
+                "thinking.budget_tokens",
+                "thinking.display",
+                "output_config.effort",
+                "output_config.format",
+                "output_format",
+            ),
             *("metadata", "cache_control"),
         ),
         shapes=(

@@ -17,6 +17,8 @@ DEFAULT_MAX_TOKENS = 8192
 """Limit of a reply when the client set none, because this API requires one: all of its models accept this number."""
 DEFAULT_MAX_TOKENS_WITH_THINKING = 32_000
 """The same for models that think, because thinking counts towards the limit."""
+MIN_BUDGET = 1024
+"""The smallest token budget for thinking that the API accepts."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
 
 
@@ -85,9 +87,10 @@ class MessagesRequestWriter(request_writer.RequestWriter):
         if canonical.effort == "none":
             fields["thinking"] = {"type": "disabled"}
         elif canonical.effort and canonical.choice in ("auto", "none"):  # the API rejects thinking with a forced call
-            fields["thinking"] = {"type": "adaptive"}
             fields["max_tokens"] = canonical.limits.get("max_tokens", DEFAULT_MAX_TOKENS_WITH_THINKING)
-        if canonical.effort not in (None, "none", "auto"):
+            fields["thinking"] = _render_thinking_config(canonical.thinking.budget, fields["max_tokens"])
+        is_counted = "budget_tokens" in fields.get("thinking", {})
+        if canonical.effort not in (None, "none", "auto") and not is_counted:
             config["effort"] = _EFFORTS.get(str(canonical.effort), canonical.effort)
         if canonical.answer and canonical.answer.schema:
             config["format"] = {"type": "json_schema", "schema": canonical.answer.schema}
@@ -112,6 +115,13 @@ class MessagesRequestWriter(request_writer.RequestWriter):
         if len(blocks) == 1 and content.is_text(blocks[0]) and list not in map(type, sources):
             return blocks[0]["text"]
         return blocks
+
+
+def _render_thinking_config(budget: int | None, max_tokens: Any) -> Json:
+    """Render the budget of the client if this API accepts it: at least 1024, and less than the reply's limit."""
+    if budget is None or not isinstance(max_tokens, int) or max_tokens <= MIN_BUDGET:
+        return {"type": "adaptive"}
+    return {"type": "enabled", "budget_tokens": max(MIN_BUDGET, min(budget, max_tokens - 1))}
 
 
 def _render_blocks(message: Message) -> list[Json]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from vtc.apis import content, request, shapes, tool_fields
 from vtc.apis.contract import Json
-from vtc.apis.fields import part_of, split_body, text_at
+from vtc.apis.fields import count_of, part_of, split_body, text_at
 from vtc.apis.gemini_generate.parts import (
     SIGNATURE,
     is_text,
@@ -28,14 +28,13 @@ from vtc.apis.gemini_generate.parts import (
     render_media,
     to_camel_case,
 )
+from vtc.apis.generation import find_effort
 from vtc.apis.layout import UNSIGNED_CALL_SIGNATURE, BodyLayout, FullError, Shape
 from vtc.apis.place import Place
-from vtc.events import Answer, Media, Message, Opaque, Seal, Thought, Tool, ToolCall
+from vtc.events import Answer, Media, Message, Opaque, Seal, ThinkingForm, Thought, Tool, ToolCall
 
 CONFIG = "generationConfig"
 DECLARATIONS = "functionDeclarations"
-THINKING_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
-"""Token budgets for thinking, by the effort levels of other APIs."""
 _ROLES = {"function": "user"}
 """Alternative names of roles."""
 PLACE = Place(
@@ -192,13 +191,14 @@ class Request(request.Request):
         self.model, self.stream = (match.model, match.streams) if match else (self.model, False)
         config = part_of(self.fields, CONFIG)
         thinking = part_of(config, "thinkingConfig")
-        effort = _read_effort(thinking)
+        effort, budget = _read_effort(thinking), count_of(thinking, "thinkingBudget")
         schema = config.get("responseJsonSchema") or convert_schema(config.get("responseSchema"))
         form = _read_answer(config, schema)
         self.generation = replace(
             self.generation,
             effort=effort,
             thinks=None if effort is None else effort != "none",
+            thinking=ThinkingForm(budget if budget > 0 else None, thinking.get("includeThoughts") is True),
             answer=form,
             constrained=form is not None or config.get("responseMimeType") == "text/x.enum",
             wants_choices=config.get("candidateCount") not in (None, 1),
@@ -268,9 +268,7 @@ def _read_effort(config: Mapping[str, Any]) -> str | None:
     if isinstance(level, str):
         return level.lower()
     if isinstance(budget, int) and budget >= 0:
-        if budget == 0:
-            return "none"
-        return next((name for name, max_tokens in THINKING_BUDGETS.items() if budget <= max_tokens), "high")
+        return find_effort(budget) if budget else "none"
     return "auto" if budget == -1 or config.get("includeThoughts") is True else None
 
 

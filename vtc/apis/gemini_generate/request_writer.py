@@ -17,7 +17,8 @@ from vtc.apis.gemini_generate.parts import (
     render_media,
     render_result,
 )
-from vtc.apis.gemini_generate.request import CONFIG, DECLARATIONS, THINKING_BUDGETS, Request
+from vtc.apis.gemini_generate.request import CONFIG, DECLARATIONS, Request
+from vtc.apis.generation import THINKING_BUDGETS
 from vtc.events import CanonicalRequest, Message, Opaque, Thought, Tool, ToolCall
 
 _EFFORT_ALIASES = {"xhigh": "high", "max": "high"}
@@ -86,7 +87,7 @@ class GeminiRequestWriter(request_writer.RequestWriter):
                 fields["toolConfig"] = {"functionCallingConfig": {"mode": "VALIDATED"}}
         config: dict[str, Any] = Request.LAYOUT.write_limits(canonical.limits).get(CONFIG, {})
         if canonical.effort is not None:
-            config["thinkingConfig"] = _render_thinking(canonical.effort)
+            config["thinkingConfig"] = _render_thinking(canonical.effort, canonical.thinking.budget)
         if canonical.answer:
             schema = {"responseJsonSchema": canonical.answer.schema} if canonical.answer.schema else {}
             config |= {"responseMimeType": "application/json", **schema}
@@ -113,11 +114,12 @@ class GeminiRequestWriter(request_writer.RequestWriter):
         return bool(result.name) and not part_of(result.source, "functionResponse").get("name")
 
 
-def _render_thinking(effort: str) -> Json:
+def _render_thinking(effort: str, budget: int | None) -> Json:
+    """Render the client's budget, or that of its effort; all models accept the budget of the highest effort."""
     if effort == "none":
         return {"thinkingBudget": 0}
-    level = _EFFORT_ALIASES.get(effort, effort)
-    return {"includeThoughts": True, "thinkingBudget": THINKING_BUDGETS.get(level, -1)}
+    tokens = budget or THINKING_BUDGETS.get(_EFFORT_ALIASES.get(effort, effort), -1)
+    return {"includeThoughts": True, "thinkingBudget": min(tokens, THINKING_BUDGETS["high"])}
 
 
 def _render_parts(message: Message) -> list[Json]:

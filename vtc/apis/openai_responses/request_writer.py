@@ -107,8 +107,13 @@ class ResponsesRequestWriter(request_writer.RequestWriter):
                 fields["tool_choice"] = canonical.choice if is_word else {"type": "function", "name": canonical.choice}
             if not canonical.parallel:
                 fields["parallel_tool_calls"] = False
+        reasoning: dict[str, Any] = {}
         if canonical.effort not in (None, "auto"):
-            fields["reasoning"] = {"effort": EFFORT_ALIASES.get(str(canonical.effort), canonical.effort)}
+            reasoning["effort"] = EFFORT_ALIASES.get(str(canonical.effort), canonical.effort)
+        if canonical.thinking.shown and canonical.effort != "none":
+            reasoning["summary"] = "auto"  # OpenAI's servers send no reasoning without it
+        if reasoning:
+            fields["reasoning"] = reasoning
         if canonical.effort not in (None, "none"):
             fields["include"] = ["reasoning.encrypted_content"]  # without `store`, the client must send it back itself
         if answer := canonical.answer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import MAX_TOKENS, CanonicalRequest, Message, Tool
+from vtc.events import MAX_TOKENS, CanonicalRequest, Message, ThinkingForm, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_text import encode_json
 
@@ -67,4 +67,5 @@ def drop_effort(request: CanonicalRequest, _value: Any, _context: StepContext) -
     """Drop the effort for a server that rejects it."""
     if request.effort is None:
         return request, ""
-    return replace(request, effort=None), f"reasoning effort left out ({request.effort}), because the server rejects it"
+    line = f"reasoning effort left out ({request.effort}), because the server rejects it"
+    return replace(request, effort=None, thinking=ThinkingForm()), line
