@@ -301,6 +301,10 @@ EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
     "60,000 objects as arguments": lambda: _make_call_exchange(OBJECTS, {"type": "object"}),
     "60,000 objects as arguments, not streamed": lambda: _make_call_exchange(OBJECTS, {"type": "object"}, stream=False),
     "60,000 objects as arguments, no policy": lambda: _make_call_exchange(OBJECTS, {"type": "object"}, "m"),
+    "Gemma's arguments of 1 MB with 16 ends": lambda: Hostile(
+        _make_request("gemma-4-26b"),
+        _split(_make_text_frames("<|tool_call>call:bash{command:" + "a:" * 500_000 + "<tool_call|>" * 16) + END),
+    ),
     "200,000 lists as arguments": lambda: _make_call_exchange({"x": [[0]] * 200_000}, {"type": "object"}),
     "60,000 objects in the text": lambda: Hostile(
         _make_request(), _split(_make_text_frames(CALL_TEMPLATE % json.dumps(OBJECTS)) + END)

@@ -11,7 +11,7 @@ declared key, or at the end of the object. If there are two interpretations, non
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from vtc import json_schema
@@ -22,19 +22,28 @@ from vtc.json_schema import ObjectSchema, Schema
 MAX_KEYS = 100
 """Maximum number of places at which a declared key may begin an argument."""
 MAX_STEPS = 10_000
-"""Maximum number of values tried; a value costs one more for each `CHARACTERS_PER_STEP`."""
-CHARACTERS_PER_STEP = 50
-"""Characters of a value per step."""
+"""Maximum number of values tried in one call; a text costs one more for each `CHARACTERS_PER_STEP`."""
+CHARACTERS_PER_STEP = 25
+"""Characters of an object or a value per step."""
 _KEY = re.compile(r"""(?:(?P<comma>,)\s{0,64}+)?(?<![\w.$@-])(?P<key>[^\s{}\[\]:,<>|"']{1,128}+)\s{0,16}+:""")
 _KEY_IN_TEXT = re.compile(r",(?:[\w.$@-]{1,128}+:|\s{1,64}+[\w.$@-]{1,128}+:(?=\S))")
 """Finds text that may be another argument; prose has blanks on both sides: `It has a, and: b`."""
 
 
-def read(text: str, takes: ObjectSchema, quote: str) -> str | None:
-    """Read a whole object as strict JSON; None if it is ambiguous."""
+def read_first(texts: Iterable[str], takes: ObjectSchema, quote: str) -> tuple[int, str] | None:
+    """Read the first of some texts that is an object, as strict JSON; return also its place. None if there is none.
+
+    An ambiguous object is none. All texts have one budget.
+    """
     search = _GemmaSearch(quote, takes.root)
-    reading = search.read_object(text.strip(), takes)
-    return escape_surrogates(reading) if reading and search.steps >= 0 else None
+    for place, text in enumerate(texts):
+        search.is_ambiguous = False
+        reading = search.read_object(text.strip(), takes)
+        if search.steps < 0:
+            return None
+        if reading and not search.is_ambiguous:
+            return place, escape_surrogates(reading)
+    return None
 
 
 class _GemmaSearch:
@@ -45,6 +54,8 @@ class _GemmaSearch:
         self.root = root
         self.steps = MAX_STEPS
         """The steps that are left; negative if the search failed."""
+        self.is_ambiguous = False
+        """True if a part of the object has two interpretations."""
         token = re.escape(quote)
         own = rf"{token}(?:(?!{token}).)*+{token}"
         self._string = re.compile(rf"\s*+{own}\s*+", re.DOTALL)  # used with match
@@ -58,6 +69,9 @@ class _GemmaSearch:
 
     def read_object(self, text: str, takes: ObjectSchema) -> str | None:
         """Read an object; None unless there is exactly one interpretation."""
+        self.steps -= len(text) // CHARACTERS_PER_STEP
+        if self.steps < 0:
+            return None
         body = text[1:-1]
         keys = [match for match in _KEY.finditer(body) if match["key"] in takes.properties]
         is_object = (
@@ -66,8 +80,7 @@ class _GemmaSearch:
         if not is_object or len(keys) > MAX_KEYS:
             return None
         found = {render_members(members) for members in self._find_members(body, keys, takes, {})}
-        if len(found) > 1:
-            self.steps = -1  # an ambiguous part makes the whole ambiguous
+        self.is_ambiguous |= len(found) > 1
         return found.pop() if found else None
 
     def _find_members(

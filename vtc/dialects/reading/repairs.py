@@ -89,10 +89,9 @@ def repair_gemma(text: str, closers: Sequence[str], quote: str, takes: ObjectSch
             reader.close()
         if reader.done and not tried[at:].strip() and body != whole:
             return RepairedBody([reader.text()], [*reader.repairs, *notes, *([repair] if repair else [])], len(text))
-    for end in _list_closer_ends(text, closers)[:MAX_CALL_ENDS]:
-        if reading := broken_gemma.read(_strip_closers(text[:end], closers), takes, quote):
-            return RepairedBody([reading], [Repair.STRING_MARKERS], end)
-    return None
+    ends = _list_closer_ends(text, closers)[:MAX_CALL_ENDS]
+    found = broken_gemma.read_first((_strip_closers(text[:end], closers) for end in ends), takes, quote)
+    return RepairedBody([found[1]], [Repair.STRING_MARKERS], ends[found[0]]) if found else None
 
 
 def _list_closer_ends(text: str, closers: Sequence[str]) -> list[int]:
