@@ -184,6 +184,7 @@ class Answer(msgspec.Struct, frozen=True):
     schema: Mapping[str, Any] | None = None
     name: str = "answer"
     strict: bool | None = None
+    description: str | None = None
 
 
 class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,8 @@ def test_input_is_sent_as_it_arrives_in_any_cut(text: str, size: int, plain: boo
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("", "{}"),
+        ("", ""),
+        ("{}", ""),
         ("*** Begin", "*** Begin"),
         ('{"patch": "x"}', '{"patch": "x"}'),
         ('{"input": 5}', '{"input": 5}'),

@@ -507,3 +507,55 @@ def test_tokens_written_to_the_cache_are_reported(client: str, server: str, stre
     else:
         usage = json.loads(exchange.whole.rewrite(body))["usage"]
     assert CACHE_USAGE[client].items() <= usage.items()
+
+
+@pytest.mark.parametrize(
+    "function", [{}, {"function": {"name": "", "arguments": '{"a": 1}'}}, {"function": {"name": None}}]
+)
+@pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-chat"])
+def test_past_call_without_a_name_is_text(server: str, function: dict[str, Any]) -> None:
+    call = {"id": "c1", "type": "function", **function}
+    history = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Seen."},
+    ]
+    sent = open_bridge("openai-chat", server, messages=history).request()
+    pairs.check_request(server, json.loads(sent))
+    messages = BY_NAME[server].request(sent).messages
+    assert not any(message.calls for message in messages)
+    assert b"Seen." in sent
+    assert b"None" not in sent
+
+
+@pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-responses"])
+@STREAM
+def test_custom_tool_called_without_arguments_gets_no_input(server: str, stream: bool) -> None:
+    exchange = open_bridge("openai-responses", server, stream=stream, tools=[{"type": "custom", "name": "exec"}])
+    exchange.request()
+    body = (
+        pairs.make_stream(server, [], [("exec", {})]) if stream else pairs.make_whole_reply(server, "", [("exec", {})])
+    )
+    out = feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
+    assert b'"input":""' in out
+    assert b'{}"' not in out
+
+
+@pytest.mark.parametrize(
+    ("client", "server"), [("openai-chat", "openai-responses"), ("openai-responses", "openai-chat")]
+)
+def test_description_of_an_answer_is_sent(client: str, server: str) -> None:
+    form = {"name": "a", "description": "An answer.", "schema": {"type": "object"}}
+    fields = {
+        "openai-chat": {"response_format": {"type": "json_schema", "json_schema": form}},
+        "openai-responses": {"text": {"format": {"type": "json_schema", **form}}},
+    }[client]
+    sent = json.loads(open_bridge(client, server, **fields).request())
+    found = sent["text"]["format"] if server == "openai-responses" else sent["response_format"]["json_schema"]
+    assert found["description"] == "An answer."
+
+
+@pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "gemini-generate"])
+def test_reply_without_content_is_an_error_in_json(client: str) -> None:
+    out = open_bridge(client, "gemini-generate").whole.rewrite(b'{"usageMetadata": {"promptTokenCount": 3}}')
+    assert "'usageMetadata'" not in json.dumps(json.loads(out))

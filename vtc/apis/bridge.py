@@ -136,6 +136,9 @@ def _convert_message(
     content += [Opaque(media=media) for media in request.get_attached_media(message)]
     calls: list[ToolCall] = []
     for call in message.calls:
+        if not call.name:  # servers reject it, and its result becomes a message of the user
+            content.append(call.arguments)
+            continue
         on_call = _select_thoughts(sealed, request.get_call_seals(call))
         # In some APIs the first call carries all earlier seals, which belong to the beginning of the reply.
         if not calls:

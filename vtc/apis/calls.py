@@ -30,13 +30,13 @@ def format_arguments(arguments: Any) -> str:
 
 
 def parse_raw_input(arguments: str) -> str:
-    """Parse the raw input of a custom tool from `{"input": …}`; any other text is the input itself."""
+    """Parse the raw input of a custom tool from `{"input": …}`, empty for `{}`; any other text is the input itself."""
     try:
         decoded = json.loads(arguments)
     except ValueError:
         so_far, begun = RawInput().feed(arguments)
         return begun if so_far.begun and is_cut(arguments) else arguments
-    text = decoded.get("input") if isinstance(decoded, dict) else None
+    text = decoded.get("input", None if decoded else "") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
 

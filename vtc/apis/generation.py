@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.apis.fields import count_of, get_at, part_of
+from vtc.apis.fields import count_of, get_at, part_of, text_at
 from vtc.apis.layout import BodyLayout
 from vtc.events import Answer, GenerationConfig, ThinkingForm
 
@@ -106,7 +106,8 @@ def _read_answer(fields: Mapping[str, Any]) -> Answer | None:
         if form.get("type") == "object":
             return Answer(form)
         schema = part_of(form, "json_schema") or form
-        return Answer(schema.get("schema"), str(schema.get("name") or "answer"), schema.get("strict"))
+        about = text_at(schema, "description")
+        return Answer(schema.get("schema"), str(schema.get("name") or "answer"), schema.get("strict"), about)
     return None
 
 

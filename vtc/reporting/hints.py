@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.apis.fields import is_error
-from vtc.json_text import decode_json
+from vtc.json_text import decode_json, encode_json
 
 MAX_MESSAGE_CHARS = 240
 """Maximum length of a quoted server message."""
@@ -103,7 +103,9 @@ def extract_message(body: bytes, max_chars: int = MAX_MESSAGE_CHARS) -> str:
             error = error[0]
         if isinstance(error, Mapping) and key in error:
             error = error[key]
-    message = str(error)[: 4 * max_chars] if isinstance(error, str | Mapping) and error else ""
+    if isinstance(error, Mapping) and error:
+        error = encode_json(error).decode()
+    message = error[: 4 * max_chars] if isinstance(error, str) else ""
     text = " ".join(message.split())
     return text if len(text) <= max_chars else f"{text[:max_chars]} …"
 

@@ -219,7 +219,9 @@ def _read_messages(entry: Mapping[str, Any]) -> list[Message]:
 
 
 def _read_call(block: Block) -> ToolCall:
-    return ToolCall(str(block.get("name")), format_arguments(block.get("input")) or "{}", text_at(block, "id"), block)
+    return ToolCall(
+        str(block.get("name") or ""), format_arguments(block.get("input")) or "{}", text_at(block, "id"), block
+    )
 
 
 def _join_texts(blocks: Sequence[Any]) -> str:

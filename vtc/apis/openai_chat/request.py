@@ -221,7 +221,7 @@ def _read_call(entry: Mapping[str, Any]) -> ToolCall:
     """Decode a call; the raw input of a custom tool becomes its only argument."""
     function = function_of(entry)
     arguments = {"input": function.get("input") or ""} if entry.get("custom") else function.get("arguments")
-    return ToolCall(str(function.get("name")), format_arguments(arguments) or "{}", text_at(entry, "id"), entry)
+    return ToolCall(str(function.get("name") or ""), format_arguments(arguments) or "{}", text_at(entry, "id"), entry)
 
 
 def _drop_call_seal(call: ToolCall) -> ToolCall:

@@ -69,8 +69,8 @@ class ChatRequestWriter(request_writer.RequestWriter):
         if canonical.effort not in (None, "auto"):
             fields["reasoning_effort"] = EFFORT_ALIASES.get(str(canonical.effort), canonical.effort)
         if answer := canonical.answer:
-            schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
-            kept = {key: value for key, value in schema.items() if value is not None}
+            schema = {"name": answer.name, "description": answer.description, "schema": answer.schema}
+            kept = {key: value for key, value in {**schema, "strict": answer.strict}.items() if value is not None}
             form = {"type": "json_schema", "json_schema": kept} if answer.schema else {"type": "json_object"}
             fields["response_format"] = form
         return fields

@@ -124,6 +124,7 @@ class ResponsesRequestWriter(request_writer.RequestWriter):
                     "name": answer.name,
                     "schema": answer.schema,
                     "strict": bool(answer.strict),
+                    **({"description": answer.description} if answer.description else {}),
                 }
             fields["text"] = {"format": form}
         return fields
