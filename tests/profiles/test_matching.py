@@ -67,6 +67,7 @@ def test_a_server_profile_of_ones_own_that_names_the_host_wins_over_those_built_
 
 
 OPENCLAW = "You are a personal assistant running inside OpenClaw.\n\n## Tooling\n"
+HERMES = "You are Hermes Agent, an intelligent AI assistant created by Nous Research. You are helpful."
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ OPENCLAW = "You are a personal assistant running inside OpenClaw.\n\n## Tooling\
         ),
         (Facts(body={"messages": [{"content": [{"type": "text", "text": OPENCLAW}]}]}), "openclaw"),
         (Facts(body={"messages": [{"content": "Hello"}, {"content": OPENCLAW}]}), "other"),
+        (Facts(user_agent="OpenAI/Python 2.54.0", body={"messages": [{"content": HERMES}]}), "hermes-agent"),
     ],
 )
 def test_clients_are_matched_by_their_requests(builtin: Profiles, facts: Facts, profile: str) -> None:
