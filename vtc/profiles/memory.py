@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -95,6 +95,8 @@ class Quirks:
 
     clock: Callable[[], float] = float
     _known: dict[str, tuple[Any, float]] = field(default_factory=dict)
+    _vain: dict[bytes, None] = field(default_factory=dict)
+    """Digests of the guesses about an error that did not avoid it, with its words, the latest last."""
 
     def list_known(self) -> Mapping[str, Any]:
         """List the steps that have not expired, by name."""
@@ -107,6 +109,19 @@ class Quirks:
         known = merge_learned(self._known, {name: (value, now) for name, value in steps.items()})
         # Other threads see either the old or the new mapping.
         self._known = dict([*known.items()][-MAX_QUIRKS:])
+
+    def note_vain(self, guess: int, words: Collection[str]) -> None:
+        """Record that a guess did not avoid the error with these words."""
+        self._vain = dict([*(self._vain | {_digest_guess(guess, words): None}).items()][-MAX_QUIRKS:])
+
+    def is_vain(self, guess: int, words: Collection[str]) -> bool:
+        """Return True if a guess did not avoid the error with these words, before."""
+        return _digest_guess(guess, words) in self._vain
+
+
+def _digest_guess(guess: int, words: Collection[str]) -> bytes:
+    """Digest a guess and an error; numbers in the error do not count, because they are often indices."""
+    return digest_texts(str(guess), *(re.sub("[0-9]+", "#", text) for text in words))[:8]
 
 
 class HeldQuirks:

@@ -60,7 +60,7 @@ def explain_rejection(error: ServerError, request: RejectedRequest) -> Iterator[
     for rule in load_rules().by_priority:
         names_fields = rule.correction and not rule.has_paths
         match = next(rule.find(marked) if names_fields else rule.match(error), None)
-        if match is None or rule.do == "count":
+        if match is None or rule.do in ("count", "suspect"):
             continue
         corrections = [each.correction for each in named if each.rule is rule]
         effective = [each for each in corrections if not parts or each.apply(parts, request.scope) is not parts]

@@ -97,9 +97,12 @@ def list_named(
     """Yield the corrections of all rules that match an error."""
     marked = mark_statements(error, sent["headers"], outline)
     for rule in select_rules(error, known):
-        if rule.has_paths and (match := next(rule.match(error), None)):
-            yield from _list_fixed(rule, match)
-        elif rule.correction and not rule.has_paths:
+        if not rule.correction:
+            continue
+        if rule.has_paths:
+            if match := next(rule.match(error), None):
+                yield from _list_fixed(rule, match)
+        else:
             for speaker, text in marked.items():
                 for match in rule.find([text]):
                     for correction in _list_for_match(rule, match.found.groupdict(), sent, outline):

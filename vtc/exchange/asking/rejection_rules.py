@@ -25,10 +25,11 @@ from vtc.profiles.document import join_words, load_table
 from vtc.profiles.planner import REPLANNING_QUIRKS
 from vtc.profiles.schema import Ready
 
-type Action = Literal["steps", "stop", "count", "limit", "not_full", "full"] | CorrectionKind
+type Action = Literal["steps", "suspect", "stop", "count", "limit", "not_full", "full"] | CorrectionKind
 """The effect of a rule:
 
 - `steps`: apply steps of profiles, if one of them is new.
+- `suspect`: try steps, or without fields at `paths`, because no other rule matches. Without both: try nothing.
 - `stop`: nothing, because no change of the request avoids the error.
 - `count`: read numbers for the rules with `limit` and `full`.
 - `limit`: lower the limit on the reply, if the error has the numbers. `not_full`: the prompt is not too long.

@@ -36,6 +36,8 @@ class LearnedSteps(NamedTuple):
     """Token limit for the reply to this retry alone, in place of `steps`, which hold for later requests."""
     kept: bool = True
     """True if the steps hold for later requests, too."""
+    suspect: int = 0
+    """The priority of the rule if the steps are a guess, because the error names no cause; else 0."""
 
 
 def describe_steps(steps: Mapping[str, Any]) -> dict[str, str]:
@@ -50,12 +52,15 @@ def learn_steps(
     error: ServerError,
     known: Mapping[str, Any],
     find_corrections: Callable[[], Mapping[str, Correction]] = dict,
+    may_suspect: Callable[[RejectionRule], bool] = lambda _: False,
 ) -> LearnedSteps | None:
     """Learn steps from a rejection; None if it calls only for `known` steps, which were applied already.
 
-    `find_corrections` returns the corrections of the fields that the rejection names.
+    `find_corrections` returns the corrections of the fields that the rejection names; `may_suspect` returns True if the
+    steps of a rule may be tried although the error does not name their cause.
     """
     corrections: Mapping[str, Correction] | None = None
+    is_explained = False
     for rule in select_rules(error, known):
         if rule.correction:
             corrections = find_corrections() if corrections is None else corrections
@@ -69,8 +74,16 @@ def learn_steps(
             for text in dict.fromkeys(match.found.string for match in rule.match(error)):
                 if learned := learn_limit(text, known):
                     return learned if learned.steps else None
-        elif (steps := select_new_steps(rule, known)) and any(rule.match(error)):
-            return LearnedSteps(steps, kept=rule.kept)
+        elif rule.do == "suspect":
+            has_other_cause = not (rule.steps or rule.paths) and any(rule.match(error))
+            if is_explained or error.names_cause or has_other_cause:
+                return None
+            if (steps := select_suspects(rule, known)) and may_suspect(rule):
+                return LearnedSteps(steps, kept=rule.kept, suspect=rule.priority)
+        elif any(rule.match(error)):
+            if steps := select_new_steps(rule, known):
+                return LearnedSteps(steps, kept=rule.kept)
+            is_explained = True
     return None
 
 
@@ -81,6 +94,12 @@ def select_new_steps(rule: RejectionRule, known: Mapping[str, Any]) -> Mapping[s
         for name, value in rule.steps.items()
         if known.get(name) not in (value, *_STRONGER_VALUES.get(value, ()))
     }
+
+
+def select_suspects(rule: RejectionRule, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Select the steps of a rule about suspects, and its corrections, that are not known."""
+    corrections = [Correction("leave_out", (*path.split("."),)) for path in rule.paths]
+    return {**select_new_steps(rule, known), **{str(each): each for each in corrections if str(each) not in known}}
 
 
 def learn_limit(message: str, known: Mapping[str, Any]) -> LearnedSteps | None:

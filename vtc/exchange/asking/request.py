@@ -32,7 +32,8 @@ from vtc.exchange.asking.corrections import (
 )
 from vtc.exchange.asking.named_fields import Attempt, find_attempts
 from vtc.exchange.asking.quotations import SentText
-from vtc.exchange.asking.rejections import GRAMMAR_STEPS, describe_steps, learn_steps
+from vtc.exchange.asking.rejection_rules import RejectionRule
+from vtc.exchange.asking.rejections import GRAMMAR_STEPS, LearnedSteps, describe_steps, learn_steps
 from vtc.exchange.asking.server_error import ServerError, read_error
 from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, apply_steps
 from vtc.exchange.asking.steps.calls import drop_vtc_seals
@@ -95,13 +96,24 @@ class LastRetry:
         """Report lines of the steps that changed the last request, by name."""
         self.in_vain: set[str] = set()
         """Names of all corrections so far after which the server sent the same error again."""
-        self.begin((), {}, ())
+        self.begin((), LearnedSteps({}), (), ({}, {}))
 
-    def begin(self, words: tuple[str, ...], steps: Mapping[str, Any], lines: Sequence[str]) -> None:
-        """Begin a retry with the steps learned from an error with these words; `lines` is the report without them."""
+    def begin(
+        self,
+        words: tuple[str, ...],
+        learned: LearnedSteps,
+        lines: Sequence[str],
+        before: tuple[Mapping[str, Any], Mapping[str, Any]],
+    ) -> None:
+        """Begin a retry with the steps learned from an error with these words.
+
+        `lines` is the report without them, `before` the steps and the learned quirks without them.
+        """
         self.error_fingerprint = words
-        self.steps = steps
+        self.steps = learned.steps if learned.kept else {}
+        self.suspect = learned.suspect
         self.report_lines = lines
+        self.before = before
 
 
 class RequestEncoder:
@@ -373,7 +385,10 @@ class RequestEncoder:
         # of which neither changes this request.
         find_corrections = partial(self._next_attempt, parsed) if self._corrects else dict
         tried: list[Mapping[str, Any]] = []
-        while (learned := learn_steps(parsed, self._steps, find_corrections)) and learned.steps not in tried:
+        may_suspect = partial(self._may_suspect, parsed)
+        while (
+            learned := learn_steps(parsed, self._steps, find_corrections, may_suspect)
+        ) and learned.steps not in tried:
             tried.append(learned.steps)
             replanned = {step: value for step, value in learned.steps.items() if step in REPLANNING_QUIRKS}
             if replanned:
@@ -383,17 +398,24 @@ class RequestEncoder:
                 self._steps |= replanned
                 return None
             # Step 3: encode the request with the steps, and compare it with the last one.
-            last_sent = (self.sent_body, self.sent_request)
+            last_sent, last_prompt = (self.sent_body, self.sent_request), self.sent_prompt
+            state = self._steps, self.learned_quirks
             self._report.request[:] = before
-            if learned.kept:
+            if learned.kept and not learned.suspect:
                 self.learned_quirks = merge_learned(self.learned_quirks, learned.steps)
             self._steps = merge_learned(
                 self._steps, learned.steps if learned.once is None else {MAX_TOKENS: learned.once}
             )
             body = self._encode(self._messages)
             if (self.sent_body, self.sent_request) != last_sent:
-                self._last_retry.begin(parsed.fingerprint, learned.steps if learned.kept else {}, before)
-                return body
+                self._last_retry.begin(parsed.fingerprint, learned, before, state)
+                if not learned.suspect:
+                    return body
+                if not self._changes_accepted_part(last_prompt):
+                    self.learned_quirks = merge_learned(self.learned_quirks, learned.steps if learned.kept else {})
+                    self._report.notes.append(_describe_guess(learned.steps))
+                    return body
+                self._undo_last_retry()
             self._report.request[:] = before
             if learned.once is not None:
                 break
@@ -407,22 +429,47 @@ class RequestEncoder:
         attempts = find_attempts(error, self._steps, self.sent_body, self._flags, self._scope)
         return next((attempt for attempt in attempts if not attempt.keys() <= self._last_retry.in_vain), {})
 
+    def _may_suspect(self, error: ServerError, rule: RejectionRule) -> bool:
+        """Return True if the steps of a rule may be tried: they are not in vain."""
+        in_vain = str(rule.priority) in self._last_retry.in_vain or self._plan.quirks.lasting.is_vain(
+            rule.priority, error.fingerprint
+        )
+        return self._corrects and not in_vain
+
+    def _changes_accepted_part(self, before: tuple[Sequence[Message], Sequence[Tool]]) -> bool:
+        """Return True if the last step changes a part of the prompt that the server accepted in an earlier turn.
+
+        It replied to the messages that the last prompt of this conversation shares with this one, if its reply follows
+        them.
+        """
+        kept, messages = self._report.prefix.get("kept", 0), before[0]
+        if not 0 < kept < len(messages) or messages[kept].role != "assistant":
+            return False
+        pairs = zip(messages, self.sent_prompt[0], strict=False)
+        changed = next((at for at, (old, new) in enumerate(pairs) if old is not new and old != new), len(messages))
+        return changed < kept or self.sent_prompt[0] == messages
+
     def _judge_last_retry(self, error: ServerError) -> None:
-        """Undo the last corrections if the server repeats its error; hold them if it sends another.
+        """Undo the last corrections or suspects if the server repeats its error; hold them if it sends another.
 
         To hold quirks means to apply them in this conversation, until a reply confirms them for all.
         """
         last = self._last_retry
-        undone = {name for name, step in last.steps.items() if isinstance(step, Correction)}
         if error.fingerprint != last.error_fingerprint:
             self._plan.quirks.held.learn(last.steps)
-        elif undone:
-            last.in_vain |= undone
-            self.learned_quirks = {name: step for name, step in self.learned_quirks.items() if name not in undone}
-            self._steps = {name: step for name, step in self._steps.items() if name not in undone}
+        elif last.suspect or any(isinstance(step, Correction) for step in last.steps.values()):
+            if last.suspect:
+                self._plan.quirks.lasting.note_vain(last.suspect, error.fingerprint)
+            self._undo_last_retry()
             self._report.request[:] = last.report_lines
-            self._encode(self._messages)
-        last.steps = {}
+        last.steps, last.suspect = {}, 0
+
+    def _undo_last_retry(self) -> None:
+        """Undo the corrections or suspects of the last retry, and never try them again in this exchange."""
+        last = self._last_retry
+        last.in_vain |= {str(last.suspect)} if last.suspect else last.steps.keys()
+        self._steps, self.learned_quirks = {**last.before[0]}, {**last.before[1]}
+        self._encode(self._messages)
 
     def encode_retry(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode a retry with the model's reply, its faults, and samples of the calls that failed."""
@@ -540,6 +587,11 @@ def pass_through_on_fault(known: Iterable[str] = ()) -> Iterator[None]:
     except Exception as error:
         logger.error("vtc: rewriting failed; the request is forwarded unchanged\n%s", format_exception(error, known))
         raise BadRequest(f"{type(error).__name__}: {error}") from error
+
+
+def _describe_guess(steps: Mapping[str, Any]) -> str:
+    """Describe the steps of a retry after an error that named no cause."""
+    return f"the server named no cause: retried with {', '.join(describe_steps(steps).values())}"
 
 
 def _describe_foreign_seals(count: int) -> str:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from vtc.exchange.asking.named_places import describe_places
-from vtc.exchange.asking.quotations import SentText
+from vtc.exchange.asking.quotations import QUOTED_TEXT, SentText
 from vtc.json_text import decode_json, encode_json
 from vtc.reporting import hints
 
@@ -49,6 +49,9 @@ _PYTHON_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors in Python's notation."""
 _POINTER = re.compile(r"(?<=')#?/((?!v\d|api\b)[A-Za-z_]\w*(?:/\w+)*)(?=')", re.A)
 """A JSON pointer in quotes."""
+_QUOTED_NAME = re.compile(r"'[A-Za-z_$][\w$.\[\]-]{0,80}'")
+_VAGUE_PATHS = ("messages", "input", "contents", "tools", "body")
+"""Paths that name no part of a request."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
 """Text in which a gateway repeats the error of its provider (LiteLLM)."""
 _ID = re.compile(r"\breq_\w+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{16,}\b|(?<=request id: )\w+")
@@ -88,6 +91,15 @@ class ServerError:
     def names_field(self, *names: str) -> bool:
         """Return True if the error has one of these paths in a separate field (`param`, `loc`), not only in a text."""
         return any(name in self.paths for name in names if name)
+
+    @cached_property
+    def names_cause(self) -> bool:
+        """True if the error names something: a field in `param`, a name in quotes, a place, or text of the request."""
+        return (
+            any(path.split(".")[0] not in _VAGUE_PATHS or "." in path for path in self.paths if path)
+            or any(_QUOTED_NAME.search(text) or QUOTED_TEXT.strip() in text for text, _ in self.statements)
+            or any(place.count(".") > 1 for place in self.places)
+        )
 
     @cached_property
     def whole_and_texts(self) -> Sequence[str]:
