@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import engine, exchange, figures, frames, hops, hostile
+from benchmarks import engine, exchange, figures, frames, hops, hostile, rejections
 from benchmarks.figures import Figure
 from benchmarks.proxy import exchanges
 from vtc.profiles import builtin_directory, load_profiles
@@ -20,6 +20,7 @@ QUICK_LARGE_DIALECTS = ("bare-json", "hermes", "invoke", "pythonic", "qwen3-code
 EPILOG = """\
 sections, in the order of their cost:
   hops     number of functions and files that process a chunk; a second
+  rejections  share of the reported rejections that are not fixed; five seconds
   frames   microseconds per frame of Stream.feed alone, by shape of reply; half a minute
   request  decoding, planning and rewriting a long request
   memory   memory of an open stream
@@ -56,6 +57,7 @@ def make_sections(quick: bool, against: Path | None = None) -> Mapping[str, Call
         "proxy": lambda: iter(exchanges.measure(1 if quick else 4, against)),
         "frames": lambda: frames.compare_versions(rounds, against) if against else frames.measure(rounds),
         "hops": hops.measure,
+        "rejections": rejections.measure,
         "hostile": lambda: hostile.measure(rounds),
         "engine": lambda: engine.measure(profiles.dialects, rounds, largest=largest),
         "request": measure_requests,

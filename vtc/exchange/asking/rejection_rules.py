@@ -29,7 +29,8 @@ type Action = Literal["steps", "suspect", "stop", "count", "limit", "not_full", 
 """The effect of a rule:
 
 - `steps`: apply steps of profiles, if one of them is new.
-- `suspect`: try steps, or without fields at `paths`, because no other rule matches. Without both: try nothing.
+- `suspect`: try steps, or without fields at `paths` (or with `to` there) that are true, because no other rule
+  matches. Without both: try nothing.
 - `stop`: nothing, because no change of the request avoids the error.
 - `count`: read numbers for the rules with `limit` and `full`.
 - `limit`: lower the limit on the reply, if the error has the numbers. `not_full`: the prompt is not too long.

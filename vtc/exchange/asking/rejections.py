@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.events import MAX_TOKENS
-from vtc.exchange.asking.corrections import Correction
+from vtc.exchange.asking.corrections import Correction, CorrectionKind
 from vtc.exchange.asking.rejection_rules import RejectionRule, select_rules
 from vtc.exchange.asking.server_error import ServerError
 from vtc.exchange.asking.window import read_counts
@@ -98,7 +98,8 @@ def select_new_steps(rule: RejectionRule, known: Mapping[str, Any]) -> Mapping[s
 
 def select_suspects(rule: RejectionRule, known: Mapping[str, Any]) -> Mapping[str, Any]:
     """Select the steps of a rule about suspects, and its corrections, that are not known."""
-    corrections = [Correction("leave_out", (*path.split("."),)) for path in rule.paths]
+    kind: CorrectionKind = "leave_out" if rule.to is None else "set"
+    corrections = [Correction(kind, (*path.split("."),), rule.to, values=(True,)) for path in rule.paths]
     return {**select_new_steps(rule, known), **{str(each): each for each in corrections if str(each) not in known}}
 
 

@@ -49,7 +49,7 @@ _PYTHON_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors in Python's notation."""
 _POINTER = re.compile(r"(?<=')#?/((?!v\d|api\b)[A-Za-z_]\w*(?:/\w+)*)(?=')", re.A)
 """A JSON pointer in quotes."""
-_QUOTED_NAME = re.compile(r"'[A-Za-z_$][\w$.\[\]-]{0,80}'")
+_QUOTED_NAME = re.compile(r"'[A-Za-z_$][\w$./\[\]-]{0,80}'")
 _VAGUE_PATHS = ("messages", "input", "contents", "tools", "body")
 """Paths that name no part of a request."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
