@@ -13,7 +13,7 @@ from vtc.apis.seals import SealKey
 from vtc.events import CallDelta, Seal, Start, Thought
 from vtc.wire import Frame
 
-KEY = SealKey.of(b"secret", ("anthropic-messages", "a", "1"))
+KEY = SealKey.of([b"secret"], ("anthropic-messages", "a", "1"))
 
 
 def make_decoder(api: Api) -> BridgeDecoder:

@@ -12,8 +12,12 @@ from vtc.apis.seals import SealKey
 from vtc.events import Thought
 
 WHOSE = ("anthropic-messages", "a", "443")
-KEY = SealKey.of(b"secret", WHOSE)
-OTHERS = [SealKey.of(b"other", WHOSE), SealKey.of(b"secret", ("anthropic-messages", "b", "443")), SealKey.of(b"", ())]
+KEY = SealKey.of([b"secret"], WHOSE)
+OTHERS = [
+    SealKey.of([b"other"], WHOSE),
+    SealKey.of([b"secret"], ("anthropic-messages", "b", "443")),
+    SealKey.of([b""], ()),
+]
 THOUGHTS = st.builds(Thought, st.text(), st.text(), st.text())
 
 
@@ -24,6 +28,15 @@ def test_reasoning_returns_only_to_its_server(thought: Thought) -> None:
     assert KEY.unseal(urlsafe_b64encode(b64decode(value, validate=True)).decode()) == thought
     for other in OTHERS:
         assert other.unseal(value) is None
+
+
+@given(THOUGHTS)
+def test_first_secret_signs_and_all_verify(thought: Thought) -> None:
+    """So a secret can be replaced while clients still have values that the old one signed."""
+    replaced = SealKey.of([b"new", b"secret"], WHOSE)
+    assert replaced.unseal(KEY.seal(thought)) == thought
+    assert KEY.unseal(replaced.seal(thought)) is None
+    assert SealKey.of([b"new"], WHOSE).unseal(replaced.seal(thought)) == thought
 
 
 @given(THOUGHTS, st.integers(0), st.integers(1, 255))

@@ -84,6 +84,28 @@ async def test_wrong_option_prevents_the_start_and_is_reported_in_one_line(
 
 
 @pytest.mark.rest
+@pytest.mark.parametrize(
+    ("secrets", "message"),
+    [
+        (None, "the file cannot be read: [Errno 2] No such file or directory"),
+        ("\n", "the file is empty; write a secret into it, for example by `openssl rand -hex 32`"),
+        ("0123456789abcdef\nshort\n", "secret 2 has fewer than 16 characters"),
+    ],
+)
+async def test_wrong_secret_prevents_the_start_and_is_not_shown(
+    secrets: str | None, message: str, confdir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    if secrets is not None:
+        file.write_text(secrets)
+    async with mitmdump(tmp_path, "--set", f"confdir={confdir}", "--set", f"vtc_secret_file={file}") as process:
+        output, _ = await process.communicate()
+    assert process.returncode
+    assert message in output.decode()
+    assert "short" not in output.decode()
+
+
+@pytest.mark.rest
 async def test_own_package_is_used_if_another_has_its_name(confdir: Path, tmp_path: Path) -> None:
     """`vtc` on the package index is another project."""
     (tmp_path / "vtc").mkdir()

@@ -260,6 +260,28 @@ def make_restart(start: Start, lab: Lab, server: str, later: list[Lab], **settin
     return restart
 
 
+@pytest.mark.parametrize("from_file", [True, False], ids=["file", "environment"])
+@pytest.mark.parametrize("client", [client for client in ASKED if client != "openai-chat"])
+async def test_workers_that_share_a_secret_accept_each_others_reasoning(
+    client: str, from_file: bool, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has another CA. The second worker has a newer secret, too, which signs from then on."""
+    settings: list[dict[str, str]] = [{}, {}]
+    if from_file:
+        for number, secrets in enumerate(["shared-" * 3, "newer--" * 3 + "\n" + "shared-" * 3]):
+            (tmp_path / f"secret-{number}").write_text(secrets + "\n")
+            settings[number] = {"vtc_secret_file": str(tmp_path / f"secret-{number}")}
+    else:
+        monkeypatch.setenv("VTC_SECRET", "shared-" * 3)
+    lab = await start(google, vtc_upstream_api="gemini-generate", **settings[0])
+    later: list[Lab] = []
+    restart = make_restart(start, lab, "gemini-generate", later, confdir=tmp_path / "other", **settings[1])
+    answers = await talk(client, lab, "gemini-3-pro", restart, brings=True)
+    assert [one.status for one in answers] == [200, 200, 200]
+    assert ["QQ0=" in json.dumps(one.json) for one in lab.upstream.seen] == [False, True, True]
+    assert "left out" not in str([await later[0].report() for _ in answers[1:]])
+
+
 @pytest.mark.parametrize("client", [client for client in ASKED if client != "gemini-generate"])
 async def test_reasoning_of_another_proxy_is_not_forwarded(client: str, start: Start, tmp_path: Path) -> None:
     """The other proxy has another CA, so its seals are not accepted; the calls are marked as unsigned if required."""

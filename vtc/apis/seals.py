@@ -30,9 +30,9 @@ _TO_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 
 
 class SealSource(NamedTuple):
-    """The inputs of all seal keys of an exchange: the secret of VTC, the server's address, the client's credentials."""
+    """The inputs of all seal keys of an exchange: VTC's secrets, the server's address, the client's credentials."""
 
-    secret: bytes
+    secrets: Sequence[bytes]
     host: str
     port: int
     credentials: Collection[str]
@@ -40,36 +40,40 @@ class SealSource(NamedTuple):
     def make_key(self, opening: bytes, server: str, model: str) -> SealKey:
         """Derive the key for a conversation that begins with this opening; `server` is the API of the server."""
         owner: Sequence[str | bytes] = (opening, server, self.host, str(self.port), model, *self.credentials)
-        return SealKey.of(self.secret, owner)
+        return SealKey.of(self.secrets, owner)
 
 
 class SealKey(msgspec.Struct, frozen=True):
-    """The key for the seals of one server, one client, one conversation and one model."""
+    """The keys for the seals of one server, one client, one conversation and one model: the first one signs."""
 
-    key: bytes
+    keys: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, secret: bytes, owner: Sequence[str | bytes]) -> SealKey:
-        """Derive a key from a secret; `whose` distinguishes this conversation from all others."""
-        return cls(hmac.digest(secret, repr(owner).encode("utf-8", "surrogatepass"), sha256))
+    def of(cls, secrets: Sequence[bytes], owner: Sequence[str | bytes]) -> SealKey:
+        """Derive a key from each secret; `owner` distinguishes this conversation from all others."""
+        words = repr(owner).encode("utf-8", "surrogatepass")
+        return cls(tuple([hmac.digest(secret, words, sha256) for secret in secrets]))
 
     def seal(self, thought: Thought) -> str:
         """Encode a thought as one signed value."""
         fields = encode_json(msgspec.to_builtins(thought))
-        return b64encode(_VERSION + self._signature(fields) + fields).decode()
+        return b64encode(_VERSION + _sign(self.keys[0], fields) + fields).decode()
 
     def unseal(self, value: str) -> Thought | None:
-        """Decode a thought that was signed with this key; None for any other value."""
+        """Decode a thought that was signed with one of these keys; None for any other value."""
         try:
             data = b64decode(value.translate(_TO_STANDARD_ALPHABET), validate=True)
             signature, fields = (
                 data[len(_VERSION) : len(_VERSION) + _SIGNATURE_BYTES],
                 data[len(_VERSION) + _SIGNATURE_BYTES :],
             )
-            is_own = data.startswith(_VERSION) and hmac.compare_digest(signature, self._signature(fields))
+            is_own = data.startswith(_VERSION) and any(
+                hmac.compare_digest(signature, _sign(key, fields)) for key in self.keys
+            )
             return msgspec.convert(decode_json(fields), Thought) if is_own else None
         except (ValueError, msgspec.ValidationError):
             return None
 
-    def _signature(self, fields: bytes) -> bytes:
-        return hmac.digest(self.key, fields, sha256)[:_SIGNATURE_BYTES]
+
+def _sign(key: bytes, fields: bytes) -> bytes:
+    return hmac.digest(key, fields, sha256)[:_SIGNATURE_BYTES]

@@ -32,6 +32,7 @@ from vtc.profiles.document import join_words
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch as programs
+from vtc.proxy.addon_settings import SECRET_VARIABLE
 from vtc.proxy.asking.asker import Asker
 from vtc.proxy.asking.findings import detect_apis, identify_server
 from vtc.proxy.asking.findings import list_models as models_of
@@ -271,7 +272,7 @@ def _write_files(setup: AgentSetup, folder: Path) -> None:
 
 def _build_environment(setup: AgentSetup) -> dict[str, str]:
     """Build the environment of an agent: the user's environment with the changes of the profile."""
-    variables = {name: value for name, value in os.environ.items() if name not in setup.unset}
+    variables = {name: value for name, value in os.environ.items() if name not in (*setup.unset, SECRET_VARIABLE)}
     variables |= {name: join_phrase(words) for name, words in setup.variables.items()}
     for name in ("NO_PROXY", "no_proxy"):  # because requests to VTC must not pass through a proxy of the user
         if any(proxy in variables for proxy in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):

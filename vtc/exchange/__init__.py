@@ -15,7 +15,7 @@ cannot be read. VTC's own faults are caught in `pass_through_on_fault` (requests
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -80,9 +80,9 @@ class Session:
         planned: PlannedExchange,
         seed: str,
         facts: Facts = NO_FACTS,
-        secret: bytes = b"",
+        secrets: Sequence[bytes] = (b"",),
     ) -> None:
-        """Set up the session; keys derived from `secret` sign the server's seals for the client."""
+        """Set up the session; keys derived from `secrets` sign the server's seals for the client."""
         plan = planned.plan
         parties = Parties(plan.stack.client.name, asked=request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
@@ -92,7 +92,7 @@ class Session:
         self._request = request
         self._received = ReceivedRequest(body, facts.headers)
         # Keep host, port and credentials only; `facts` would keep the request alive.
-        self._seal_source = SealSource(secret, facts.host, facts.port, facts.credentials)
+        self._seal_source = SealSource(secrets, facts.host, facts.port, facts.credentials)
         self._build_parts(planned, OwnReplies(api, request, plan.protocol, seed, facts.time), {})
 
     def _build_parts(self, planned: PlannedExchange, own: OwnReplies, quirks: Mapping[str, Any]) -> None:
@@ -136,14 +136,15 @@ class Session:
         planner: Planner,
         seed: str,
         memory: Memory | None = None,
-        secret: bytes = b"",
+        secrets: Sequence[bytes] = (b"",),
     ) -> Session:
         """Decode and plan a request; raises `BadRequest`, and then the caller forwards the body unchanged.
 
         `seed` must differ for every exchange because ids of calls are derived from it. `memory` stores the facts that
-        later exchanges need, and nothing else. `secret` signs the values that clients send back.
+        later exchanges need, and nothing else. `secrets` sign the values that clients send back: the first one
+        signs, all verify.
         """
-        return cls.plan_request(api, body, facts, planner, seed, memory, secret).create_session()
+        return cls.plan_request(api, body, facts, planner, seed, memory, secrets).create_session()
 
     @classmethod
     def plan_request(
@@ -154,7 +155,7 @@ class Session:
         planner: Planner,
         seed: str,
         memory: Memory | None = None,
-        secret: bytes = b"",
+        secrets: Sequence[bytes] = (b"",),
     ) -> PlannedRequest:
         """Decode and plan a request: the first part of `open`, before `PlannedRequest.create_session`."""
         with pass_through_on_fault(facts.secrets):
@@ -173,7 +174,7 @@ class Session:
             if keeps_shape or is_ambiguous:
                 body = encode_json(decode_json(body)) if is_ambiguous else body
                 request = api.request(body, facts.path, unrepaired=keeps_shape)
-        return PlannedRequest(plan, partial(cls, api, request, body, planned, seed, facts, secret), facts)
+        return PlannedRequest(plan, partial(cls, api, request, body, planned, seed, facts, secrets), facts)
 
     def request(self) -> bytes:
         """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.

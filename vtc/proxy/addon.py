@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from weakref import WeakKeyDictionary
@@ -30,7 +30,7 @@ from vtc.proxy.boundary import Boundary
 from vtc.proxy.flows import FOLLOW_UP_OF, METADATA
 from vtc.proxy.parent import Parent
 from vtc.proxy.reload import Reloader
-from vtc.proxy.secret import derive_seal_key
+from vtc.proxy.secret import describe_secrets, load_seal_secrets
 from vtc.proxy.serving import bodies, connections, side_questions
 from vtc.proxy.serving.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
 from vtc.proxy.serving.client_stream import Continuations
@@ -92,7 +92,13 @@ def _freeze() -> None:
 
 
 def _plan_request(
-    api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
+    api: Api,
+    request: http.Request,
+    facts: Facts,
+    planner: Planner,
+    seed: str,
+    memory: Memory | None,
+    secrets: Sequence[bytes],
 ) -> tuple[PlannedRequest, bytes]:
     """Parse a request and plan its exchange; return the plan and the decoded body. Raises ValueError."""
     max_bytes = ctx.options.vtc_max_body_bytes
@@ -101,7 +107,7 @@ def _plan_request(
         raise BadRequest("the body is streamed")
     if len(body) > max_bytes:
         raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-    return Session.plan_request(api, body, facts, planner, seed, memory, secret), body
+    return Session.plan_request(api, body, facts, planner, seed, memory, secrets), body
 
 
 def _rewrite_request(planned: PlannedRequest) -> tuple[Session, bytes]:
@@ -167,6 +173,8 @@ class VirtualToolCalling:
 
     def running(self) -> None:
         _freeze()
+        used = describe_secrets(ctx.options.confdir, ctx.options.vtc_secret_file)
+        logger.info("vtc: signatures on reasoning use the secret %s", used)
 
     def done(self) -> Awaitable[None] | None:
         """End the addon. mitmproxy awaits the result when it exits, but not when it reloads a changed script."""
@@ -205,8 +213,8 @@ class VirtualToolCalling:
             return
         # Step 3: Plan the exchange, and rewrite the body.
         started = time.perf_counter()
-        long, secret = is_long(flow.request), derive_seal_key(ctx.options.confdir)
-        context = flows.read_facts(flow), planner, flow.id, self.memory, secret
+        long, secrets = is_long(flow.request), load_seal_secrets(ctx.options.confdir, ctx.options.vtc_secret_file)
+        context = flows.read_facts(flow), planner, flow.id, self.memory, secrets
         try:
             planned, body = await run_work(partial(_plan_request, api, flow.request, *context), in_thread=long)
             is_warm = planned.is_warm

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from vtc.profiles.settings import Setting, Settings, Switch, list_settings
 
+SECRET_VARIABLE = "VTC_SECRET"
+"""The environment variable with the secrets that sign reasoning (`vtc_secret_file`)."""
+
 
 class AddonSettings(Settings, frozen=True, kw_only=True):
     """The settings of a plan, and those that only the proxy uses."""
@@ -70,6 +73,14 @@ class AddonSettings(Settings, frozen=True, kw_only=True):
             "reasoning that a client drops is lost, and exchanges take longer."
         ),
     ] = "on"
+    secret_file: Annotated[
+        str,
+        Setting(
+            "File with the secrets that sign the reasoning of servers of another API for its way through the client, "
+            "one on each line: the first signs, all verify. Workers that share it accept each other's signatures. "
+            "Empty: the lines of the environment variable VTC_SECRET, or else mitmproxy's certificate authority."
+        ),
+    ] = ""
     log: Annotated[
         str,
         Setting(

@@ -22,6 +22,7 @@ from vtc.profiles.schema import VARIABLE
 from vtc.profiles.settings import Settings, parse_apis
 from vtc.profiles.stack import UnknownName
 from vtc.proxy.addon_settings import SETTINGS
+from vtc.proxy.secret import SecretError, read_secrets
 from vtc.proxy.trust import Trust, TrustError
 
 if TYPE_CHECKING:  # some commands load this module only to check options
@@ -162,6 +163,10 @@ def build_planner(options: OptManager) -> Planner:
         )
     if options.vtc_key_env and not VARIABLE.fullmatch(options.vtc_key_env):  # perhaps a key, so do not print it
         raise exceptions.OptionsError("vtc_key_env must be the name of an environment variable, not the key itself")
+    try:
+        read_secrets(options.vtc_secret_file)
+    except SecretError as error:
+        raise exceptions.OptionsError(str(error)) from None
     values = {name: getattr(options, f"vtc_{name}") for name in Settings.__struct_fields__}
     values["client_patterns"] = [pattern for pattern in options.vtc_client_patterns if pattern]
     if options.vtc_mode == "rewrite":

@@ -45,7 +45,7 @@ class Talk:
             facts = replace(facts, path=SHAPES[self.client].build_path(stream=fields["stream"], model=fields["model"]))
         memory = None if self.forgets else self.memory
         seed = f"seed {self.count}"
-        self.exchange = Session.open(BY_NAME[self.client], body, facts, plans, seed, memory, self.secret)
+        self.exchange = Session.open(BY_NAME[self.client], body, facts, plans, seed, memory, (self.secret,))
         self.sent = self.exchange.request()
         self.received = body
         return json.loads(self.sent)  # type: ignore[no-any-return]
