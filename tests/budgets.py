@@ -18,7 +18,7 @@ from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_850,
-    "vtc/apis": 93_200,
+    "vtc/apis": 93_250,
     "vtc/cli": 41_200,
     "vtc/demo": 2_250,
     "vtc/dialects": 99_500,

@@ -559,3 +559,11 @@ def test_description_of_an_answer_is_sent(client: str, server: str) -> None:
 def test_reply_without_content_is_an_error_in_json(client: str) -> None:
     out = open_bridge(client, "gemini-generate").whole.rewrite(b'{"usageMetadata": {"promptTokenCount": 3}}')
     assert "'usageMetadata'" not in json.dumps(json.loads(out))
+
+
+@pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "gemini-generate"])
+def test_answer_that_is_a_word_of_an_enum_is_reported_as_left_out(server: str) -> None:
+    config = {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a", "b"]}}
+    exchange = open_bridge("gemini-generate", server, generationConfig=config)
+    exchange.request()
+    assert [line for line in exchange.report.request if "form of the answer" in line]

@@ -78,6 +78,8 @@ def to_canonical(
     untranslated = request.LAYOUT.list_untranslated(request.fields)
     if generation.wants_choices:
         untranslated.append("more than one choice")
+    if generation.constrained and generation.answer is None:
+        untranslated.append("form of the answer")
     untranslated += (f"tool {name}" for name in offer.declared if name not in functions)
     untranslated += (f"a second declaration of {name}" for name in sorted(offer.redeclared))
     untranslated += _list_untranslated_tool_fields(request)
