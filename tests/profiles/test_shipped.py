@@ -316,6 +316,7 @@ MODELS = [
     ("PrimeIntellect/INTELLECT-3", "qwen-tuned"),
     ("Zyphra/ZAYA1-8B", "qwen-tuned"),
     ("nex-agi/Nex-N2", "qwen3.5"),
+    ("Kwaipilot/KAT-Coder-V2.5-Dev", "qwen3.5"),
     ("nex-agi/DeepSeek-V3.1-Nex-N1", "deepseek-v3"),
     ("LLM360/K2-Think-V2", "hermes-thinking"),
     ("Tele-AI/TeleChat3-36B-Thinking", "hermes-thinking"),
