@@ -58,6 +58,8 @@ class ScriptedModel:
     strict: bool = False
     api: Api = CHAT
     breaks: bool = False
+    window: int = 0
+    """The context window in tokens, in the list of models; 0 if it has none."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Requests to the API's path, in order."""
     flags: list[Sequence[str]] = field(default_factory=list)
@@ -213,7 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/v1/models":
-            self._json(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+            window = {"max_model_len": self.script.window} if self.script.window else {}
+            self._json(200, {"object": "list", "data": [{"id": MODEL, "object": "model", **window}]})
         else:
             self._stray()
 

@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests.e2e.conftest import Start, start
+from tests.e2e.upstream import JSON, Reply, Seen
 from vtc.cli import main
 
 __all__ = ["start"]
@@ -136,8 +137,51 @@ async def test_path_of_the_server_reaches_the_agent_and_a_running_vtc_gives_its_
         (lab.proxy.url, lab.proxy.url),
         (f"{lab.proxy.url}/api/v1/", f"{lab.proxy.url}/api"),
     ):
-        result = await asyncio.to_thread(run_env, "qwen", url, "--shell", "sh")
+        result = await asyncio.to_thread(run_env, "qwen", url, "--shell", "sh", "--model", "m")
         assert f"OPENAI_BASE_URL={base}/v1\n" in result.output
+
+
+@pytest.mark.parametrize("through_vtc", [False, True])
+@pytest.mark.parametrize(
+    ("models", "model", "window", "note"),
+    [
+        ([{"id": "qwen3-coder", "max_model_len": 131_072}], "qwen3-coder", "131072", ""),
+        ([{"id": "qwen3-coder"}], "qwen3-coder", "", ""),
+        (
+            [{"id": "a", "max_model_len": 8192}],
+            "a",
+            "8192",
+            "the context window of a has 8,192 tokens, which the prompt",
+        ),
+        ([{"id": "a"}, {"id": "b"}], "my-model", "", "has multiple models: a, b\nvtc: my-model stands for the name"),
+        ([], "my-model", "", "vtc: my-model stands for the name of your model: give it by --model"),
+    ],
+)
+async def test_server_is_asked_for_its_model_and_window(
+    models: list[dict[str, object]], model: str, window: str, note: str, through_vtc: bool, start: Start
+) -> None:
+    def script(seen: Seen) -> Reply:
+        is_list = seen.path.endswith("/models")
+        body = {"object": "list", "data": models} if is_list else {"error": {"message": "Not Found"}}
+        return Reply([json.dumps(body).encode()], JSON, 200 if is_list else 404, framing="length")
+
+    lab = await start(script)
+    url = lab.proxy.url if through_vtc else lab.upstream.url
+    result = await asyncio.to_thread(run_env, "claude", url, "--shell", "sh")
+    assert f"export ANTHROPIC_MODEL={model}\n" in result.stdout
+    assert "export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n" in result.stdout
+    line = f"export CLAUDE_CODE_AUTO_COMPACT_WINDOW={window}\n"
+    assert (line in result.stdout) == bool(window) == ("AUTO_COMPACT_WINDOW" in result.stdout)
+    assert note in result.stderr
+    others = [line for line in result.stderr.splitlines() if "prove that it is yours" not in line]
+    assert bool(note) == bool(others)
+
+
+def test_without_a_server_the_name_of_the_model_is_a_placeholder() -> None:
+    result = run_env("claude", "--shell", "sh")
+    assert "export ANTHROPIC_MODEL=my-model\n" in result.stdout
+    assert result.stderr == "vtc: my-model stands for the name of your model: give it by --model\n"
+    assert run_env("claude", "--shell", "sh", "--model", "m").stderr == ""
 
 
 @pytest.mark.parametrize(

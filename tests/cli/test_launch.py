@@ -46,6 +46,7 @@ with urllib.request.urlopen(urllib.parse.urljoin(base, "/.vtc")) as answer:
     status = json.load(answer)
 seen = dict(arguments=sys.argv[1:], reply=reply, vtc=status, url=base, folder=str(folder), model=model,
     key=os.environ["LAB_KEY"], files=sorted(path.name for path in folder.iterdir()), own="LAB_OWN" in os.environ,
+    window=os.environ.get("LAB_WINDOW"),
     settings=json.loads(Path(os.environ["LAB_FILE"]).read_text()), proxies=os.environ.get("NO_PROXY"))
 tell(**seen)
 if "wait" in sys.argv:
@@ -73,7 +74,8 @@ api: openai-chat
 commands: [lab-agent]
 install: pip install lab-agent
 variables:
-  {LAB_URL: "{address}/v1", LAB_MODEL: "{model}", LAB_KEY: "{key}", LAB_FILE: "{folder}/lab.json", LAB_OWN: null}
+  {LAB_URL: "{address}/v1", LAB_MODEL: "{model}", LAB_KEY: "{key}", LAB_FILE: "{folder}/lab.json", LAB_OWN: null,
+   LAB_WINDOW: "{window}"}
 arguments: [--model, "{model}"]
 files: {lab.json: {model: "{model}"}}
 """
@@ -195,6 +197,18 @@ def test_agent_reaches_the_server_through_vtc_and_nothing_remains(
     log = Path(done.stderr.split()[-1])
     assert server in log.read_text()
     assert [*machine.temporary.iterdir()] == [log]
+
+
+@pytest.mark.rest
+def test_small_window_is_reported_when_an_agent_is_launched(machine: Machine, model: ScriptedModel) -> None:
+    model.window = 8192
+    with serve(model) as server:
+        done = machine.launch(server)
+    assert done.stderr == (
+        f"vtc: the context window of {MODEL} has 8,192 tokens, which the prompt of an agent nearly fills: enlarge it "
+        "at the server\n"
+    )
+    assert machine.witnessed["window"] == "8192"
 
 
 @pytest.mark.rest

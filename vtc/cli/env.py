@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from vtc.cli import common, config
 from vtc.cli.common import complete_names, profile_directories, split_upstream
+from vtc.cli.server_models import find_window, list_models
 from vtc.profiles.agents import AgentProfile, Phrase, Value, Variable
 from vtc.profiles.document import suggest_nearest
 from vtc.profiles.loader import Profiles
@@ -147,9 +148,9 @@ def _detect_shell() -> str:
     return "fish" if Path(os.environ.get("SHELL", "")).name == "fish" else "sh"
 
 
-def format_lines(agent: AgentProfile, shell: Shell, address: str, model: str, key: Value) -> Iterator[str]:
+def format_lines(agent: AgentProfile, shell: Shell, values: Mapping[str, Value]) -> Iterator[str]:
     """Format the commands that configure an agent, and the one that starts it as the last line."""
-    setup = agent.setup({"address": address, "model": model, "key": key, "folder": FOLDER_VARIABLE})
+    setup = agent.setup({**values, "folder": FOLDER_VARIABLE})
     if setup.files:
         yield shell.new_folder.format(name=FOLDER_VARIABLE.name)
     for path in _list_folders([*setup.files]):
@@ -173,7 +174,7 @@ def _list_folders(paths: Sequence[str]) -> list[str]:
 @click.command(short_help="Print shell commands that start a coding agent with VTC.")
 @click.argument("agent", type=AgentName())
 @click.argument("upstream", metavar="[URL]", default="")
-@click.option("--model", default=PLACEHOLDER_MODEL, help=f"The model's name at your server. [{PLACEHOLDER_MODEL}]")
+@click.option("--model", help=f"The model's name at your server. [the only model at URL, or {PLACEHOLDER_MODEL}]")
 @click.option("--port", type=click.IntRange(1, 65535), help=f"The port of VTC. [{launch.PORT}]")
 @click.option("--host", help="The address at which the agent reaches VTC. [127.0.0.1]")
 @click.option(
@@ -186,7 +187,7 @@ def _list_folders(paths: Sequence[str]) -> list[str]:
 def env(
     agent: str,
     upstream: str,
-    model: str,
+    model: str | None,
     port: int | None,
     host: str | None,
     key_env: str | None,
@@ -198,10 +199,12 @@ def env(
     The commands set variables, write the agent's files into a new folder, and run the agent; they change none of your
     files. `vtc env` itself writes nothing. `vtc run` must be running; `vtc launch AGENT` starts both.
 
-    URL is your model server or the running VTC; its path is appended to the address that the agent uses.
+    URL is your model server or the running VTC; its path is appended to the address that the agent uses. Without
+    --model it is asked for its only model, and for the size of its context window.
     """
     file, settings = config.load_config(None)
-    profile = find_agent(common.load_profiles(directories or config.list_directories(file, settings)), agent)
+    profiles = common.load_profiles(directories or config.list_directories(file, settings))
+    profile = find_agent(profiles, agent)
     server, path = split_upstream(upstream)
     reached_at = host or "127.0.0.1"
     address = f"http://{f'[{reached_at}]' if ':' in reached_at else reached_at}:{port or settings.port or launch.PORT}"
@@ -209,8 +212,28 @@ def env(
         address = server
     _warn_of_strangers(address, settings.choose_confdir(()))
     key: Value = Variable(key_env) if key_env else PLACEHOLDER_KEY
-    for line in format_lines(profile, SHELLS[shell or _detect_shell()], f"{address}{path}", model, key):
+    window = ""
+    if server and not model:
+        asker = Asker(server + path, key=os.environ.get(key_env, "") if key_env else "", trust=settings.build_trust(()))
+        model = _find_only_model(asker, profiles)
+        window = find_window(asker, profiles, model) if model else ""
+    if not model:
+        click.echo(f"vtc: {PLACEHOLDER_MODEL} stands for the name of your model: give it by --model", err=True)
+    values = {"address": address + path, "model": model or PLACEHOLDER_MODEL, "key": key, "window": window}
+    for line in format_lines(profile, SHELLS[shell or _detect_shell()], values):
         click.echo(line)
+
+
+def _find_only_model(asker: Asker, profiles: Profiles) -> str:
+    """Return the only model of a server; if there is none, report what the server answers, and return an empty name."""
+    try:
+        names = list_models(asker, profiles)
+    except click.ClickException as error:
+        click.echo(f"vtc: {error.message}", err=True)
+        return ""
+    if len(names) > 1:
+        click.echo(f"vtc: {asker.url} has multiple models: {', '.join(names[:9])}", err=True)
+    return names[0] if len(names) == 1 else ""
 
 
 def _is_local_vtc(server: str) -> bool:

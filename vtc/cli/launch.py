@@ -27,15 +27,13 @@ from vtc.cli import children, common, config, local_servers
 from vtc.cli.common import profile_directories, split_upstream
 from vtc.cli.env import PLACEHOLDER_KEY, AgentName, VariableName, find_agent
 from vtc.cli.flags import add_flags, set_option
+from vtc.cli.server_models import find_window, list_models
 from vtc.profiles.agents import AgentProfile, AgentSetup, join_phrase
 from vtc.profiles.document import join_words
-from vtc.profiles.loader import Profiles
-from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch as programs
 from vtc.proxy.addon_settings import SECRET_VARIABLE
 from vtc.proxy.asking.asker import Asker
-from vtc.proxy.asking.findings import detect_apis, identify_server
-from vtc.proxy.asking.findings import list_models as models_of
+from vtc.proxy.asking.findings import detect_apis
 from vtc.proxy.asking.status import format_ownership_fault, request_status
 from vtc.proxy.showing.stats import Figures
 
@@ -112,8 +110,9 @@ def launch(
         )
     # Step 2: choose the model, and the options of a VTC of this launch.
     asker = Asker(server + path, key=key if key_env else "", trust=settings.build_trust(sets))
-    names = _list_models(asker, profiles)  # also with --model, because it checks that the server answers
+    names = list_models(asker, profiles)  # also with --model, because it checks that the server answers
     chosen = model or _choose_model(names, profile, server + path)
+    window = find_window(asker, profiles, chosen)
     if path and not options["api"]:  # because VTC probes servers only at their root
         options["api"] = ",".join(detect_apis(asker))
     typed = programs.format_sets([*config.format_options(options), *sets])
@@ -129,7 +128,8 @@ def launch(
         log = settings.flags["log"]
         proxy = None if address else stack.enter_context(OwnProxy.start(server, arguments, folder, log, confdir))
         at = (address or (proxy.address if proxy else "")) + path
-        setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
+        values = {"address": at, "model": chosen, "key": key, "folder": str(folder / "agent"), "window": window}
+        setup = profile.setup(values)
         _write_files(setup, folder / "agent")
         words = map(join_phrase, setup.arguments)
         code = _run_agent([program, *words, *click.get_current_context().meta["arguments"]], setup)
@@ -145,14 +145,6 @@ def _find_program(agent: AgentProfile) -> str:
         advice = f": {agent.install}" if agent.install else ""
         raise LaunchError(f"{agent.title} is not installed; {join_words(agent.commands)} is not on PATH{advice}")
     return program
-
-
-def _list_models(asker: Asker, profiles: Profiles) -> list[str]:
-    """List the models of a server; raise `ClickException` if it does not answer."""
-    identity = identify_server(asker, profiles)
-    if not identity.is_available:
-        raise click.ClickException(identity.message)
-    return [*(identity.models or models_of(asker, API_NAMES))]
 
 
 def _choose_model(names: Sequence[str], agent: AgentProfile, server: str) -> str:

@@ -23,9 +23,9 @@ import msgspec
 from vtc.guards.patterns import prefix_errors
 from vtc.profiles.schema import VARIABLE, ApiName, ProfileText
 
-PLACES = ("address", "folder", "key", "model")
+PLACES = ("address", "folder", "key", "model", "window")
 """Names that may appear in braces: VTC's address without a path, the folder of the agent's files, the key that it
-sends, and the model's name."""
+sends, the model's name, and the size of its context window in tokens."""
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
 
@@ -85,7 +85,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """A coding agent, and how to start it so that it uses VTC (`vtc launch`, `vtc env`).
 
     In texts `{address}` is VTC's address without a path, `{model}` the name of the model, `{key}` the key that the
-    agent sends, and `{folder}` a new folder that contains its `files`.
+    agent sends, and `{folder}` a new folder that contains its `files`. `{window}` is the size of the model's context
+    window in tokens; if the server does not state it, a variable with it is left out.
     """
 
     kind: Literal["agent"] = "agent"
@@ -139,7 +140,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             variables={
                 name: phrase(content, values) if isinstance(content, str) else _content(content, values)
                 for name, content in self.variables.items()
-                if content is not None
+                if content is not None and (values.get("window") or not _needs_window(content))
             },
             unset=tuple(name for name, content in self.variables.items() if content is None),
             arguments=tuple(phrase(argument, values) for argument in self.arguments),
@@ -151,6 +152,10 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                 yield f"{key}.{name}", content if isinstance(content, str) else json.dumps(content)
         for argument in self.arguments:
             yield "arguments", argument
+
+
+def _needs_window(content: object) -> bool:
+    return "{window}" in str(content)
 
 
 _FILE = re.compile(r"(?!\.\.?(/|$))[\w.-]+(/(?!\.\.?(/|$))[\w.-]+)*", re.ASCII)

@@ -1,0 +1,34 @@
+"""The models of a server, as `vtc launch` and `vtc env` tell them to an agent."""
+
+from __future__ import annotations
+
+import click
+
+from vtc.cli.probing.server_facts import learn_server_facts
+from vtc.profiles.loader import Profiles
+from vtc.profiles.schema import API_NAMES
+from vtc.proxy.asking import findings
+from vtc.proxy.asking.asker import Asker
+
+MIN_WINDOW_TOKENS = 16_000
+"""Smallest context window in which an agent can work: its prompt alone takes some 10,000 tokens."""
+
+
+def list_models(asker: Asker, profiles: Profiles) -> list[str]:
+    """List the models of a server; raise `ClickException` if it does not answer."""
+    identity = findings.identify_server(asker, profiles)
+    if not identity.is_available:
+        raise click.ClickException(identity.message)
+    return [*(identity.models or findings.list_models(asker, API_NAMES))]
+
+
+def find_window(asker: Asker, profiles: Profiles, model: str) -> str:
+    """Return the context window of a model in tokens; empty if the server does not state it. Warn of a small one."""
+    tokens = learn_server_facts(asker, profiles, model=model, chosen_apis=API_NAMES, server_name="").context
+    if 0 < tokens < MIN_WINDOW_TOKENS:
+        click.echo(
+            f"vtc: the context window of {model} has {tokens:,} tokens, which the prompt of an agent nearly fills: "
+            "enlarge it at the server",
+            err=True,
+        )
+    return str(tokens or "")
