@@ -13,6 +13,7 @@ from tests.exchange.asking.applied_steps import BY_NAME
 from tests.exchanges import AGENT, planner
 from vtc.exchange import Session
 from vtc.exchange.asking.named_places import MAX_EXAMINED_ENTRIES, describe_places
+from vtc.exchange.asking.outline import MAX_NAMES_PER_ERROR
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 TEXT = {"type": "text", "text": "found"}
@@ -78,6 +79,13 @@ def test_place_has_one_description(statement: str, place: str) -> None:
     assert place in (describe_places([statement], body) or [""])
 
 
-def test_a_place_without_an_index_examines_a_bounded_number_of_entries() -> None:
-    body = {"messages": [{"content": "x"}] * 3 * MAX_EXAMINED_ENTRIES}
+def test_a_path_behind_many_words_is_found() -> None:
+    statement = f"{'a word ' * 200}messages[1].content"
+    assert describe_places([statement], {"messages": MESSAGES}) == ["messages.*.content is null"]
+
+
+def test_an_error_names_a_bounded_number_of_places() -> None:
+    body = {"messages": [{"content": "x", **{f"k{n}": n for n in range(50)}}] * 2 * MAX_EXAMINED_ENTRIES}
     assert describe_places(["messages.content is no array"] * 1000, body) == ["messages.*.content is string, not list"]
+    names = " ".join(f"messages.k{n}" for n in range(50))
+    assert 0 < len(describe_places([names] * 10, body)) <= MAX_NAMES_PER_ERROR

@@ -10,16 +10,19 @@ Each server words a type mismatch differently, but the path, the value there and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtc.exchange.asking.corrections import EVERY
 from vtc.exchange.asking.outline import MAX_KEYS_PER_NAME, MAX_NAMES_PER_ERROR, split_path
 
-MAX_EXAMINED_ENTRIES = 2000
+MAX_EXAMINED_ENTRIES = 500
 """Entries of a list that are examined if a path has no index."""
-_PATH = re.compile(r"(?<![\w$])([A-Za-z_$][\w$-]*+(?:(?:\[|[./])'?[\w$*-]++'?\]?+)*+)", re.A)
+MAX_SEARCHED_ENTRIES = 8
+"""Entries of a list that are searched for another spelling of a key."""
+MAX_KEYS_PER_PATH = 16
+_PATH = re.compile(r"(?<![\w$])([A-Za-z_$][\w$-]*+(?:(?:\[|[./])'?[\w$*-]++'?\]?+)++)", re.A)
 _TYPES = {
     "string": "string|str|text|字符串|文本",
     "list": "array|list|sequence|slice|数组|列表",
@@ -36,27 +39,44 @@ _WORD = re.compile(r"[a-z_]{1,32}")
 
 def describe_places(statements: Iterable[str], body: Any) -> list[str]:
     """Describe the places of a body that statements of an error name, each once."""
-    found = chain.from_iterable(_describe_statement(statement, body) for statement in statements)
-    return [*dict.fromkeys(islice(found, MAX_NAMES_PER_ERROR))]
+    places: dict[str, None] = {}
+    resolved: dict[str, _Resolved] = {}
+    for statement in statements:
+        for match in islice(_PATH.finditer(statement), MAX_NAMES_PER_ERROR):
+            path = match[1]
+            if path not in resolved and len(resolved) < MAX_NAMES_PER_ERROR:
+                resolved[path] = _resolve(split_path(path)[:MAX_KEYS_PER_PATH], body)
+            if (place := resolved.get(path)) and place.path:
+                words = f"{statement[: match.start()]} {statement[match.end() :]}"
+                places.update(dict.fromkeys(_describe_place(place, words)))
+    return [*places][:MAX_NAMES_PER_ERROR]
 
 
-def _describe_statement(statement: str, body: Any) -> Iterator[str]:
-    for match in islice(_PATH.finditer(statement), MAX_NAMES_PER_ERROR):
-        path, values, missing = _resolve(split_path(match[1])[:MAX_KEYS_PER_NAME], body)
-        words = f"{statement[: match.start()]} {statement[match.end() :]}"
-        if path and missing and _MISSING.search(words):
-            yield f"{path} lacks {missing}"
-        elif path:
-            named = {kind.lastgroup for kind in _KIND.finditer(words) if kind.lastgroup}
-            # Of several values, those whose kind the error names are rejected.
-            for value in [value for value in values if _name_kind(value) in named] or values:
-                kind = _name_kind(value)
-                others = " or ".join(sorted(named - {kind}))
-                yield f"{path} is {_describe(value, kind, path)}" + f", not {others}" * bool(others)
+class _Resolved(NamedTuple):
+    """A path of an error in a body."""
+
+    path: str
+    """The path with `EVERY` for indices; empty if the body has none of its keys."""
+    values: Collection[tuple[str, str]]
+    """The kinds of the values there, each with its description."""
+    missing: str
+    """The last key, if the body does not have it."""
 
 
-def _resolve(keys: Sequence[str], body: Any) -> tuple[str, Sequence[Any], str]:
-    """Follow a path into a body; return the path with `EVERY` for indices, the values there, and the last missing key.
+def _describe_place(place: _Resolved, words: str) -> Iterator[str]:
+    """Describe a place that an error names in these words."""
+    if place.missing and _MISSING.search(words):
+        yield f"{place.path} lacks {place.missing}"
+    else:
+        named = {kind.lastgroup for kind in _KIND.finditer(words) if kind.lastgroup}
+        # Of several values, those whose kind the error names are rejected.
+        for kind, value in [each for each in place.values if each[0] in named] or place.values:
+            others = " or ".join(sorted(named - {kind}))
+            yield f"{place.path} is {value}" + f", not {others}" * bool(others)
+
+
+def _resolve(keys: Sequence[str], body: Any) -> _Resolved:
+    """Follow a path into a body.
 
     Keys without a field are skipped, because errors name things that are no fields (`body`, a kind of message). Without
     an index, all entries of a list are examined.
@@ -71,24 +91,21 @@ def _resolve(keys: Sequence[str], body: Any) -> tuple[str, Sequence[Any], str]:
         lists = [value for value in values if isinstance(value, list)]
         entries = chain(values, *lists)
         objects = [entry for entry in islice(entries, MAX_EXAMINED_ENTRIES) if isinstance(entry, dict)]
-        spelled = [(entry, name) for entry in objects if (name := _find_key(entry, key)) is not None]
+        folded = key.replace("_", "").lower()
+        spelled = [(entry, key) for entry in objects if key in entry] or [
+            (entry, name)
+            for entry in objects[:MAX_SEARCHED_ENTRIES]
+            for name in islice(entry, MAX_KEYS_PER_NAME)
+            if name.replace("_", "").lower() == folded
+        ]
         if spelled:
             path += [EVERY] * bool(lists) + [spelled[0][1]]
             values = [entry[name] for entry, name in spelled]
         missing = "" if spelled else key
-    return ".".join(path), values, missing
-
-
-def _find_key(fields: dict[str, Any], key: str) -> str | None:
-    if key in fields:
-        return key
-    folded = _fold(key)
-    return next((name for name in islice(fields, MAX_KEYS_PER_NAME) if _fold(name) == folded), None)
-
-
-def _fold(name: str) -> str:
-    """Fold the spellings of a name into one: `top_k`, `topK`, `TopK`."""
-    return name.replace("_", "").lower()
+    joined = ".".join(path)
+    found = values if path else ()
+    kinds = dict.fromkeys([(kind := _name_kind(value), _describe(value, kind, joined)) for value in found])
+    return _Resolved(joined, kinds, missing)
 
 
 def _name_kind(value: Any) -> str:
