@@ -163,3 +163,42 @@ def test_whole_reply_is_split_at_the_start_of_its_reasoning(
     exchange = open_session(model=model)
     found = chat.read(exchange.whole.rewrite(chat.encode_json(chat.completion(text))))
     assert (found.content, found.reasoning) == (content, reasoning)
+
+
+PREFILLED = {
+    "allenai/Olmo-3-32B-Think": ("</think>", {}),
+    "stepfun-ai/Step-3.5-Flash": ("</think>", {}),
+    "command-a-reasoning-08-2025": ("<|END_THINKING|>", {}),
+    "deepcogito/cogito-671b-v2.1": ("</think>", {"reasoning_effort": "high"}),
+    "deepseek-ai/DeepSeek-V3.1": ("</think>", {"reasoning_effort": "high"}),
+}
+"""Models whose template opens the reasoning: its closing tag, and the fields of a request that ask for it."""
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("model", PREFILLED)
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_stream_of_a_model_whose_template_opens_the_reasoning(model: str, size: int) -> None:
+    closer, fields = PREFILLED[model]
+    for text, content, reasoning in (
+        (f"I think.\n{closer}Answer.", "Answer.", "I think.\n"),
+        ("Hello there.", "Hello there.", "Hello there."),
+    ):
+        exchange = open_session(model=model, **fields)
+        frames = [chat.ROLE, *chat.make_text_chunks(*split_text(text, size)), chat.chunk({}, "stop"), chat.DONE]
+        found = chat.read(feed_stream(exchange.stream(), *frames))
+        assert (found.content, found.reasoning) == (content, reasoning)
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_opening_tag_of_gemma_without_its_marker(size: int) -> None:
+    for text, content, reasoning in (
+        ("thought\nI list.\n<channel|>Here.", "Here.", "thought\nI list.\n"),
+        ("thought\nis a word.", "thought\nis a word.", ""),
+        ("thoughts\nare <channel|>", "thoughts\nare <channel|>", ""),
+    ):
+        exchange = open_session(model="gemma-4-31b-it")
+        frames = [chat.ROLE, *chat.make_text_chunks(*split_text(text, size)), chat.chunk({}, "stop"), chat.DONE]
+        found = chat.read(feed_stream(exchange.stream(), *frames))
+        assert (found.content, found.reasoning) == (content, reasoning)
