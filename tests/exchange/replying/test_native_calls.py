@@ -239,6 +239,9 @@ MALFORMED_NAMES = {
     "the call in its name": ("read<arg_key>filePath</arg_key><arg_value>/a</arg_value>", "{}"),
     "the call in its name, with line breaks": ("read\n<arg_key>filePath</arg_key>\n<arg_value>/a</arg_value>", "{}"),
     "the call in its name and its arguments": ("read<arg_key>filePath</arg_key><arg_value>/a", "</arg_value>"),
+    "tags in its arguments": ("read", "<parameter=filePath>\n/a\n</parameter>"),
+    "tags in its arguments, and the closing tag": ("read", "<parameter=filePath>\n/a\n</parameter>\n</function>"),
+    "pairs of tags in its arguments": ("read", "<arg_key>filePath</arg_key>\n<arg_value>/a</arg_value>\n</tool_call>"),
     "the call in its name with other tags": ("read>\n<parameter=filePath>\n/a\n</parameter>\n</function>", "{}"),
 }
 

@@ -134,6 +134,11 @@ def normalize_call(
         return _read_from_name(call, name, read)
     schema = tools[name].schema
     arguments, before = _strip_name(call.arguments, name, tools)
+    tagged = lenient and complete and not intended.without_server
+    if tagged and (event := _read_tagged_arguments(arguments, name, read)):
+        return NormalizedCall(
+            [replace(call, name=name, arguments=event.call.arguments)], (Repair.CALL_IN_NAME, *event.repairs)
+        )
     ended = ends.end_object(arguments) if lenient and complete else None
     objects, notes = _read_objects(arguments if ended is None else ended, schema, lenient=lenient, complete=complete)
     notes = [*before, *([] if ended is None else [Repair.MARKUP_IN_VALUE]), *notes]
@@ -201,6 +206,14 @@ def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
     if len(offered) > 1:
         return None
     return tool_names.resolve(written, tools) or next(iter(offered), None)
+
+
+def _read_tagged_arguments(arguments: str, name: str, read: Callable[[str], Call | None]) -> Call | None:
+    """Parse arguments that are in the tags of a dialect, as if the name of the tool preceded them."""
+    if not arguments.lstrip().startswith("<"):
+        return None
+    events = [event for separator in ("", ">") if (event := read(f"{name}{separator}\n{arguments}"))]
+    return events[0] if len(events) == 1 and events[0].call.name == name else None
 
 
 def _read_from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> NormalizedCall:
